@@ -45,11 +45,13 @@ class FioProcess(Closing):
     this is closed. Whoever made it calls result() or close()."""
 
     def __init__(self, words: Sequence[str], folder: Path | None = None) -> None:
-        """`words` are arguments; `folder` is where its logs lie for as long as it runs."""
+        """`words` are arguments; `folder` is where its logs lie for as long as it runs. One that writes none
+        has no folder there, which would be left behind when we are killed."""
         program = shutil.which("fio")
         if not program:
             raise Unsupported("fio is not installed; opwatch doctor says which package has it")
-        self._folder = Path(tempfile.mkdtemp(prefix="fio-", dir=folder))
+        has_logs = any("_log=" in word for word in words)
+        self._folder = Path(tempfile.mkdtemp(prefix="fio-", dir=folder)) if has_logs else None
         self._report = os.memfd_create("fio-report", os.MFD_CLOEXEC)
         self._said = os.memfd_create("fio-said", os.MFD_CLOEXEC)
         self._was_stopped = False
@@ -63,7 +65,7 @@ class FioProcess(Closing):
                 stdin=subprocess.DEVNULL,
                 stdout=self._said,
                 stderr=self._said,
-                cwd=self._folder,
+                cwd=self._folder or "/",
                 start_new_session=True,
                 preexec_fn=ending_with(os.getpid()),
             )
@@ -122,7 +124,8 @@ class FioProcess(Closing):
         for descriptor in (self._report, self._said):
             os.close(descriptor)
         self._report = self._said = -1
-        shutil.rmtree(self._folder, ignore_errors=True)
+        if self._folder:
+            shutil.rmtree(self._folder, ignore_errors=True)
 
     def _failure(self, status: int) -> str:
         said = [line for line in lines_of(text_of(_content(self._said, _SAID_BYTES))) if line.strip()]
@@ -138,7 +141,7 @@ class FioProcess(Closing):
     def _read_logs(self) -> tuple[FioLog, ...]:
         logs = [
             parse_log(read_bytes(path), path.name)
-            for path in sorted(self._folder.iterdir())
+            for path in (sorted(self._folder.iterdir()) if self._folder else ())
             if is_log_name(path.name)
         ]
         return tuple(log for log in logs if isinstance(log, FioLog))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from opwatch.collectors.fio.runner import FioRun
-from opwatch.collectors.scenarios.nameless import FILL_WORDS, fio_to_its_end, nameless, words_for
+from opwatch.collectors.scenarios.nameless import FILL_WORDS, fio_to_its_end, mark_of, nameless, words_for
 from opwatch.collectors.sweep.bench import SweepTime
 from opwatch.errors import OpwatchError, RefusedError, Unsupported, UsageError
 from opwatch.foreign import numbers
@@ -26,6 +26,19 @@ class MixPlace:
 
     configuration: MixConfiguration
     members: tuple[BlockDevice, ...]
+    # What tells its file system from every other one.
+    mark: str
+
+    def with_file(self, n_bytes: int) -> MixPlace:
+        """The same with a file of that size, as it had before; RefusedError where there is no room for it."""
+        one = self.configuration
+        space = os.statvfs(one.folder)
+        if n_bytes > space.f_bavail * space.f_frsize:
+            raise RefusedError(
+                f"--on {one.name}={one.folder}: a file of {n_bytes} bytes has no room there any more: make "
+                "room, or begin anew"
+            )
+        return replace(self, configuration=replace(one, file_bytes=n_bytes))
 
 
 def mix_place(devices: Devices, name: str, folder: Path, setup: MixSetup) -> MixPlace:
@@ -51,7 +64,8 @@ def mix_place(devices: Devices, name: str, folder: Path, setup: MixSetup) -> Mix
             f"than {_LEAST_BYTES} tell nothing"
         )
     members = tuple(leaf.device for leaf in devices.leaves(device))
-    return MixPlace(MixConfiguration(name, str(folder), device.name, device.kind(), whole), members)
+    one = MixConfiguration(name, str(folder), device.name, device.kind(), whole)
+    return MixPlace(one, members, mark_of(folder))
 
 
 def member_count(device: BlockDevice) -> MemberCount | None:
@@ -72,22 +86,33 @@ def member_count(device: BlockDevice) -> MemberCount | None:
 
 
 def run_mix(
-    place: MixPlace, loads: Sequence[MixLoad], setup: MixSetup, time: SweepTime, talk: Talk
+    place: MixPlace,
+    loads: Sequence[MixLoad],
+    setup: MixSetup,
+    time: SweepTime,
+    talk: Talk,
+    *,
+    done: Sequence[MixRate] = (),
+    keep: Callable[[MixRate], None] = lambda _: None,
 ) -> MixConfiguration:
-    """Fill the file, then one load after the other on it."""
+    """Fill the file, then one load after the other on it, but for those that are done. Each is given to
+    `keep` at its end."""
     one = place.configuration
-    rates = []
+    rates = list(done)
+    if len(rates) == len(loads):
+        return replace(one, rates=tuple(rates))
     with nameless(one.folder, one.file_bytes) as path:
         talk.show(f"{one.name}: fill {one.file_bytes} bytes")
         # What was never written is no data: reads of it would not reach a drive.
         fio_to_its_end([*FILL_WORDS, *words_for(path, one.file_bytes, setup.threads)], time)
-        for place_of_load, load in enumerate(loads, 1):
+        for place_of_load, load in list(enumerate(loads, 1))[len(done) :]:
             talk.show(f"{one.name}: {load.name} ({place_of_load} of {len(loads)})")
             before = {member.name: member_count(member) for member in place.members}
             common = words_for(path, one.file_bytes, load.threads or setup.threads)
             words = ["--name=load", *common, *load.words(), "--time_based", f"--runtime={setup.run_s:g}"]
             run = fio_to_its_end([*words, f"--randseed={place_of_load}"], time)
             rates.append(_rate(load, run, place.members, before))
+            keep(rates[-1])
     return replace(one, rates=tuple(rates))
 
 

@@ -6,6 +6,7 @@ import errno
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 from opwatch.collectors.fio.runner import FioProcess, FioRun
 from opwatch.collectors.sweep.bench import SweepStopped, SweepTime
@@ -15,6 +16,12 @@ from opwatch.samples.end import End
 # A wait has an end, though nothing is to be done then.
 _LONG_S = 3600.0
 FILL_WORDS = ("--name=fill", "--rw=write", "--bs=1M")
+
+
+def mark_of(folder: Path) -> str:
+    """What tells its file system from every other one, whatever its device is called by then."""
+    space = os.statvfs(folder)
+    return f"{space.f_fsid:x}-{space.f_blocks * space.f_frsize}"
 
 
 @contextmanager
@@ -61,4 +68,4 @@ def fio_to_its_end(
                 return process.result()
             if end is End.SIGNAL:
                 process.stop()
-                raise SweepStopped("stopped; the file that it was done in is gone, and nothing is kept")
+                raise SweepStopped("stopped; the file that it was done in is gone")

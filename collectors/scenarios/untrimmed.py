@@ -4,11 +4,12 @@ counters say when it moves data."""
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from opwatch.collectors.firmware.drive_folder import drive_folder
-from opwatch.collectors.scenarios.nameless import FILL_WORDS, fio_to_its_end, nameless, words_for
+from opwatch.collectors.scenarios.nameless import FILL_WORDS, fio_to_its_end, mark_of, nameless, words_for
 from opwatch.collectors.space.fitrim import check_mount, fitrim
 from opwatch.collectors.sweep.bench import SweepTime
 from opwatch.drive.life import truth
@@ -47,6 +48,18 @@ class UntrimmedPlace:
     device: str
     free_bytes: int
     is_timed: bool
+    # What tells this drive and its file system from every other one.
+    mark: str
+
+    def with_free(self, n_bytes: int) -> UntrimmedPlace:
+        """The same where it is to fill as much as it had free before; RefusedError where that is not there
+        any more."""
+        if n_bytes > self.free_bytes:
+            raise RefusedError(
+                f"{self.mount.point}: {self.free_bytes} bytes are free, and {n_bytes} were when it was "
+                "begun: make room, or begin anew"
+            )
+        return replace(self, free_bytes=n_bytes)
 
 
 class _Looks:
@@ -102,17 +115,25 @@ def untrimmed_place(devices: Devices, folder: Path) -> UntrimmedPlace:
     free = space.f_bavail * space.f_frsize
     if free < _LEAST_BYTES:
         raise RefusedError(f"{folder}: {free} bytes are free, and less than {_LEAST_BYTES} tell nothing")
-    return UntrimmedPlace(mount, drive, device.name, free, bool(now.get("timing")))
+    mark = f"{now['serial']}-{mark_of(folder)}"
+    return UntrimmedPlace(mount, drive, device.name, free, bool(now.get("timing")), mark)
 
 
 def run_on_mount(
-    place: UntrimmedPlace, setup: UntrimmedSetup, time: SweepTime, talk: Talk
+    place: UntrimmedPlace,
+    setup: UntrimmedSetup,
+    time: SweepTime,
+    talk: Talk,
+    *,
+    done: Sequence[UntrimmedRun] = (),
+    round_bytes: int | None = None,
+    keep: Callable[[UntrimmedRun, int | None], None] = lambda run, round_bytes: None,
 ) -> list[UntrimmedRun]:
-    """The author's two runs, and one that is trimmed and not made smaller. In place of a smaller file system
-    less of this one is ever written, which is the same to the drive."""
-    runs: list[UntrimmedRun] = []
-    round_bytes = None
-    for name, whole, is_trimmed in _runs(setup):
+    """The author's two runs, and one that is trimmed and not made smaller, but for those that are done, whose
+    rounds wrote `round_bytes`. In place of a smaller file system less of this one is ever written, which is
+    the same to the drive. Each is given to `keep` at its end."""
+    runs = list(done)
+    for name, whole, is_trimmed in _runs(setup)[len(done) :]:
         _trim(place)
         one = _Run(
             place,
@@ -126,6 +147,7 @@ def run_on_mount(
         )
         runs.append(one.run())
         round_bytes = one.round_bytes
+        keep(runs[-1], round_bytes)
     _trim(place)
     return runs
 

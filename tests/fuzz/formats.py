@@ -36,6 +36,7 @@ from opwatch.imports.source import ImportedFile
 from opwatch.load.options import SHAPES
 from opwatch.load.workload import parse_job_file, parse_workload
 from opwatch.samples.story import Story
+from opwatch.scenarios.experiment_journal import parse_experiment
 from opwatch.settings import parse_toml
 from opwatch.sinks.sweep.table import lines as sweep_lines
 from opwatch.sweep.journal.state import parse_journal
@@ -48,6 +49,7 @@ from .rules import refused_or_sound, run_by_words
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "good" / "counters"
 FIO = FIXTURES.parent / "fio"
 JOURNAL = FIXTURES.parent / "sweeps" / "three-levels.journal"
+EXPERIMENT = FIXTURES.parent / "scenarios" / "two-loads.experiment"
 IMPORTS = FIXTURES.parent / "imports"
 KEPT_SWEEP = Path(__file__).parents[1] / "fixtures" / "good" / "sweeps" / "two-levels.json"
 _SWAPS = b"Filename\tType\n/dev/sdb1  partition\t5\t0\t-2\n"
@@ -143,6 +145,7 @@ class Fuzz:
             "fio log": self._fio_log,
             "workload": self._workload,
             "sweep": self._sweep,
+            "experiment": self._experiment,
             "imports": self._import,
             "kept sweep": self._kept_sweep,
             "stat": lambda: decode_stat(self._text(_STAT)),
@@ -250,6 +253,15 @@ class Fuzz:
         assert set(state.records) | set(state.left) == set(places)
         for place, record in state.records.items():
             record.outcome(state.request.levels[place])
+
+    def _experiment(self) -> None:
+        """The journal of an experiment on file systems: what is done is of loads and places that it has."""
+        state = parse_experiment(self._damaged(EXPERIMENT.read_bytes()), "it")
+        names = [place.name for place in state.request.places]
+        assert set(state.rates) <= set(names)
+        for rates in state.rates.values():
+            assert tuple(rate.load for rate in rates) == state.request.loads[: len(rates)]
+            assert all(rate.iops >= 0 for rate in rates)
 
     def _bpftrace(self) -> None:
         """Lines as bpftrace prints them, some of them changed."""

@@ -6,9 +6,9 @@ import contextlib
 import fcntl
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from opwatch.closing import Closing
 from opwatch.errors import BadInput, OpwatchError, PermissionMissing, RefusedError, UsageError
@@ -22,8 +22,17 @@ _SUFFIX = ".journal"
 MOST_BYTES = 64 << 20
 
 
+class JournalState(Protocol):
+    """What a journal leaves: of its last entry so many bytes were cut by a crash."""
+
+    cut_bytes: int
+
+
+_State = TypeVar("_State", bound=JournalState)
+
+
 class JournalFile(Closing):
-    """An open journal, which nobody else has open to write. Made by begin() or again()."""
+    """An open journal, which nobody else has open to write. Made by new_journal() or opened()."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -44,10 +53,10 @@ class JournalFile(Closing):
         where = "" if self.path.parent == FOLDER else f" --journals {self.path.parent}"
         return f"opwatch sweep resume {self.name}{where}"
 
-    def read(self) -> SweepState:
+    def read(self) -> bytes:
         os.lseek(self._descriptor, 0, os.SEEK_SET)
         with os.fdopen(os.dup(self._descriptor), "rb", buffering=0) as file:
-            return parse_journal(read_all(file, str(self.path), MOST_BYTES), str(self.path))
+            return read_all(file, str(self.path), MOST_BYTES)
 
     def append(self, entry: str, fields: dict[str, Any]) -> None:
         """Write all of an entry or nothing of it. It is on the disk when this returns."""
@@ -78,13 +87,19 @@ class JournalFile(Closing):
 
 
 def begin(folder: Path, request: SweepRequest) -> JournalFile:
-    """A new journal, with what was asked for in it."""
+    """A new journal of a sweep, with what was asked for in it."""
+    return new_journal(folder / f"{request.name}{_SUFFIX}", {"schema": SCHEMA, **request.document()})
+
+
+def new_journal(path: Path, request: dict[str, Any]) -> JournalFile:
+    """A new journal, whose first entry is this."""
+    folder = path.parent
     _make_folder(folder)
-    journal = JournalFile(folder / f"{request.name}{_SUFFIX}")
+    journal = JournalFile(path)
     try:
         if not journal.is_new:
             raise RefusedError(f"{journal.path} is there already: resume it, or wait a second")
-        journal.append("request", {"schema": SCHEMA, **request.document()})
+        journal.append("request", request)
         _sync_folder(folder)
     except BaseException:
         journal.close()
@@ -94,12 +109,17 @@ def begin(folder: Path, request: SweepRequest) -> JournalFile:
 
 def again(folder: Path, name: str) -> tuple[JournalFile, SweepState]:
     """A journal that is there, and where its sweep stands."""
-    path = _path(folder, name)
+    path = journal_path(folder, name)
     if not path.exists():
         raise UsageError(f"there is no sweep {name!r} in {folder}; {_known(folder)}")
+    return opened(path, parse_journal)
+
+
+def opened(path: Path, parse: Callable[[bytes, str], _State]) -> tuple[JournalFile, _State]:
+    """A journal that is there, and the state that it leaves."""
     journal = JournalFile(path)
     try:
-        state = journal.read()
+        state = parse(journal.read(), str(path))
         journal.cut_back(state.cut_bytes)
     except BaseException:
         journal.close()
@@ -107,10 +127,10 @@ def again(folder: Path, name: str) -> tuple[JournalFile, SweepState]:
     return journal, state
 
 
-def journals(folder: Path = FOLDER) -> list[str]:
+def journals(folder: Path = FOLDER, suffix: str = _SUFFIX) -> list[str]:
     """The names of all sweeps, the oldest first."""
     try:
-        return sorted(path.stem for path in folder.glob(f"*{_SUFFIX}"))
+        return sorted(path.stem for path in folder.glob(f"*{suffix}"))
     except OSError:
         return []
 
@@ -118,21 +138,26 @@ def journals(folder: Path = FOLDER) -> list[str]:
 def states(folder: Path = FOLDER) -> Iterator[tuple[str, SweepState | BadInput]]:
     """Where each of them stands, or why that cannot be told. Nothing is written."""
     for name in journals(folder):
-        path = _path(folder, name)
-        try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-            with os.fdopen(descriptor, "rb", buffering=0) as file:
-                yield name, parse_journal(read_all(file, str(path), MOST_BYTES), str(path))
-        except BadInput as error:
-            yield name, error
-        except OSError as error:
-            yield name, BadInput(f"{path}: {error.strerror}")
+        yield name, looked_at(journal_path(folder, name), parse_journal)
 
 
-def _path(folder: Path, name: str) -> Path:
+def looked_at(path: Path, parse: Callable[[bytes, str], _State]) -> _State | BadInput:
+    """The state that a journal leaves, or why that cannot be told. Nothing is written."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with os.fdopen(descriptor, "rb", buffering=0) as file:
+            return parse(read_all(file, str(path), MOST_BYTES), str(path))
+    except BadInput as error:
+        return error
+    except OSError as error:
+        return BadInput(f"{path}: {error.strerror}")
+
+
+def journal_path(folder: Path, name: str, suffix: str = _SUFFIX) -> Path:
+    """Where a journal lies; UsageError for what can be no name of one."""
     if "/" in name or name.startswith(".") or not name or len(name) > 100:
         raise UsageError(f"{name!r:.110} is no name of a sweep; {_known(folder)}")
-    return folder / f"{name}{_SUFFIX}"
+    return folder / f"{name}{suffix}"
 
 
 def _known(folder: Path) -> str:

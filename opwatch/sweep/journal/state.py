@@ -75,20 +75,25 @@ class SweepState:
 def parse_journal(raw: bytes, where: str) -> SweepState:
     """The state that a journal leaves. A last line without its end was cut by a crash, and counts as not
     written; any other damage is BadInput."""
+    (first, *others), cut_bytes = entries_of(raw, where)
+    if first.text("entry") != "request" or first.text("schema") != SCHEMA:
+        raise first.bad(f"it is no journal of a sweep that this opwatch knows ({SCHEMA})")
+    state = SweepState(request_of(first))
+    for fields in others:
+        _apply(state, fields)
+    state.cut_bytes = cut_bytes
+    return state
+
+
+def entries_of(raw: bytes, where: str) -> tuple[list[Fields], int]:
+    """(the entries of a journal, one at least; how many bytes of a last one were cut by a crash)."""
     lines = raw.split(b"\n")
     cut = lines.pop()
     if len(lines) > _MOST_ENTRIES:
         raise BadInput(f"{where} has more than {_MOST_ENTRIES} entries: it is no journal of a sweep")
     if not lines:
         raise BadInput(f"{where} has no first entry: nothing was begun, and it may be removed")
-    first = _fields(lines[0], f"{where}: line 1")
-    if first.text("entry") != "request" or first.text("schema") != SCHEMA:
-        raise first.bad(f"it is no journal of a sweep that this opwatch knows ({SCHEMA})")
-    state = SweepState(request_of(first))
-    for number, line in enumerate(lines[1:], 2):
-        _apply(state, _fields(line, f"{where}: line {number}"))
-    state.cut_bytes = len(cut)
-    return state
+    return [_fields(line, f"{where}: line {number}") for number, line in enumerate(lines, 1)], len(cut)
 
 
 def _fields(line: bytes, where: str) -> Fields:

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from opwatch.scenarios.experiment_file import experiments
+from opwatch.scenarios.experiment_journal import ExperimentState
 from tests.kernel.support.trims import MIB, file_of, loop, mounted
 from tests.unit.scenarios.test_untrimmed import problems
 
@@ -68,3 +70,58 @@ def test_one_that_is_ended_leaves_nothing(point: Path, number: int) -> None:
         assert time.monotonic() < deadline, "space is still taken"
         time.sleep(0.1)
     assert sorted(os.listdir(point)) == ["lost+found"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_what_is_done_is_kept_and_the_rest_is_done_by_resume(
+    point: Path, tmp_path: Path, number: int
+) -> None:
+    """Nothing is left meanwhile: no file, no fio, and nobody has the file system."""
+    before, journals = _free(point), ("--journals", str(tmp_path))
+    words = ("--on", f"one={point}", "--set", "run_s=2s", "--set", "threads=2", *journals)
+    with subprocess.Popen([*COMMAND, *words], stderr=subprocess.PIPE, text=True) as running:
+        deadline = time.monotonic() + 120
+        while not _kept(tmp_path) or not _kept(tmp_path)[0][1].done:
+            assert time.monotonic() < deadline and running.poll() is None
+            time.sleep(0.05)
+        running.send_signal(number)
+        said = running.communicate(timeout=60)[1]
+    assert running.returncode == (-number if number == signal.SIGKILL else 7)
+    [(name, state)] = _kept(tmp_path)
+    assert (f"opwatch sweep resume {name} --journals {tmp_path}" in said) == (number != signal.SIGKILL)
+    deadline = time.monotonic() + 20
+    while _free(point) != before:
+        assert time.monotonic() < deadline, "space is still taken"
+        time.sleep(0.1)
+    kept = state.rates["one"]
+    assert 0 < len(kept) < 6 and not state.is_ended
+    again = (*COMMAND[:4], "resume", name, *journals, "-q", "--json", "-o", str(tmp_path / "kept.json"))
+    done = subprocess.run(again, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert problems(document) == [] and document == json.loads((tmp_path / "kept.json").read_text())
+    rates = document["configurations"][0]["rates"]
+    assert [rate["reads"] for rate in rates[: len(kept)]] == [rate.reads for rate in kept]
+    assert len(rates) == 6 and _kept(tmp_path)[0][1].is_ended
+    assert sorted(os.listdir(point)) == ["lost+found"] and _free(point) == before
+
+
+def test_on_another_file_system_it_does_not_go_on(point: Path, tmp_path: Path) -> None:
+    words = ("--on", f"one={point}", "--set", "run_s=1s", "--journals", str(tmp_path))
+    with subprocess.Popen([*COMMAND, *words], stderr=subprocess.DEVNULL) as running:
+        deadline = time.monotonic() + 60
+        while not _kept(tmp_path):
+            assert time.monotonic() < deadline and running.poll() is None
+            time.sleep(0.05)
+        running.kill()
+    [(name, state)] = _kept(tmp_path)
+    path = tmp_path / f"{name}.experiment"
+    path.write_text(path.read_text().replace(state.request.places[0].mark, "another"))
+    again = (*COMMAND[:4], "resume", name, "--journals", str(tmp_path), "-q")
+    done = subprocess.run(again, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 3
+    assert "there is another file system by now than the one that it was begun on" in done.stderr
+
+
+def _kept(folder: Path) -> list[tuple[str, ExperimentState]]:
+    return [(name, state) for name, state in experiments(folder) if isinstance(state, ExperimentState)]

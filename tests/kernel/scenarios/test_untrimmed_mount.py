@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,8 @@ import pytest
 from opwatch.collectors.scenarios.untrimmed import untrimmed_place
 from opwatch.errors import Unsupported
 from opwatch.host.device import Devices
+from opwatch.scenarios.experiment_file import experiments
+from opwatch.scenarios.experiment_journal import ExperimentState
 from tests.kernel.support.drives import MIB, drive
 from tests.kernel.support.trims import file_of, loop, mounted
 from tests.unit.scenarios.test_untrimmed import problems
@@ -51,3 +55,34 @@ def test_of_another_drive_nothing_is_foretold() -> None:
         pytest.raises(Unsupported, match="no simulated drive"),
     ):
         untrimmed_place(Devices(), where)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_runs_that_are_done_are_kept(point: Path, tmp_path: Path, number: int) -> None:
+    """Stopped in the second run it is done again from its trim on; the first stays as it was."""
+    argv = [*COMMAND, "--on", f"here={point}", "--set", "rounds=4", "--journals", str(tmp_path)]
+    with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as running:
+        deadline = time.monotonic() + 300
+        while not (state := _state(tmp_path)) or not state.runs:
+            assert time.monotonic() < deadline and running.poll() is None
+            time.sleep(0.05)
+        running.send_signal(number)
+        running.wait(60)
+    assert running.returncode == (-number if number == signal.SIGKILL else 7)
+    state = _state(tmp_path)
+    assert state and len(state.runs) in (1, 2) and not state.is_ended
+    again = [*COMMAND[:4], "resume", state.request.name, "--journals", str(tmp_path), "-q", "--json"]
+    done = subprocess.run(again, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr
+    document: dict[str, Any] = json.loads(done.stdout)
+    assert problems(document) == []
+    untrimmed, shrunk, trimmed = document["runs"]
+    assert untrimmed["cliff_bytes"] == state.runs[0].cliff_bytes
+    assert abs(untrimmed["error_ratio"]) < 0.02
+    assert shrunk["cliff_bytes"] is None and trimmed["cliff_bytes"] is None
+    assert len({round(one["rounds"][0]["host_bytes"]) for one in document["runs"]}) == 1
+    assert [one.name for one in point.iterdir()] == ["lost+found"]
+
+
+def _state(folder: Path) -> ExperimentState | None:
+    return next((one for _, one in experiments(folder) if isinstance(one, ExperimentState)), None)

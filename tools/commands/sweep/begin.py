@@ -68,7 +68,9 @@ def run(args: argparse.Namespace) -> int:
     if args.scenario is None:
         refuse_others(args, ["set", "on"], "--scenario")
     if args.virtual is not None or (args.scenario is not None and args.dev is None):
-        refuse_others(args, DRIVE_OPTIONS, "--dev")
+        # Load on file systems is kept in a journal, too.
+        keeps = ("journals",) if args.on else ()
+        refuse_others(args, [name for name in DRIVE_OPTIONS if name not in keeps], "--dev")
         args = shaped(args)
         has_levels = args.scenario is None or experiment_of(scenario_of(args.scenario)) is None
         return virtual.run(args) if has_levels else virtual.run_experiment(args)

@@ -9,6 +9,8 @@ from pathlib import Path
 from opwatch import SCHEMA
 from opwatch.errors import BadInput
 from opwatch.ftl import profiles
+from opwatch.scenarios.experiment_file import experiments
+from opwatch.scenarios.experiment_journal import ExperimentState
 from opwatch.scenarios.scenario import scenario_names, scenario_of
 from opwatch.sinks.folding import folded
 from opwatch.sinks.terminal import data
@@ -28,11 +30,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    kept = list(states(args.journals or FOLDER))
+    kept, done = list(states(args.journals or FOLDER)), list(experiments(args.journals or FOLDER))
     if args.json:
-        data().json(_document(kept))
+        data().json(_document(kept) | {"experiments": [_experiment(*one) for one in done]})
     else:
-        data().lines([*_lines(), *_kept_lines(kept)])
+        data().lines([*_lines(), *_kept_lines(kept), *_experiment_lines(done)])
     return 0
 
 
@@ -100,6 +102,35 @@ def _kept_lines(kept: Sequence[KeptState]) -> Iterator[str]:
             where = f"at {state.request.place.point}" if state.request.place else "in the kernel"
             until = "it is resumed" if state.request.place else "it is resumed, or a reboot"
             yield from folded(f"left {where} until {until}: {undo}", " " * len(head))
+
+
+def _experiment(name: str, state: ExperimentState | BadInput) -> dict[str, object]:
+    if isinstance(state, BadInput):
+        return {"name": name, "problem": str(state)}
+    request = state.request
+    return {
+        "name": name,
+        "problem": None,
+        "created": request.created,
+        "scenario": request.scenario,
+        "places": [{"name": place.name, "folder": place.folder} for place in request.places],
+        "done": state.done,
+        "is_ended": state.is_ended,
+    }
+
+
+def _experiment_lines(kept: Sequence[tuple[str, ExperimentState | BadInput]]) -> Iterator[str]:
+    if kept:
+        yield "experiments on file systems that were begun here:"
+    for name, state in kept:
+        head = f"  {name:<22} "
+        if isinstance(state, BadInput):
+            yield from folded(str(state), head)
+            continue
+        places = ", ".join(f"{place.name} ({place.folder})" for place in state.request.places)
+        parts = "runs" if state.runs or not state.request.loads else "loads"
+        how = "done" if state.is_ended else f"not done, {state.done} {parts} are: opwatch sweep resume {name}"
+        yield from folded(f"{state.request.scenario} on {places}: {how}", head)
 
 
 def _lines() -> Iterator[str]:

@@ -1,4 +1,5 @@
-"""`opwatch sweep resume NAME --destroy --confirm SERIAL`: the levels that a sweep has left."""
+"""`opwatch sweep resume NAME --destroy --confirm SERIAL`: the levels that a sweep has left; without more than
+its name, the loads that an experiment on file systems has left."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from opwatch.errors import RefusedError
 from opwatch.guard.identity import DiskIdentity, differences
 from opwatch.host import privilege
 from opwatch.host.device import Devices
+from opwatch.scenarios.experiment_file import experiment_again, has_experiment
 from opwatch.sweep.journal.file import FOLDER, again
 from opwatch.tools.commands.sweep.arguments.drive_arguments import (
     add_consent_arguments,
@@ -20,12 +22,18 @@ from opwatch.tools.commands.sweep.arguments.drive_arguments import (
     consent_from,
 )
 from opwatch.tools.commands.sweep.arguments.file_arguments import claim_again
+from opwatch.tools.commands.sweep.arguments.level_arguments import refuse_others
 from opwatch.tools.commands.sweep.running import add_recording_argument, perform, require_new, tell
+from opwatch.tools.commands.sweep.scenarios.carrying_out import carry_out
+from opwatch.tools.commands.sweep.virtual import tell_experiment
 from opwatch.tools.waiting import Waiter
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "opwatch sweep resume NAME --destroy --confirm SERIAL [options]"
+    parser.usage = (
+        "opwatch sweep resume NAME --destroy --confirm SERIAL [options]\n"
+        "       opwatch sweep resume NAME [options]   (an experiment on file systems)"
+    )
     parser.add_argument("name", metavar="NAME", help="of the sweep, as it was told when it stopped")
     add_consent_arguments(parser)
     add_recording_argument(parser, "keep a recording of what is left, in a new file")
@@ -33,8 +41,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    privilege.require_root("opwatch sweep resume", "it writes to a drive", "sweep resume ...")
     require_new(args.output)
+    if has_experiment(args.journals or FOLDER, args.name):
+        return _resume_experiment(args)
+    privilege.require_root("opwatch sweep resume", "it writes to a drive", "sweep resume ...")
     journal, state = again(args.journals or FOLDER, args.name)
     with journal:
         if not state.left and state.is_ended:
@@ -54,6 +64,16 @@ def run(args: argparse.Namespace) -> int:
                 with HeldDisk(devices, name, consent) as claim:
                     perform(claim, journal, state, waiter, args)
     return tell(state, json=args.json)
+
+
+def _resume_experiment(args: argparse.Namespace) -> int:
+    """One on file systems: nothing of anybody's is destroyed, so nothing is to be confirmed."""
+    given = ["destroy", "confirm", "allow_virtual", "max_write", "max_life", "max_temperature"]
+    refuse_others(args, given, "a sweep of a drive")
+    journal, state = experiment_again(args.journals or FOLDER, args.name)
+    with journal:
+        answer = carry_out(state, journal, quiet=args.quiet)
+    return tell_experiment(answer, args)
 
 
 def drive_now(devices: Devices, planned: DiskIdentity) -> str:

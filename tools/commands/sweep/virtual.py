@@ -6,6 +6,7 @@ import argparse
 import json
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 from opwatch.errors import NotEnoughData, OpwatchError
 from opwatch.safefile import safe_write
@@ -25,7 +26,11 @@ from opwatch.tools.talk import LevelProgress
 def run_experiment(args: argparse.Namespace) -> int:
     """Run a published experiment that has no levels."""
     require_new(args.output)
-    answer = experiment_answer(args)
+    return tell_experiment(experiment_answer(args), args)
+
+
+def tell_experiment(answer: dict[str, Any], args: argparse.Namespace) -> int:
+    """Keep and print what came of it; returns the exit status."""
     if args.output:
         _keep(args.output, json.dumps(answer) + "\n")
     if args.json:

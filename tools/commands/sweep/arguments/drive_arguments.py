@@ -203,12 +203,18 @@ class _NewSweep(TypedDict):
     secret: str
 
 
+def new_name() -> tuple[str, str]:
+    """(a name that no other sweep has, when that was)."""
+    now = datetime.fromtimestamp(time.time(), UTC)
+    return f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}", now.isoformat()
+
+
 def new_sweep(identity: DiskIdentity) -> _NewSweep:
     """What tells a sweep from every other one."""
-    now = datetime.fromtimestamp(time.time(), UTC)
+    name, created = new_name()
     return {
-        "name": f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}",
-        "created": now.isoformat(),
+        "name": name,
+        "created": created,
         "identity": identity,
         "secret": secrets.token_hex(8),
     }

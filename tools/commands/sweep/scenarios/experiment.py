@@ -10,7 +10,6 @@ from typing import Any
 from opwatch.errors import UsageError
 from opwatch.fields import Fields
 from opwatch.ftl.profiles import Profile
-from opwatch.quantities import parse_count, parse_size
 from opwatch.scenarios.iometer import iometer_statements, run_iometer
 from opwatch.scenarios.scenario import Scenario, ScenarioKind, scenario_of
 from opwatch.scenarios.untrimmed import fillings, run_untrimmed, untrimmed_setup
@@ -20,8 +19,8 @@ from opwatch.sinks.scenario.table import experiment_lines
 from opwatch.sweep.levels import LevelScale, OpBase, OpLevel, OpShare, parse_levels
 from opwatch.sweep.plan import SweepPace, SweepPlan, SweepSpeed, plan_steps
 from opwatch.sweep.virtual import ModelDrive, VirtualLoad, flash_bytes, mapping_unit, model_of
-from opwatch.times import parse_time
 from opwatch.tools.commands.sweep.arguments.level_arguments import pace_from, profile_of, refuse_others
+from opwatch.tools.commands.sweep.scenarios.changes import with_changes
 from opwatch.tools.commands.sweep.scenarios.mixed import (
     filling_steps,
     mixed,
@@ -34,26 +33,6 @@ from opwatch.tools.talk import LevelProgress
 _LEVEL_OPTIONS = ("base", "reads")
 
 Experiment = Callable[[Scenario, argparse.Namespace], dict[str, Any]]
-
-
-def with_changes(scenario: Scenario, words: list[str]) -> Scenario:
-    """The experiment with what `--set KEY=VALUE` says."""
-    changes: dict[str, float] = {}
-    for word in words:
-        key, equals, text = word.partition("=")
-        if not equals:
-            raise UsageError(f"--set {word}: write KEY=VALUE")
-        try:
-            changes[key] = _value(key, text)
-        except UsageError as error:
-            raise UsageError(f"--set {word}: {error}") from None
-    return scenario.with_setup(changes)
-
-
-def _value(key: str, text: str) -> float:
-    if key.endswith("_bytes"):
-        return parse_size(text)
-    return parse_time(text) if key.endswith("_s") else parse_count(text)
 
 
 def experiment_of(scenario: Scenario) -> Experiment | None:

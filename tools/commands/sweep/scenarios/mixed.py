@@ -4,32 +4,25 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from opwatch.collectors.scenarios.mixed import mix_place, run_mix
-from opwatch.collectors.scenarios.untrimmed import planned_fillings, run_on_mount, untrimmed_place
+from opwatch.collectors.scenarios.mixed import mix_place
+from opwatch.collectors.scenarios.untrimmed import planned_fillings, untrimmed_place
 from opwatch.errors import UsageError
 from opwatch.host import privilege
 from opwatch.host.device import Devices
-from opwatch.scenarios.mixed import (
-    MixConfiguration,
-    MixLoad,
-    MixSetup,
-    mix_loads,
-    mix_setup,
-    mix_statements,
-)
+from opwatch.scenarios.experiment_journal import ExperimentPlace, ExperimentRequest
+from opwatch.scenarios.mixed import MixConfiguration, MixLoad, MixSetup, mix_loads, mix_setup
 from opwatch.scenarios.scenario import Scenario, ScenarioKind
 from opwatch.scenarios.untrimmed import UntrimmedSetup, untrimmed_setup
-from opwatch.scenarios.untrimmed_words import statements_of_device
-from opwatch.sinks.scenario.document import experiment_document, mixed_fields, untrimmed_fields
 from opwatch.sweep.plan import StepKind, SweepPlan, SweepStep
+from opwatch.tools.commands.sweep.arguments.drive_arguments import new_name
 from opwatch.tools.commands.sweep.arguments.level_arguments import MODEL_OPTIONS, refuse_others
+from opwatch.tools.commands.sweep.scenarios.carrying_out import begun
+from opwatch.tools.commands.sweep.scenarios.changes import changes_of
 from opwatch.tools.commands.sweep.scenarios.plain_arguments import mix_loads_of
-from opwatch.tools.talk import ProgressTalk
-from opwatch.tools.waiting import Waiter
 
 
 def mixed(scenario: Scenario, args: argparse.Namespace) -> dict[str, Any]:
@@ -45,13 +38,13 @@ def mixed(scenario: Scenario, args: argparse.Namespace) -> dict[str, Any]:
     devices = Devices()
     # All of them are looked at before anything is written to one.
     places = [mix_place(devices, name, folder, setup) for name, folder in _folders(args.on, scenario.name)]
-    with Waiter() as waiter, closing(ProgressTalk(quiet=args.quiet)) as talk:
-        results = [run_mix(place, loads, setup, waiter, talk) for place in places]
-    depths = sorted({load.threads or setup.threads for load in loads})
-    outstanding = " or ".join(map(str, depths))
-    workload = f"{len(loads)} loads of {setup.run_s:g} s, {outstanding} I/Os outstanding"
-    document = experiment_document(scenario, ", ".join(one.name for one in results), workload, None)
-    return document | mixed_fields(results, mix_statements(results, scenario.published))
+    known = tuple(
+        ExperimentPlace(
+            one.configuration.name, one.configuration.folder, one.mark, one.configuration.file_bytes
+        )
+        for one in places
+    )
+    return begun(_request(scenario, args, known, loads, 0), args)
 
 
 def untrimmed_on_mount(scenario: Scenario, args: argparse.Namespace) -> dict[str, Any]:
@@ -62,15 +55,33 @@ def untrimmed_on_mount(scenario: Scenario, args: argparse.Namespace) -> dict[str
     if len(folders) > 1:
         raise UsageError(f"--on: scenario {scenario.name} is of one file system")
     privilege.require_root("opwatch sweep run", "it trims a file system", "sweep run ...")
-    depth, seed = args.depth or scenario.queue_depth, args.seed or 1
-    setup = untrimmed_setup(scenario.setup, args.bs or scenario.io_bytes, depth, seed)
     place = untrimmed_place(Devices(), folders[0][1])
-    with Waiter() as waiter, closing(ProgressTalk(quiet=args.quiet)) as talk:
-        runs = run_on_mount(place, setup, waiter, talk)
-    workload = f"{setup.rounds} rounds of random writes of {setup.io_bytes} bytes, queue depth {depth}"
-    target = f"{place.mount.filesystem} on {place.device}, a simulated drive"
-    document = experiment_document(scenario, target, workload, None)
-    return document | untrimmed_fields(runs, statements_of_device(runs, is_timed=place.is_timed))
+    known = ExperimentPlace(folders[0][0], str(folders[0][1]), place.mark, place.free_bytes)
+    return begun(_request(scenario, args, (known,), (), args.seed or 1), args)
+
+
+def _request(
+    scenario: Scenario,
+    args: argparse.Namespace,
+    places: tuple[ExperimentPlace, ...],
+    loads: tuple[MixLoad, ...],
+    seed: int,
+) -> ExperimentRequest:
+    name, created = new_name()
+    request = ExperimentRequest(
+        name=name,
+        created=created,
+        scenario=scenario.name,
+        changes=changes_of(args.set),
+        places=tuple(replace(place, folder=str(Path(place.folder).absolute())) for place in places),
+        loads=loads,
+        io_bytes=args.bs or scenario.io_bytes,
+        queue_depth=args.depth or scenario.queue_depth,
+        seed=seed,
+    )
+    if scenario.kind is ScenarioKind.UNTRIMMED:
+        untrimmed_setup(scenario.setup, request.io_bytes, request.queue_depth, seed)
+    return request
 
 
 def filling_steps(name: str, files: int, copies: int, setup: UntrimmedSetup) -> tuple[SweepStep, ...]:

@@ -25,7 +25,7 @@ from opwatch.sweep.outcome import LevelOutcome
 from opwatch.sweep.plan import SweepPace
 from opwatch.tools.commands.sweep.arguments.drive_arguments import flash_of, level_request
 from opwatch.tools.commands.sweep.arguments.level_arguments import DEFAULT_METHOD, refuse_others
-from opwatch.tools.commands.sweep.scenarios.experiment import with_changes
+from opwatch.tools.commands.sweep.scenarios.changes import with_changes
 
 _HIS_LEVELS = ["0 %", "10 %"]
 

@@ -23,7 +23,7 @@ from opwatch.tools.commands.sweep.arguments.level_arguments import (
     profile_of,
     refuse_others,
 )
-from opwatch.tools.commands.sweep.scenarios.experiment import with_changes
+from opwatch.tools.commands.sweep.scenarios.changes import with_changes
 
 # Nothing is written before; a round is short, for it says where the cliff is.
 _SATURATION_PACE = SweepPace(fill_passes=0, round_ratio=0.01, most_rounds=1200)

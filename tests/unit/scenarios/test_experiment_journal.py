@@ -1,0 +1,153 @@
+"""The journal of an experiment on file systems is read as it was written, whatever ended who wrote it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from opwatch.errors import BadInput
+from opwatch.scenarios.experiment_file import begin_experiment, experiment_again, experiments, has_experiment
+from opwatch.scenarios.experiment_journal import (
+    ExperimentPlace,
+    ExperimentRequest,
+    ExperimentState,
+    parse_experiment,
+    rate_entry,
+    run_entry,
+)
+from opwatch.scenarios.mixed import MemberCount, MixLoad, MixRate
+from opwatch.scenarios.untrimmed import Foretold, UntrimmedRun, WrittenRound
+from opwatch.tools.cli import main
+
+LOADS = (MixLoad("a", 75, 100, 8192), MixLoad("b", 0, 0, 131072, 4))
+REQUEST = ExperimentRequest(
+    name="20260101-000000-abcd",
+    created="2026-01-01T00:00:00+00:00",
+    scenario="mixed-io",
+    changes={"threads": 4, "run_s": 1.5},
+    places=(
+        ExperimentPlace("one", "/mnt/a", "x-1", 1 << 20),
+        ExperimentPlace("two", "/mnt/b", "y-1", 1 << 20),
+    ),
+    loads=LOADS,
+    io_bytes=0,
+    queue_depth=0,
+    seed=0,
+)
+RATE = MixRate(
+    LOADS[0], 3, 1, 32768, 1.5, 2e6, 0.25, {"sda": MemberCount(3, 2, 24576, 16384, 9, 8), "sdb": None}
+)
+RUN = UntrimmedRun(
+    "A untrimmed", 5e6, 4e6, Foretold(1e6, None, 1e6), (WrittenRound(5e5, 0.5),) * 3, 1.01e6, 4096.0
+)
+
+
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+
+
+def _written(folder: Path) -> Path:
+    with begin_experiment(folder, REQUEST) as journal:
+        journal.append("rate", rate_entry("one", RATE))
+        journal.append("of a later opwatch", {"what": "?"})
+        journal.append("rate", rate_entry("one", replace(RATE, load=LOADS[1])))
+        journal.append("stopped", {"reason": "a signal"})
+        return journal.path
+
+
+def test_it_is_read_as_it_was_written(tmp_path: Path) -> None:
+    path = _written(tmp_path)
+    assert path.stat().st_mode & 0o777 == 0o600
+    journal, state = experiment_again(tmp_path, REQUEST.name)
+    journal.close()
+    assert state.request == REQUEST
+    assert state.rates == {"one": [RATE, replace(RATE, load=LOADS[1])]}
+    assert state.stops == ["a signal"]
+    assert (state.done, state.is_ended) == (2, False)
+    assert has_experiment(tmp_path, REQUEST.name) and not has_experiment(tmp_path, "another")
+
+
+def test_runs_are_kept_with_what_their_rounds_write(tmp_path: Path) -> None:
+    request = replace(REQUEST, scenario="untrimmed-cliff", loads=(), places=REQUEST.places[:1])
+    with begin_experiment(tmp_path, request) as journal:
+        journal.append("run", run_entry(RUN, 4096))
+        journal.append("end", {})
+    state = parse_experiment(journal.path.read_bytes(), "it")
+    assert (state.runs, state.round_bytes, state.is_ended) == ([RUN], 4096, True)
+
+
+def test_cut_anywhere_it_goes_on_from_the_last_whole_entry(tmp_path: Path) -> None:
+    raw = _written(tmp_path).read_bytes()
+    ends = [at + 1 for at, byte in enumerate(raw) if byte == ord("\n")]
+    for size in range(ends[0], len(raw), 11):
+        state = parse_experiment(raw[:size], "it")
+        whole = max(end for end in ends if end <= size)
+        assert state.cut_bytes == size - whole
+        # Between its two rates stands an entry of which nothing is known here.
+        assert state.done == sum(end <= size for end in (ends[1], ends[3]))
+
+
+def test_a_sound_one_is_read_and_a_damaged_one_refused() -> None:
+    good = FIXTURES / "good" / "scenarios" / "two-loads.experiment"
+    assert parse_experiment(good.read_bytes(), "it").is_ended
+    for path in sorted((FIXTURES / "bad" / "scenarios").glob("*.experiment")):
+        with pytest.raises(BadInput):
+            parse_experiment(path.read_bytes(), path.name)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"scenario": "no such"}, "of no scenario"),
+        ({"places": []}, "of no place"),
+        ({"places": [{"name": "a", "folder": "/a", "mark": "m", "used_bytes": 0}]}, "nothing of it is used"),
+        ({"loads": [{"name": "a", "rdpct": 101, "seekpct": 0, "xfersize": 4096}]}, "no such load"),
+        ({"schema": "opwatch-sweep/1"}, "no journal of an experiment"),
+    ],
+)
+def test_a_request_that_cannot_be_is_refused(change: dict[str, object], why: str) -> None:
+    first = {"entry": "request", "schema": "opwatch-experiment/1", **REQUEST.document(), **change}
+    with pytest.raises(BadInput, match=why):
+        parse_experiment(json.dumps(first).encode() + b"\n", "it")
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"place": "three"}, "no place"),
+        ({"seconds": 0}, "no time"),
+        ({"members": {"a": [1]}}, "other counts"),
+    ],
+)
+def test_an_entry_that_cannot_be_is_refused(tmp_path: Path, change: dict[str, object], why: str) -> None:
+    with begin_experiment(tmp_path, REQUEST) as journal:
+        journal.append("rate", rate_entry("one", RATE) | change)
+    with pytest.raises(BadInput, match=why):
+        parse_experiment(journal.path.read_bytes(), "it")
+
+
+def test_a_list_has_what_can_be_resumed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _written(tmp_path)
+    (tmp_path / "broken.experiment").write_bytes(b"\0\n")
+    kept = dict(experiments(tmp_path))
+    assert isinstance(kept["broken"], BadInput) and isinstance(kept[REQUEST.name], ExperimentState)
+    assert main(["sweep", "list", "--journals", str(tmp_path)]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert f"one (/mnt/a), two (/mnt/b): not done, 2 loads are: opwatch sweep resume {REQUEST.name}" in text
+    assert main(["sweep", "list", "--journals", str(tmp_path), "--json"]) == 0
+    listed = {one["name"]: one for one in json.loads(capsys.readouterr().out)["experiments"]}
+    assert listed[REQUEST.name]["done"] == 2 and listed["broken"]["problem"]
+
+
+def test_words_of_a_sweep_of_a_drive_mean_nothing_to_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _written(tmp_path)
+    words = ["sweep", "resume", REQUEST.name, "--journals", str(tmp_path)]
+    assert main([*words, "--destroy"]) == 2
+    assert "--destroy: only with a sweep of a drive" in capsys.readouterr().err
+    # Nothing is there that it was begun on.
+    assert main([*words, "-q"]) == 2
+    assert "--on one=/mnt/a: No such file or directory" in capsys.readouterr().err

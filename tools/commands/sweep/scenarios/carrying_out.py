@@ -1,0 +1,156 @@
+"""An experiment on file systems from where its journal stands to its document: begun, or taken up again."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from opwatch.collectors.scenarios.mixed import MixPlace, mix_place, run_mix
+from opwatch.collectors.scenarios.untrimmed import run_on_mount, untrimmed_place
+from opwatch.collectors.sweep.bench import SweepStopped
+from opwatch.errors import OpwatchError, RefusedError
+from opwatch.host import privilege
+from opwatch.host.device import Devices
+from opwatch.scenarios.experiment_file import begin_experiment
+from opwatch.scenarios.experiment_journal import (
+    ExperimentPlace,
+    ExperimentRequest,
+    ExperimentState,
+    rate_entry,
+    run_entry,
+)
+from opwatch.scenarios.mixed import MixRate, mix_setup, mix_statements
+from opwatch.scenarios.scenario import Scenario, ScenarioKind, scenario_of
+from opwatch.scenarios.untrimmed import UntrimmedRun, untrimmed_setup
+from opwatch.scenarios.untrimmed_words import statements_of_device
+from opwatch.sinks.scenario.document import experiment_document, mixed_fields, untrimmed_fields
+from opwatch.sinks.terminal import say
+from opwatch.sweep.journal.file import FOLDER, JournalFile
+from opwatch.tools.talk import ProgressTalk
+from opwatch.tools.waiting import Waiter
+
+
+class _Keeping:
+    """Writes what is done into a journal, if there is one."""
+
+    def __init__(self, journal: JournalFile | None) -> None:
+        self._journal = journal
+
+    def append(self, entry: str, fields: dict[str, Any]) -> None:
+        if self._journal:
+            self._journal.append(entry, fields)
+
+    def rate(self, place: str, rate: MixRate) -> None:
+        self.append("rate", rate_entry(place, rate))
+
+    def run(self, run: UntrimmedRun, round_bytes: int | None) -> None:
+        self.append("run", run_entry(run, round_bytes))
+
+    def stopped(self, error: OpwatchError) -> OpwatchError:
+        """The error as it is to be told: with how to go on."""
+        is_signal = isinstance(error, SweepStopped)
+        # On a full disk this is what failed: the reason itself is what has to be told.
+        with contextlib.suppress(OpwatchError):
+            self.append("stopped", {"reason": "a signal" if is_signal else str(error)})
+        if not is_signal:
+            return error
+        if self._journal is None:
+            return SweepStopped(f"{error}, and nothing is kept")
+        return SweepStopped(f"{error}; what is done is kept: {self._journal.resume_words}")
+
+
+def begun(request: ExperimentRequest, args: argparse.Namespace) -> dict[str, Any]:
+    """Do it from its begin on, and return its document."""
+    state = ExperimentState(request)
+    if args.journals is None and os.geteuid():
+        if not args.quiet:
+            say("without root nothing is kept that could be resumed: --journals DIR keeps it")
+        return carry_out(state, None, quiet=args.quiet)
+    with begin_experiment(args.journals or FOLDER, request) as journal:
+        return carry_out(state, journal, quiet=args.quiet)
+
+
+def carry_out(state: ExperimentState, journal: JournalFile | None, *, quiet: bool) -> dict[str, Any]:
+    """Do what is left of it, and return the document of all of it."""
+    scenario = scenario_of(state.request.scenario).with_setup(state.request.changes)
+    do = _mixed if scenario.kind is ScenarioKind.MIXED else _untrimmed
+    keeping = _Keeping(journal)
+    try:
+        with Waiter() as waiter, closing(ProgressTalk(quiet=quiet)) as talk:
+            answer = do(scenario, state, keeping, waiter, talk)
+            if not state.is_ended:
+                keeping.append("end", {})
+    except OpwatchError as error:
+        raise keeping.stopped(error) from error
+    return answer
+
+
+def _mixed(
+    scenario: Scenario, state: ExperimentState, keeping: _Keeping, waiter: Waiter, talk: ProgressTalk
+) -> dict[str, Any]:
+    setup, loads, devices = mix_setup(scenario.setup), state.request.loads, Devices()
+    # All of them are looked at before anything is written to one.
+    places: list[tuple[ExperimentPlace, MixPlace]] = []
+    for known in state.request.places:
+        place = mix_place(devices, known.name, Path(known.folder), setup)
+        _require_same(known, place.mark)
+        is_done = len(state.rates.get(known.name, ())) == len(loads)
+        places.append((known, place if is_done else place.with_file(known.used_bytes)))
+    results = []
+    for known, place in places:
+        done = state.rates.setdefault(known.name, [])
+        results.append(
+            run_mix(
+                place,
+                loads,
+                setup,
+                waiter,
+                talk,
+                done=tuple(done),
+                keep=partial(keeping.rate, known.name),
+            )
+        )
+    depths = sorted({load.threads or setup.threads for load in loads})
+    outstanding = " or ".join(map(str, depths))
+    workload = f"{len(loads)} loads of {setup.run_s:g} s, {outstanding} I/Os outstanding"
+    document = experiment_document(scenario, ", ".join(one.name for one in results), workload, None)
+    return document | mixed_fields(results, mix_statements(results, scenario.published))
+
+
+def _untrimmed(
+    scenario: Scenario, state: ExperimentState, keeping: _Keeping, waiter: Waiter, talk: ProgressTalk
+) -> dict[str, Any]:
+    privilege.require_root("opwatch sweep run", "it trims a file system", "sweep run ...")
+    request = state.request
+    setup = untrimmed_setup(scenario.setup, request.io_bytes, request.queue_depth, request.seed)
+    [known] = request.places
+    place = untrimmed_place(Devices(), Path(known.folder))
+    _require_same(known, place.mark)
+    runs = run_on_mount(
+        place.with_free(known.used_bytes),
+        setup,
+        waiter,
+        talk,
+        done=state.runs,
+        round_bytes=state.round_bytes,
+        keep=keeping.run,
+    )
+    workload = (
+        f"{setup.rounds} rounds of random writes of {setup.io_bytes} bytes, queue depth {setup.queue_depth}"
+    )
+    target = f"{place.mount.filesystem} on {place.device}, a simulated drive"
+    document = experiment_document(scenario, target, workload, None)
+    return document | untrimmed_fields(runs, statements_of_device(runs, is_timed=place.is_timed))
+
+
+def _require_same(known: ExperimentPlace, mark: str) -> None:
+    if mark != known.mark:
+        raise RefusedError(
+            f"--on {known.name}={known.folder}: there is another file system by now than the one that it was "
+            "begun on; mount that there, or begin anew"
+        )

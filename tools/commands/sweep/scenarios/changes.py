@@ -1,0 +1,33 @@
+"""`--set KEY=VALUE`: numbers of an experiment that are others than the published ones."""
+
+from __future__ import annotations
+
+from opwatch.errors import UsageError
+from opwatch.quantities import parse_count, parse_size
+from opwatch.scenarios.scenario import Scenario
+from opwatch.times import parse_time
+
+
+def with_changes(scenario: Scenario, words: list[str]) -> Scenario:
+    """The experiment with what was said of it."""
+    return scenario.with_setup(changes_of(words))
+
+
+def changes_of(words: list[str]) -> dict[str, float]:
+    """What was said, by key."""
+    changes: dict[str, float] = {}
+    for word in words:
+        key, equals, text = word.partition("=")
+        if not equals:
+            raise UsageError(f"--set {word}: write KEY=VALUE")
+        try:
+            changes[key] = _value(key, text)
+        except UsageError as error:
+            raise UsageError(f"--set {word}: {error}") from None
+    return changes
+
+
+def _value(key: str, text: str) -> float:
+    if key.endswith("_bytes"):
+        return parse_size(text)
+    return parse_time(text) if key.endswith("_s") else parse_count(text)

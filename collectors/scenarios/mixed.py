@@ -7,12 +7,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from opwatch.collectors.fio.runner import FioRun
-from opwatch.collectors.scenarios.nameless import FILL_WORDS, fio_to_its_end, mark_of, nameless, words_for
+from opwatch.collectors.scenarios.nameless import (
+    FILL_WORDS,
+    fio_to_its_end,
+    mark_of,
+    nameless,
+    sysbench_to_its_end,
+    words_for,
+)
 from opwatch.collectors.sweep.bench import SweepTime
 from opwatch.errors import OpwatchError, RefusedError, Unsupported, UsageError
 from opwatch.foreign import numbers
 from opwatch.host.device import BlockDevice, Devices
+from opwatch.load.plain import PlainLoad
+from opwatch.load.sysbench import FIO, SYSBENCH, sysbench_words
 from opwatch.samples.course import Talk
 from opwatch.scenarios.mixed import MemberCount, MixConfiguration, MixLoad, MixRate, MixSetup
 
@@ -94,6 +102,7 @@ def run_mix(
     *,
     done: Sequence[MixRate] = (),
     keep: Callable[[MixRate], None] = lambda _: None,
+    loader: str = FIO,
 ) -> MixConfiguration:
     """Fill the file, then one load after the other on it, but for those that are done. Each is given to
     `keep` at its end."""
@@ -108,20 +117,22 @@ def run_mix(
         for place_of_load, load in list(enumerate(loads, 1))[len(done) :]:
             talk.show(f"{one.name}: {load.name} ({place_of_load} of {len(loads)})")
             before = {member.name: member_count(member) for member in place.members}
-            common = words_for(path, one.file_bytes, load.threads or setup.threads)
-            words = ["--name=load", *common, *load.words(), "--time_based", f"--runtime={setup.run_s:g}"]
-            run = fio_to_its_end([*words, f"--randseed={place_of_load}"], time)
-            rates.append(_rate(load, run, place.members, before))
+            by = _by_sysbench if loader == SYSBENCH else _by_fio
+            rate = by(path, one.file_bytes, load, setup, place_of_load, time)
+            counts = {member.name: member_count(member) for member in place.members}
+            grown = {name: _grown(now, before.get(name)) for name, now in counts.items()}
+            rates.append(replace(rate, members=grown))
             keep(rates[-1])
     return replace(one, rates=tuple(rates))
 
 
-def _rate(
-    load: MixLoad, run: FioRun, members: Sequence[BlockDevice], before: dict[str, MemberCount | None]
-) -> MixRate:
+def _by_fio(path: str, n_bytes: int, load: MixLoad, setup: MixSetup, seed: int, time: SweepTime) -> MixRate:
+    """The load by fio, without members."""
+    common = words_for(path, n_bytes, load.threads or setup.threads)
+    words = ["--name=load", *common, *load.words(), "--time_based", f"--runtime={setup.run_s:g}"]
+    run = fio_to_its_end([*words, f"--randseed={seed}"], time)
     if run.report is None:
         raise OpwatchError(f"{load.name}: fio wrote no report")
-    counts = {member.name: member_count(member) for member in members}
     total = run.report.total
     return MixRate(
         load=load,
@@ -131,7 +142,31 @@ def _rate(
         seconds=total.seconds,
         mean_ns=run.report.mean_ns,
         cpu_ratio=run.cpu_s / ((run.end_ns - run.begin_ns) / 1e9),
-        members={name: _grown(now, before.get(name)) for name, now in counts.items()},
+        members={},
+    )
+
+
+def _by_sysbench(
+    path: str, n_bytes: int, load: MixLoad, setup: MixSetup, seed: int, time: SweepTime
+) -> MixRate:
+    """The same by sysbench, whose threads have one I/O outstanding each."""
+    words = sysbench_words(
+        PlainLoad(load.name, load.rdpct, load.seekpct, load.xfersize),
+        n_bytes,
+        load.threads or setup.threads,
+        seed,
+        seconds=setup.run_s,
+    )
+    result, cpu_ratio = sysbench_to_its_end(words, path, time)
+    return MixRate(
+        load=load,
+        reads=result.reads,
+        writes=result.writes,
+        moved_bytes=(result.reads + result.writes) * load.xfersize,
+        seconds=result.seconds,
+        mean_ns=result.mean_ns,
+        cpu_ratio=cpu_ratio,
+        members={},
     )
 
 

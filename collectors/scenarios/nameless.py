@@ -9,8 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from opwatch.collectors.fio.runner import FioProcess, FioRun
+from opwatch.collectors.fio.sysbench import SysbenchProcess
 from opwatch.collectors.sweep.bench import SweepStopped, SweepTime
 from opwatch.errors import OpwatchError, Unsupported
+from opwatch.load.sysbench import SysbenchResult
 from opwatch.samples.end import End
 
 # A wait has an end, though nothing is to be done then.
@@ -58,14 +60,38 @@ def fio_to_its_end(
 ) -> FioRun:
     """Run fio from its start to its end. `meanwhile` is called each tick."""
     with FioProcess(words) as process:
-        time.follow(process.process)
-        while True:
-            end = time.wait(time.now() + tick_s)
-            if meanwhile:
-                meanwhile()
-            if end is End.COMMAND:
-                time.reap()
-                return process.result()
-            if end is End.SIGNAL:
-                process.stop()
-                raise SweepStopped("stopped; the file that it was done in is gone")
+        _await_end(process, time, meanwhile, tick_s)
+        return process.result()
+
+
+def sysbench_to_its_end(
+    words: Sequence[str],
+    path: str,
+    time: SweepTime,
+    meanwhile: Callable[[], None] | None = None,
+    tick_s: float = _LONG_S,
+) -> tuple[SysbenchResult, float]:
+    """(what sysbench says, what it took of a processor). As for fio, in the file at `path`."""
+    with SysbenchProcess(words, path) as process:
+        _await_end(process, time, meanwhile, tick_s)
+        result, cpu_s, end_ns = process.result()
+        return result, cpu_s / ((end_ns - process.begin_ns) / 1e9)
+
+
+def _await_end(
+    process: FioProcess | SysbenchProcess,
+    time: SweepTime,
+    meanwhile: Callable[[], None] | None,
+    tick_s: float,
+) -> None:
+    time.follow(process.process)
+    while True:
+        end = time.wait(time.now() + tick_s)
+        if meanwhile:
+            meanwhile()
+        if end is End.COMMAND:
+            time.reap()
+            return
+        if end is End.SIGNAL:
+            process.stop()
+            raise SweepStopped("stopped; the file that it was done in is gone")

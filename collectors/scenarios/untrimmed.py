@@ -9,7 +9,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from opwatch.collectors.firmware.drive_folder import drive_folder
-from opwatch.collectors.scenarios.nameless import FILL_WORDS, fio_to_its_end, mark_of, nameless, words_for
+from opwatch.collectors.scenarios.nameless import (
+    FILL_WORDS,
+    fio_to_its_end,
+    mark_of,
+    nameless,
+    sysbench_to_its_end,
+    words_for,
+)
 from opwatch.collectors.space.fitrim import check_mount, fitrim
 from opwatch.collectors.sweep.bench import SweepTime
 from opwatch.drive.life import truth
@@ -17,6 +24,8 @@ from opwatch.drive.place import Place
 from opwatch.errors import OpwatchError, RefusedError, Unsupported
 from opwatch.host.device import Devices
 from opwatch.host.usage import Mount
+from opwatch.load.plain import PlainLoad
+from opwatch.load.sysbench import FIO, SYSBENCH, sysbench_words
 from opwatch.samples.course import Talk
 from opwatch.scenarios.untrimmed import (
     Foretold,
@@ -128,6 +137,7 @@ def run_on_mount(
     done: Sequence[UntrimmedRun] = (),
     round_bytes: int | None = None,
     keep: Callable[[UntrimmedRun, int | None], None] = lambda run, round_bytes: None,
+    loader: str = FIO,
 ) -> list[UntrimmedRun]:
     """The author's two runs, and one that is trimmed and not made smaller, but for those that are done, whose
     rounds wrote `round_bytes`. In place of a smaller file system less of this one is ever written, which is
@@ -144,6 +154,7 @@ def run_on_mount(
             whole=whole,
             round_bytes=round_bytes,
             is_trimmed=is_trimmed,
+            loader=loader,
         )
         runs.append(one.run())
         round_bytes = one.round_bytes
@@ -204,11 +215,12 @@ class _Run:
         whole: float,
         round_bytes: int | None,
         is_trimmed: bool,
+        loader: str,
     ) -> None:
         self._place, self._setup, self._time, self._talk = place, setup, time, talk
         self._name, self._is_trimmed = name, is_trimmed
         self.round_bytes = round_bytes
-        self._rate_words: list[str] = []
+        self._loader, self._most_bytes_per_s = loader, 0
         self._files, self._copies = _sizes(place, setup, whole)
 
     def run(self) -> UntrimmedRun:
@@ -226,7 +238,7 @@ class _Run:
             room = now["physical_bytes"] - now["valid_bytes"]
             if not self._place.is_timed:
                 # How fast it is tells nothing then: slow enough that looks are near to each other.
-                self._rate_words = [f"--rate={max(room // _ROOM_S, _MIB)}"]
+                self._most_bytes_per_s = max(room // _ROOM_S, _MIB)
             if self.round_bytes is None:
                 io_bytes = self._setup.io_bytes
                 self.round_bytes = int(_ROOM_TIMES * room / self._setup.rounds) // io_bytes * io_bytes
@@ -247,16 +259,36 @@ class _Run:
 
     def _round(self, path: str, number: int, looks: _Looks) -> WrittenRound:
         self._talk.show(f"{self._name}: round {number + 1} of {self._setup.rounds}")
+        looks.begin_round()
+        by = self._by_sysbench if self._loader == SYSBENCH else self._by_fio
+        one = by(path, self._setup.seed * 10_000 + number, looks)
+        looks.look()
+        return one
+
+    def _by_fio(self, path: str, seed: int, looks: _Looks) -> WrittenRound:
         words = [
             *("--name=round", "--rw=randwrite", "--norandommap", f"--bs={self._setup.io_bytes}"),
-            *(f"--io_size={self.round_bytes}", f"--randseed={self._setup.seed * 10_000 + number}"),
+            *(f"--io_size={self.round_bytes}", f"--randseed={seed}"),
             *words_for(path, self._files, self._setup.queue_depth),
-            *self._rate_words,
         ]
-        looks.begin_round()
+        if self._most_bytes_per_s:
+            words.append(f"--rate={self._most_bytes_per_s}")
         run = fio_to_its_end(words, self._time, looks.look, _TICK_S)
-        looks.look()
         if run.report is None:
             raise OpwatchError(f"{self._name}: fio wrote no report")
         total = run.report.total
         return WrittenRound(float(total.bytes["write"]), max(total.seconds, 1e-3))
+
+    def _by_sysbench(self, path: str, seed: int, looks: _Looks) -> WrittenRound:
+        """The author's own load: rndwr."""
+        io_bytes = self._setup.io_bytes
+        words = sysbench_words(
+            PlainLoad("rndwr", 0, 100, io_bytes),
+            self._files,
+            self._setup.queue_depth,
+            seed,
+            events=(self.round_bytes or 0) // io_bytes,
+            most_per_s=-(-self._most_bytes_per_s // io_bytes),
+        )
+        result, _ = sysbench_to_its_end(words, path, self._time, looks.look, _TICK_S)
+        return WrittenRound(float(result.writes * io_bytes), max(result.seconds, 1e-3))

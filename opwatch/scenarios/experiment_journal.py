@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from opwatch.fields import Fields
+from opwatch.load.sysbench import FIO, LOADERS
 from opwatch.scenarios.mixed import MemberCount, MixLoad, MixRate
 from opwatch.scenarios.scenario import scenario_names
 from opwatch.scenarios.untrimmed import Foretold, UntrimmedRun, WrittenRound
@@ -40,7 +41,7 @@ class ExperimentRequest:
     io_bytes: int
     queue_depth: int
     seed: int
-    loader: str = "fio"
+    loader: str = FIO
 
     def document(self) -> dict[str, Any]:
         return {
@@ -131,6 +132,8 @@ def _request(fields: Fields) -> ExperimentRequest:
         seed=fields.count("seed"),
         loader=fields.text("loader"),
     )
+    if request.loader not in LOADERS:
+        raise fields.bad(f"nobody here makes a load by {request.loader!r:.60}")
     if request.scenario not in scenario_names() or not request.places:
         raise fields.bad("it is of no scenario that this opwatch knows, or of no place")
     return request

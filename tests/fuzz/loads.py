@@ -13,6 +13,7 @@ from pathlib import Path
 from opwatch.load.icf import parse_icf
 from opwatch.load.options import SHAPES
 from opwatch.load.plain import PlainLoad, plain_of
+from opwatch.load.sysbench import parse_sysbench
 from opwatch.load.vdbench import parse_vdbench
 from opwatch.load.workload import pattern_of
 
@@ -75,10 +76,16 @@ class LoadTexts:
         self._chance = random.Random(seed)
         self._vdbench = (_FOLDER / "mixed.vdb").read_text()
         self._icf = (_FOLDER / "whole-drive.icf").read_text()
+        self._sysbench = (_FOLDER / "rndwr.sysbench.txt").read_text()
 
     def look(self) -> None:
         """Read one; what is accepted is a load that fio can do without doing anything else."""
-        kind = self._chance.randrange(3)
+        kind = self._chance.randrange(4)
+        if kind == 3:
+            result = parse_sysbench(self._moved(self._sysbench), "it")
+            assert result.reads >= 0 and result.writes >= 0 and result.reads + result.writes > 0
+            assert result.seconds > 0 and result.mean_ns >= 0
+            return
         if kind == 0:
             name = self._changed(self._chance.choice(_NAMES))
             plain = plain_of(name)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -121,6 +123,23 @@ def test_on_another_file_system_it_does_not_go_on(point: Path, tmp_path: Path) -
     done = subprocess.run(again, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 3
     assert "there is another file system by now than the one that it was begun on" in done.stderr
+
+
+def test_sysbench_does_what_it_says(point: Path, tmp_path: Path) -> None:
+    if not shutil.which("sysbench"):
+        pytest.skip("sysbench is not installed")
+    words = ("--load", "sysbench", "--workload", "rndwr", "--journals", str(tmp_path), "--json")
+    more = ("--on", f"one={point}", "--set", "run_s=2s", "--set", "threads=4")
+    done = subprocess.run([*COMMAND, *words, *more], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["workload"].endswith(", by sysbench")
+    [rate] = document["configurations"][0]["rates"]
+    [member] = rate["members"]
+    assert rate["reads"] == 0 < rate["writes"] <= member["writes"] <= rate["writes"] + 64
+    assert rate["bytes_per_s"] == pytest.approx(rate["iops"] * 16384)
+    assert sorted(os.listdir(point)) == ["lost+found"]
+    assert not list(Path(tempfile.gettempdir()).glob("opwatch-sysbench-*"))
 
 
 def _kept(folder: Path) -> list[tuple[str, ExperimentState]]:

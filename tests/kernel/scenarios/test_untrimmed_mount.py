@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -31,8 +32,12 @@ def point() -> Iterator[Path]:
         yield where
 
 
-def test_it_comes_where_it_was_foretold(point: Path) -> None:
-    argv = [*COMMAND, "--on", f"here={point}", "--set", "rounds=6"]
+@pytest.mark.parametrize("loader", ["fio", "sysbench"])
+def test_it_comes_where_it_was_foretold(point: Path, tmp_path: Path, loader: str) -> None:
+    if not shutil.which(loader):
+        pytest.skip(f"{loader} is not installed")
+    more = ("--load", loader, "--journals", str(tmp_path))
+    argv = [*COMMAND, "--on", f"here={point}", "--set", "rounds=6", *more]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     document: dict[str, Any] = json.loads(done.stdout)

@@ -38,7 +38,7 @@ from opwatch.tools.commands.sweep.running import add_recording_argument, perform
 from opwatch.tools.commands.sweep.scenarios.experiment import experiment_of
 from opwatch.tools.commands.sweep.scenarios.on_drive import request_of_scenario
 from opwatch.tools.commands.sweep.scenarios.plain_arguments import shaped
-from opwatch.tools.commands.sweep.scenarios.scenario import add_scenario_argument
+from opwatch.tools.commands.sweep.scenarios.scenario import add_loader_argument, add_scenario_argument
 from opwatch.tools.waiting import Waiter
 
 
@@ -55,6 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_drive_arguments(parser)
     add_model_arguments(parser)
     add_scenario_argument(parser)
+    add_loader_argument(parser)
     add_recording_argument(
         parser, "keep a recording of it in a new file; with --virtual, the document that --json prints"
     )
@@ -67,6 +68,8 @@ def run(args: argparse.Namespace) -> int:
     refuse_test_options(args)
     if args.scenario is None:
         refuse_others(args, ["set", "on"], "--scenario")
+    if not args.on:
+        refuse_others(args, ["load"], "--on: sysbench writes files, and of a whole drive fio is the load")
     if args.virtual is not None or (args.scenario is not None and args.dev is None):
         # Load on file systems is kept in a journal, too.
         keeps = ("journals",) if args.on else ()

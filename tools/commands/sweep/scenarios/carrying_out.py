@@ -16,6 +16,7 @@ from opwatch.collectors.sweep.bench import SweepStopped
 from opwatch.errors import OpwatchError, RefusedError
 from opwatch.host import privilege
 from opwatch.host.device import Devices
+from opwatch.load.sysbench import FIO
 from opwatch.scenarios.experiment_file import begin_experiment
 from opwatch.scenarios.experiment_journal import (
     ExperimentPlace,
@@ -113,11 +114,13 @@ def _mixed(
                 talk,
                 done=tuple(done),
                 keep=partial(keeping.rate, known.name),
+                loader=state.request.loader,
             )
         )
     depths = sorted({load.threads or setup.threads for load in loads})
     outstanding = " or ".join(map(str, depths))
-    workload = f"{len(loads)} loads of {setup.run_s:g} s, {outstanding} I/Os outstanding"
+    by = _by(state.request)
+    workload = f"{len(loads)} loads of {setup.run_s:g} s, {outstanding} I/Os outstanding{by}"
     document = experiment_document(scenario, ", ".join(one.name for one in results), workload, None)
     return document | mixed_fields(results, mix_statements(results, scenario.published))
 
@@ -139,13 +142,17 @@ def _untrimmed(
         done=state.runs,
         round_bytes=state.round_bytes,
         keep=keeping.run,
+        loader=request.loader,
     )
-    workload = (
-        f"{setup.rounds} rounds of random writes of {setup.io_bytes} bytes, queue depth {setup.queue_depth}"
-    )
+    load = f"random writes of {setup.io_bytes} bytes, queue depth {setup.queue_depth}"
+    workload = f"{setup.rounds} rounds of {load}{_by(request)}"
     target = f"{place.mount.filesystem} on {place.device}, a simulated drive"
     document = experiment_document(scenario, target, workload, None)
     return document | untrimmed_fields(runs, statements_of_device(runs, is_timed=place.is_timed))
+
+
+def _by(request: ExperimentRequest) -> str:
+    return "" if request.loader == FIO else f", by {request.loader}"
 
 
 def _require_same(known: ExperimentPlace, mark: str) -> None:

@@ -8,11 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from opwatch.collectors.fio.sysbench import require_sysbench
 from opwatch.collectors.scenarios.mixed import mix_place
 from opwatch.collectors.scenarios.untrimmed import planned_fillings, untrimmed_place
 from opwatch.errors import UsageError
 from opwatch.host import privilege
 from opwatch.host.device import Devices
+from opwatch.load.plain import PlainLoad
+from opwatch.load.sysbench import FIO, SYSBENCH, sysbench_words
 from opwatch.scenarios.experiment_journal import ExperimentPlace, ExperimentRequest
 from opwatch.scenarios.mixed import MixConfiguration, MixLoad, MixSetup, mix_loads, mix_setup
 from opwatch.scenarios.scenario import Scenario, ScenarioKind
@@ -78,7 +81,13 @@ def _request(
         io_bytes=args.bs or scenario.io_bytes,
         queue_depth=args.depth or scenario.queue_depth,
         seed=seed,
+        loader=args.load or FIO,
     )
+    if request.loader == SYSBENCH:
+        require_sysbench()
+        # What it cannot do is refused before anything is written.
+        for load in loads:
+            sysbench_words(PlainLoad(load.name, load.rdpct, load.seekpct, load.xfersize), 1, 1, 1)
     if scenario.kind is ScenarioKind.UNTRIMMED:
         untrimmed_setup(scenario.setup, request.io_bytes, request.queue_depth, seed)
     return request

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from opwatch.errors import UsageError
 from opwatch.ftl.profiles import Profile
+from opwatch.load.sysbench import LOADERS
 from opwatch.scenarios.free_space import free_space
 from opwatch.scenarios.saturation import saturated
 from opwatch.scenarios.scenario import Scenario, ScenarioKind, scenario_names, scenario_of
@@ -88,6 +89,15 @@ def add_scenario_argument(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=DIR",
         help="of scenarios mixed-io and untrimmed-cliff: a folder to make load in, by a name of yours. "
         "Nothing that is there is touched",
+    )
+
+
+def add_loader_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--load",
+        action=Once,
+        choices=LOADERS,
+        help="of --on: who makes the load there (fio)",
     )
 
 

@@ -1,0 +1,111 @@
+"""One run of sysbench in a file without a name, started, watched, ended and read."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from opwatch.closing import Closing
+from opwatch.collectors.fio.child import MeteredChild
+from opwatch.errors import OpwatchError, Unsupported
+from opwatch.foreign import lines_of, text_of
+from opwatch.host.process import ending_with
+from opwatch.load.sysbench import SysbenchResult, parse_sysbench
+
+_SAID_BYTES = 1 << 16
+# sysbench opens the files of its folder by this name, before its threads start.
+_NAME = "test_file.0"
+_OPENS_WITHIN_S = 10.0
+_PATIENCE_S = 5.0
+
+
+def require_sysbench() -> str:
+    """Where it is; Unsupported with what to do where it is not."""
+    program = shutil.which("sysbench")
+    if not program:
+        raise Unsupported(
+            "--load sysbench: it is not installed (Debian: apt install sysbench); without --load fio makes "
+            "the same load"
+        )
+    return program
+
+
+class SysbenchProcess(Closing):
+    """A sysbench that runs. It ends when we do. The folder in which it looks for its file is gone as soon as
+    it has that open, so that nothing is left of it whatever ends us."""
+
+    def __init__(self, words: Sequence[str], path: str) -> None:
+        """`path` leads to the file of its load."""
+        argv = [require_sysbench(), *words]
+        self._said = os.memfd_create("sysbench-said", os.MFD_CLOEXEC)
+        self._was_stopped = False
+        self.begin_ns = time.monotonic_ns()
+        folder = Path(tempfile.mkdtemp(prefix="opwatch-sysbench-"))
+        try:
+            (folder / _NAME).symlink_to(path)
+            self.process = MeteredChild(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=self._said,
+                stderr=self._said,
+                cwd=folder,
+                start_new_session=True,
+                preexec_fn=ending_with(os.getpid()),
+            )
+            self._await_open(path)
+        except BaseException:
+            os.close(self._said)
+            raise
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _await_open(self, path: str) -> None:
+        wanted, deadline = Path(path).stat(), time.monotonic() + _OPENS_WITHIN_S
+        while self.process.poll() is None and time.monotonic() < deadline:
+            for link in _descriptors(self.process.pid):
+                with contextlib.suppress(OSError):
+                    if os.path.samestat(link.stat(), wanted):
+                        return
+            time.sleep(0.01)
+
+    def stop(self) -> None:
+        """End it: it has no report worth waiting for."""
+        self._was_stopped = True
+        self.process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(_PATIENCE_S)
+            return
+        self.process.kill()
+        self.process.wait()
+
+    def result(self) -> tuple[SysbenchResult, float, int]:
+        """(what it says, what it took of processors, when it ended by the monotonic clock)."""
+        status, end_ns = self.process.wait(), time.monotonic_ns()
+        os.lseek(self._said, 0, os.SEEK_SET)
+        text = text_of(os.read(self._said, _SAID_BYTES))
+        if status:
+            fatal = [line for line in lines_of(text) if line.startswith("FATAL")]
+            raise OpwatchError(f"sysbench failed (status {status}): {fatal[0] if fatal else 'silently'}")
+        return parse_sysbench(text, "sysbench"), self.process.cpu_s, end_ns
+
+    def close(self) -> None:
+        """Leave nothing of it. It is killed, should it run."""
+        if self._said < 0:
+            return
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        os.close(self._said)
+        self._said = -1
+
+
+def _descriptors(pid: int) -> list[Path]:
+    with contextlib.suppress(OSError):
+        return list(Path(f"/proc/{pid}/fd").iterdir())
+    return []

@@ -1,0 +1,83 @@
+"""Load in one file by sysbench: the words for it, and what it says in the end. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from opwatch.errors import BadInput, Unsupported
+from opwatch.load.plain import PlainLoad
+
+# Who can make a load in a file.
+FIO, SYSBENCH = "fio", "sysbench"
+LOADERS = (FIO, SYSBENCH)
+_MODES = {(100, 100): "rndrd", (0, 100): "rndwr", (100, 0): "seqrd", (0, 0): "seqrewr"}
+_WHOLE = 100
+# sysbench prints shares of an I/O with so few places, and times with four.
+_NUMBER = r"\s*(\d{1,15}(?:\.\d{1,9})?)"
+_FIGURES = {
+    "reads_per_s": re.compile(rf"^\s*reads/s:{_NUMBER}\s*$", re.MULTILINE),
+    "writes_per_s": re.compile(rf"^\s*writes/s:{_NUMBER}\s*$", re.MULTILINE),
+    "seconds": re.compile(rf"^\s*total time:{_NUMBER}s\s*$", re.MULTILINE),
+    "events": re.compile(r"^\s*total number of events:\s*(\d{1,15})\s*$", re.MULTILINE),
+    "mean_ms": re.compile(rf"^\s*avg:{_NUMBER}\s*$", re.MULTILINE),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SysbenchResult:
+    """What a run came to. `mean_ns` is the mean time of an I/O, by its own clock and to 10 us."""
+
+    reads: int
+    writes: int
+    seconds: float
+    mean_ns: float
+
+
+def sysbench_words(
+    load: PlainLoad,
+    n_bytes: int,
+    threads: int,
+    seed: int,
+    *,
+    seconds: float | None = None,
+    events: int = 0,
+    most_per_s: int = 0,
+) -> list[str]:
+    """Arguments of sysbench for the load in the one file of its folder, past the page cache: for so many
+    seconds, or for so many I/Os, and no more than so many a second (0 for all that it can). Unsupported for
+    a load that it has no mode for."""
+    mode = _MODES.get((load.rdpct, load.seekpct))
+    ratio: tuple[str, ...] = ()
+    if mode is None and load.seekpct == _WHOLE:
+        mode, ratio = "rndrw", (f"--file-rw-ratio={load.rdpct / (_WHOLE - load.rdpct):.6g}",)
+    if mode is None:
+        raise Unsupported(
+            f"--load sysbench: {load.name}: {load.rdpct} % reads and {load.seekpct} % random places are no "
+            "mode of sysbench: take --workload rndwr, rndrd, rndrw, seqrewr or seqrd, or fio"
+        )
+    # Nothing is to be done at its end but what the load is: sysbench would flush each 100 requests.
+    return [
+        *("fileio", "--file-num=1", f"--file-total-size={n_bytes}", f"--file-test-mode={mode}", *ratio),
+        *(f"--file-block-size={load.xfersize}", "--file-io-mode=sync", "--file-extra-flags=direct"),
+        *("--file-fsync-freq=0", "--file-fsync-end=off", f"--threads={threads}", f"--rand-seed={seed}"),
+        *("--rand-type=uniform", f"--time={0 if seconds is None else max(round(seconds), 1)}"),
+        *(f"--events={events}", f"--rate={most_per_s}", "run"),
+    ]
+
+
+def parse_sysbench(text: str, where: str) -> SysbenchResult:
+    """What sysbench 1.0 has printed; BadInput where a figure is missing or there twice."""
+    figures = {}
+    for name, pattern in _FIGURES.items():
+        matches = pattern.findall(text)
+        if len(matches) != 1:
+            raise BadInput(f"{where}: sysbench printed {len(matches)} lines of its {name}, one is wanted")
+        figures[name] = float(matches[0])
+    seconds, events = figures["seconds"], int(figures["events"])
+    moved = figures["reads_per_s"] + figures["writes_per_s"]
+    if not seconds or not moved or not events:
+        raise BadInput(f"{where}: sysbench did nothing, or in no time")
+    # Rates have two places, and the count of events has all of them.
+    reads = round(events * figures["reads_per_s"] / moved)
+    return SysbenchResult(reads, events - reads, seconds, figures["mean_ms"] * 1e6)

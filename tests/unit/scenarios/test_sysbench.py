@@ -1,0 +1,77 @@
+"""sysbench as what makes a load: its words, what it prints, and that it is refused where it cannot be had."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from opwatch.collectors.scenarios.mixed import MixPlace
+from opwatch.errors import BadInput, Unsupported
+from opwatch.load.plain import plain_of
+from opwatch.load.sysbench import SysbenchResult, parse_sysbench, sysbench_words
+from opwatch.scenarios.mixed import MixConfiguration
+from opwatch.tools.cli import main
+
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+BAD = sorted((FIXTURES / "bad" / "loads").glob("*.sysbench.txt"))
+
+
+def test_what_it_printed_is_read() -> None:
+    text = (FIXTURES / "good" / "loads" / "rndwr.sysbench.txt").read_text()
+    assert parse_sysbench(text, "it") == SysbenchResult(0, 500, 0.0959, 760_000.0)
+    mixed = text.replace("reads/s:                      0.00", "reads/s:    15489.39")
+    assert parse_sysbench(mixed, "it") == SysbenchResult(375, 125, 0.0959, 760_000.0)
+
+
+@pytest.mark.parametrize("path", BAD, ids=lambda path: path.name)
+def test_what_is_damaged_is_refused(path: Path) -> None:
+    with pytest.raises(BadInput, match="it: sysbench "):
+        parse_sysbench(path.read_text(), "it")
+
+
+@pytest.mark.parametrize(
+    ("name", "mode"),
+    [
+        ("rndwr", "rndwr"),
+        ("rndrd", "rndrd"),
+        ("seqrd", "seqrd"),
+        # Of a file that is there: seqwr would make it.
+        ("seqwr", "seqrewr"),
+        ("rdpct=75,seekpct=100", "rndrw"),
+    ],
+)
+def test_a_load_has_its_mode(name: str, mode: str) -> None:
+    load = plain_of(name)
+    assert load
+    words = sysbench_words(load, 1 << 20, 4, 7, seconds=1.6)
+    assert f"--file-test-mode={mode}" in words and "--time=2" in words and "--events=0" in words
+    assert ("--file-rw-ratio=3" in words) == (mode == "rndrw")
+
+
+def test_a_mix_in_order_is_none_of_its_modes() -> None:
+    load = plain_of("rdpct=75,seekpct=0")
+    assert load
+    with pytest.raises(Unsupported, match="75 % reads and 0 % random places are no mode of sysbench"):
+        sysbench_words(load, 1 << 20, 4, 7)
+
+
+def test_where_it_is_not_installed_it_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("opwatch.tools.commands.sweep.scenarios.mixed.mix_place", _place)
+    words = ["sweep", "run", "--scenario", "mixed-io", "--on", f"a={tmp_path}", "--load", "sysbench"]
+    assert main([*words, "--workload", "rndwr", "--journals", str(tmp_path)]) == Unsupported.exit_status
+    assert "apt install sysbench" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def _place(*_: object) -> object:
+    return MixPlace(MixConfiguration("a", "/a", "sda", "disk", 1 << 20), (), "x")
+
+
+def test_a_whole_drive_is_no_load_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["sweep", "run", "--scenario", "write-saturation", "--dev", "nothing", "--load", "sysbench"]
+    assert main(words) == 2
+    assert "--load: only with --on: sysbench writes files" in capsys.readouterr().err

@@ -72,6 +72,19 @@ class CpuUse:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class CommandCpu:
+    """CPU time of a command and of all its descendants that somebody among them waited for. The sum is exact;
+    which part of it was the kernel's is counted by ticks."""
+
+    user_s: float
+    system_s: float
+
+    @property
+    def total_s(self) -> float:
+        return self.user_s + self.system_s
+
+
 def cpu_use(then: CpuTimes | None, now: CpuTimes | None, elapsed_ns: int) -> CpuUse | None:
     """What was used between two readings; None where one is missing, or where anything has gone back: some
     hosts take back what they have said to be stolen."""
@@ -116,6 +129,7 @@ class CpuClock(Closing):
         if self._descriptor < 0:
             return None
         try:
+            # What stands first costs as much as all of it: the kernel makes it whole in any case.
             size = os.preadv(self._descriptor, [self._room], 0)
             end = self._room.find(b"\nintr", 0, size)
             return parse_cpu_times(str(self._room[: end if end >= 0 else size], "ascii", "replace"))

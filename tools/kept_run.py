@@ -16,12 +16,14 @@ from typing import Protocol
 
 from opwatch import __version__
 from opwatch.clock import Anchor
+from opwatch.cpu import CommandCpu
 from opwatch.errors import OpwatchError
 from opwatch.foreign import read_text
 from opwatch.host.device import Devices, Leaf
+from opwatch.recording.reading.command import cpu_words
 from opwatch.recording.reading.notes import kept_notes
 from opwatch.recording.reading.reader import RecordedRun
-from opwatch.recording.schema import NOTE
+from opwatch.recording.schema import COMMAND_CPU, NOTE
 from opwatch.recording.writing.file import RecordingFile
 from opwatch.recording.writing.notes import NoteTaker
 from opwatch.recording.writing.recorder import Recorder, RecordingTarget
@@ -71,6 +73,8 @@ class LiveSource(Source, Protocol):
 
     @property
     def leaves(self) -> list[Leaf]: ...
+    @property
+    def command_cpu(self) -> CommandCpu | None: ...
 
 
 def made(path: Path, headline: Mapping[str, str | int], clocks: Anchor | None = None) -> RecordingFile:
@@ -188,6 +192,8 @@ class KeptRun:
         end = self._live.end
         if self._command and end:
             self._recorder.event("command ended", shlex.join(self._command), self._live.status)
+            if spent := self._live.command_cpu:
+                self._recorder.event(COMMAND_CPU, cpu_words(spent))
             if self.fio:
                 self.fio.keep(self._recorder)
         if self.fio:

@@ -10,6 +10,8 @@ import sys
 import time
 from types import TracebackType
 
+from opwatch.collectors.fio.child import MeteredChild
+from opwatch.cpu import CommandCpu
 from opwatch.errors import OpwatchError
 from opwatch.samples.end import End
 from opwatch.sinks import terminal
@@ -70,7 +72,7 @@ class Waiter:
         if not command:
             return
         try:
-            self._command = subprocess.Popen(command, stdout=sys.stderr if quiet_stdout else None)
+            self._command = MeteredChild(command, stdout=sys.stderr if quiet_stdout else None)
         except OSError as error:
             raise CannotRun(command[0], error) from error
         self._pidfd = os.pidfd_open(self._command.pid)
@@ -81,6 +83,14 @@ class Waiter:
         self._command = process
         self._pidfd = os.pidfd_open(process.pid)
         self._poll.register(self._pidfd, select.POLLIN)
+
+    @property
+    def command_cpu(self) -> CommandCpu | None:
+        """What the command took of the CPUs, once it has ended."""
+        command = self._command
+        if not isinstance(command, MeteredChild) or command.returncode is None:
+            return None
+        return CommandCpu(command.user_s, command.system_s)
 
     def stop(self) -> None:
         """End a wait as a signal does; from any thread."""

@@ -8,16 +8,21 @@ import subprocess
 
 
 class MeteredChild(subprocess.Popen[bytes]):
-    """`cpu_s` is what it and its own children took, kernel and user, once it has ended. The sum over all
-    children of ours, which is easier to have, holds those of smartctl, too."""
+    """`user_s` and `system_s` are what it and its own children took, once it has ended: of these all that
+    their parents waited for. The sum over all children of ours, which is easier to have, holds those of
+    smartctl, too."""
 
-    cpu_s = 0.0
+    user_s = system_s = 0.0
+
+    @property
+    def cpu_s(self) -> float:
+        return self.user_s + self.system_s
 
     def poll(self) -> int | None:
         if self.returncode is None:
             pid, status, usage = os.wait4(self.pid, os.WNOHANG)
             if pid:
-                self.cpu_s = usage.ru_utime + usage.ru_stime
+                self.user_s, self.system_s = usage.ru_utime, usage.ru_stime
                 self.returncode = os.waitstatus_to_exitcode(status)
         return self.returncode
 

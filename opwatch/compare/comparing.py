@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from opwatch.compare.amplification import amplification
-from opwatch.compare.cpu import CPU_METRICS, cpu_estimates
+from opwatch.compare.cpu import COMMAND_IO, CPU_METRICS, command_estimate, cpu_estimates
 from opwatch.compare.differences import FAMILY_CHANCE, Difference, difference, is_claim
 from opwatch.compare.estimates import METRICS, Estimate, OpEstimates
 from opwatch.compare.pairing import DiskPairs
@@ -103,6 +103,8 @@ def _figures(
     of_machines = [cpu_estimates(course) for course in courses]
     for metric in CPU_METRICS:
         figures[None, metric] = tuple(of_run[metric] for of_run in of_machines)
+    if any(run.command_s is not None for run in runs):
+        figures[None, COMMAND_IO] = tuple(map(command_estimate, runs, courses))
     return figures
 
 

@@ -8,13 +8,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from opwatch.compare.estimates import LEAST_REQUESTS, Estimate, influences_of, judged, ratio_of
-from opwatch.compare.sampling import DiskCourse
+from opwatch.compare.sampling import DiskCourse, SampledRun
 
 # CPUs that are busy, and what they are busy for a request.
 CPU, CPU_IO = "cpu", "cpu_io"
 CPU_METRICS = (CPU, CPU_IO)
+# What the command of a run took of them for a request, with its children.
+COMMAND_IO = "command_io"
 NOT_THERE = "this recording has no CPU time: it was made by an opwatch that kept none"
 NOT_ALL_OF_IT = "the CPU time of a part of the run is not known"
+WHOLE_RUN = "what a command takes is known of all of its run alone: nothing follows from it"
+NO_COMMAND = "what its command took of the CPUs was not recorded"
 TOO_LITTLE = "it was less than the kernel counts by"
 
 
@@ -31,6 +35,15 @@ def cpu_estimates(course: DiskCourse) -> dict[str, Estimate]:
         CPU: _over(busy_s, [use.seconds for use in uses], error_s),
         CPU_IO: _for_a_request([1e9 * value for value in busy_s], requests, 1e9 * error_s),
     }
+
+
+def command_estimate(run: SampledRun, course: DiskCourse) -> Estimate:
+    """The CPU time of the command for a request, in ns. It is exact, and nobody knows how it scatters."""
+    requests = sum(stretch.requests for stretch in course.stretches)
+    if run.command_s is None or not requests:
+        return Estimate(None, reason=NO_COMMAND)
+    value = 1e9 * run.command_s / requests
+    return Estimate(value, value, value, reason=WHOLE_RUN)
 
 
 def _for_a_request(busy_ns: Sequence[float], requests: Sequence[int], error_ns: float) -> Estimate:

@@ -97,10 +97,12 @@ class DiskCourse:
 
 @dataclass(slots=True)
 class SampledRun:
-    """All disks of a run by name, and what was read of its drives."""
+    """All disks of a run by name, and what was read of its drives. `command_s` is what the command that ran
+    under it took of the CPUs, None where that is not known."""
 
     disks: dict[str, DiskCourse] = field(default_factory=dict)
     looks: dict[str, list[FirmwareSample]] = field(default_factory=dict)
+    command_s: float | None = None
 
 
 @dataclass(slots=True)

@@ -102,6 +102,8 @@ INDEXES = {"frames_of_block": ("frames", "block"), "tail_of_entry": ("tail", "nu
 # Kinds of events whose words are read again: a file of another program's, and the ends of a phase.
 FILE, PHASE_BEGAN, PHASE_ENDED = "file", "phase began", "phase ended"
 NOTE = "note"
+# What the command took of the CPUs, its own children included.
+COMMAND_CPU = "command CPU"
 # What `opwatch waf` was asked, and which looks its interval lies between.
 WAF, WAF_BEGIN, WAF_END = "waf", "waf begin", "waf end"
 # What `opwatch trim audit` found of a filesystem or device, and which file has what it saw; or why nothing.

@@ -8,7 +8,7 @@ from typing import Any
 
 from opwatch import SCHEMA, units
 from opwatch.compare.comparing import WAF, ComparedDisk, ComparedRow, RunComparison
-from opwatch.compare.cpu import CPU, CPU_IO
+from opwatch.compare.cpu import COMMAND_IO, CPU, CPU_IO
 from opwatch.compare.deciding import Decision, Ruling
 from opwatch.compare.differences import FAMILY_CHANCE, Difference, Statement
 from opwatch.compare.estimates import Estimate
@@ -16,7 +16,7 @@ from opwatch.rules.rule import LimitKind
 from opwatch.sinks.folding import folded
 from opwatch.sinks.lines import SHORT
 
-TITLES = {"iops": "/s", "mbps": "MB/s", WAF: "WAF", CPU: "CPUs", CPU_IO: "CPU/IO"}
+TITLES = {"iops": "/s", "mbps": "MB/s", WAF: "WAF", CPU: "CPUs", CPU_IO: "CPU/IO", COMMAND_IO: "cmd/IO"}
 _STATEMENTS = {
     Statement.HIGHER: "HIGHER",
     Statement.LOWER: "LOWER",
@@ -49,10 +49,8 @@ def shown_value(metric: str, estimate: Estimate) -> str:
     value = estimate.value
     if value is None:
         return "-"
-    if metric == WAF:
+    if metric in (WAF, CPU):
         return units.with_error(value, max(estimate.high - value, value - estimate.low))
-    if metric == CPU:
-        return f"{value:.3f}"
     if metric == "iops":
         return units.rate(value)
     if metric == "mbps":
@@ -151,7 +149,7 @@ def _change(decision: Decision) -> str:
     assert difference and difference.change is not None
     if decision.rule.kind is LimitKind.CHANGE:
         sign, size = "-" if difference.change < 0 else "+", abs(difference.change)
-        if decision.rule.metric == WAF:
+        if decision.rule.metric in (WAF, CPU):
             return f"{sign}{size:.3g}"
         return sign + shown_value(decision.rule.metric, Estimate(size))
     if difference.ratio is None:

@@ -203,9 +203,10 @@ def slow_lines(slow: SlowIo, end: datetime, end_ns: int) -> list[str]:
 def cpu_line(cpu: CpuUse) -> str:
     """What the whole machine worked meanwhile."""
     parts = {"user": cpu.user_s, "system": cpu.system_s, "interrupts": cpu.irq_s, "stolen": cpu.steal_s}
-    shares = ", ".join(f"{name} {spent / cpu.seconds:.2f}" for name, spent in parts.items() if spent)
-    error = cpu.error_s / cpu.seconds
-    return f"CPU: {cpu.busy_cores:.2f} ± {error:.2f} of {cpu.cpus} busy" + (f" ({shares})" if shares else "")
+    shown = {name: f"{spent / cpu.seconds:.2f}" for name, spent in parts.items()}
+    shares = ", ".join(f"{name} {share}" for name, share in shown.items() if float(share))
+    busy = units.with_error(cpu.busy_cores, cpu.error_s / cpu.seconds)
+    return f"CPU: {busy} of {cpu.cpus} busy" + (f" ({shares})" if shares else "")
 
 
 def _stay(observation: Observation) -> str:

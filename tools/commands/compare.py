@@ -11,6 +11,7 @@ from opwatch.compare.pairing import paired
 from opwatch.compare.sampling import SampledRun, sampled
 from opwatch.counters.catalogue.families import standard_catalogue
 from opwatch.errors import NotEnoughData, UsageError
+from opwatch.recording.reading.command import command_cpu
 from opwatch.recording.reading.phases import entries_within, phase_named
 from opwatch.rules.parse import parse_rule
 from opwatch.rules.rule import Rule
@@ -93,7 +94,10 @@ def _sampled(path: Path, phase: str | None) -> SampledRun:
         for note in notes_of(recording):
             say(note)
         if phase is None:
-            return sampled(recording.entries())
+            run = sampled(recording.entries())
+            spent = command_cpu(recording)
+            run.command_s = spent.total_s if spent else None
+            return run
         run = sampled(entries_within(recording, phase_named(recording, phase)))
         if not run.disks:
             raise NotEnoughData(f"{path}: phase {phase!r} is shorter than two samples")

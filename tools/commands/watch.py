@@ -14,6 +14,7 @@ from opwatch.collectors.block.contexts import ContextProbe
 from opwatch.collectors.block.owners import note_of_groups
 from opwatch.collectors.block.uevents import BlockEvents
 from opwatch.collectors.firmware.live import LiveWaf, drives_of
+from opwatch.cpu import CommandCpu
 from opwatch.errors import UsageError
 from opwatch.host.device import BlockDevice, Devices, Leaf
 from opwatch.owners.cells import By
@@ -198,6 +199,11 @@ class LiveRun:
     def leaves(self) -> list[Leaf]:
         """What is watched now."""
         return self._watching.leaves
+
+    @property
+    def command_cpu(self) -> CommandCpu | None:
+        """What the command took of the CPUs, once it has ended."""
+        return self._waiter.command_cpu
 
     def stop(self) -> None:
         """End it; from any thread."""

@@ -9,6 +9,7 @@ from contextlib import closing
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
+from opwatch.cpu import CommandCpu
 from opwatch.samples.end import End
 from opwatch.samples.entries import RunEntry, Ticked
 from opwatch.samples.observation import Sink
@@ -35,6 +36,8 @@ class StoppableSource(Source, Protocol):
 
     @property
     def leaves(self) -> list[Leaf]: ...
+    @property
+    def command_cpu(self) -> CommandCpu | None: ...
     def stop(self) -> None: ...
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from opwatch.compare.comparing import ComparedDisk, RunComparison
-from opwatch.compare.cpu import CPU, CPU_IO, CPU_METRICS
+from opwatch.compare.cpu import COMMAND_IO, CPU, CPU_IO, CPU_METRICS
 from opwatch.compare.estimates import QUANTILES, Estimate
 from opwatch.sinks.compare import (
     MEANING,
@@ -18,8 +18,14 @@ from opwatch.sinks.compare import (
 from opwatch.sinks.report.plots import amounts, markup
 from opwatch.sinks.report.tables import WordTable
 
-_TITLES = {"iops": "a second", "max": "longest", CPU: "CPUs busy", CPU_IO: "CPU time a request"}
-_LATENCIES = ("mean", *QUANTILES, CPU_IO)
+_TITLES = {
+    "iops": "a second",
+    "max": "longest",
+    CPU: "CPUs busy",
+    CPU_IO: "CPU time a request",
+    COMMAND_IO: "the command's",
+}
+_LATENCIES = ("mean", *QUANTILES, CPU_IO, COMMAND_IO)
 
 
 def _shown(metric: str, estimate: Estimate) -> str:
@@ -38,7 +44,7 @@ def _table(disk: ComparedDisk, runs: int, notes: Footnotes) -> WordTable:
     rows = []
     for row in disk.rows:
         cells = [
-            row.op or ("machine" if row.metric in CPU_METRICS else "drive"),
+            row.op or ("machine" if row.metric in (*CPU_METRICS, COMMAND_IO) else "drive"),
             _TITLES.get(row.metric, title(row.metric)),
         ]
         cells += [_shown(row.metric, estimate) for estimate in row.estimates]

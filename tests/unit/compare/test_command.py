@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from opwatch.compare.cpu import NO_COMMAND, WHOLE_RUN
 from opwatch.cpu import CpuTimes
+from opwatch.recording.schema import COMMAND_CPU
 from opwatch.samples.entries import RunEntry
 from opwatch.sinks.compare_markdown import escaped
 from opwatch.tools.cli import main
@@ -114,7 +118,7 @@ def test_cpu_time_is_compared(compare: Shown) -> None:
     assert [row[0] for row in rows[:4]] == ["CPUs", "CPU/IO", "CPUs", "CPU/IO"]
     assert [row[-1] for row in rows[:2]] == ["HIGHER", "HIGHER"]
     assert [row[-2:] for row in rows[2:4]] == [["no", "difference"]] * 2
-    assert rows[0][1:4] == ["0.600", "0.720", "1.200"]
+    assert rows[0][1:8] == ["0.600", "±", "0.002", "0.720", "±", "0.002", "1.200"]
     assert "cpu>+10%: FIRES, CPUs of B (nvme0n1) is +20.0 %" in out
     _, out, _ = compare("light.opw", "heavy.opw", "--json", "--fail-if", "cpu_io>+10us")
     document = json.loads(out)
@@ -125,6 +129,24 @@ def test_cpu_time_is_compared(compare: Shown) -> None:
     # Nine hundredths of a second of some 24.
     assert (light["high"] - light["value"]) / light["value"] == pytest.approx(0.09 / 24, rel=0.01)
     assert document["rules"][0]["ruling"] == "fires"
+
+
+def test_what_the_command_took_stands_beside_it(compare: Shown, folder: Path) -> None:
+    made = (folder / "light.opw").read_bytes()
+    (folder / "with-command.opw").write_bytes(made)
+    with closing(sqlite3.connect(folder / "with-command.opw")) as connection, connection:
+        row = (42, 5, COMMAND_CPU, '{"user_s":8.0,"system_s":0.006}', None)
+        connection.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?)", row)
+    status, out, err = compare("with-command.opw", "light.opw", "--json")
+    assert (status, err) == (0, "")
+    figures = {figure["metric"]: figure for figure in json.loads(out)["disks"][0]["figures"]}
+    one, other = figures["command_io"]["runs"]
+    assert one["value"] == pytest.approx(8.006e9 / (40 * 4003))
+    assert (one["reason"], other["value"]) == (WHOLE_RUN, None)
+    assert other["reason"] == NO_COMMAND
+    assert "command_io" not in compare("light.opw", "heavy.opw", "--json")[1]
+    _, out, _ = compare("with-command.opw", "with-command.opw")
+    assert "        cmd/IO        50.0u         50.0u   1.000" in out
 
 
 def test_one_that_has_none_is_held_against_nothing(compare: Shown) -> None:

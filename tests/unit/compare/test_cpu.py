@@ -7,10 +7,20 @@ from dataclasses import replace
 
 import pytest
 
-from opwatch.compare.cpu import CPU, CPU_IO, NOT_ALL_OF_IT, NOT_THERE, TOO_LITTLE, cpu_estimates
+from opwatch.compare.cpu import (
+    CPU,
+    CPU_IO,
+    NO_COMMAND,
+    NOT_ALL_OF_IT,
+    NOT_THERE,
+    TOO_LITTLE,
+    WHOLE_RUN,
+    command_estimate,
+    cpu_estimates,
+)
 from opwatch.compare.differences import FAMILY_CHANCE, Difference, Statement, difference
 from opwatch.compare.estimates import Estimate
-from opwatch.compare.sampling import CountedStretch, DiskCourse
+from opwatch.compare.sampling import CountedStretch, DiskCourse, SampledRun
 from opwatch.cpu import CpuUse
 
 SECONDS = 60
@@ -101,3 +111,12 @@ def test_neighbours_that_are_added_up_stay_the_same() -> None:
     assert cpu.value is not None
     assert cpu.value == pytest.approx(0.4, rel=0.02)
     assert cpu.is_judged
+
+
+def test_what_a_command_took_is_exact_and_says_nothing_of_another_run() -> None:
+    of_run = course(1)
+    requests = sum(stretch.requests for stretch in of_run.stretches)
+    value = 1.5e9 / requests
+    said = command_estimate(SampledRun(command_s=1.5), of_run)
+    assert said == Estimate(value, value, value, reason=WHOLE_RUN)
+    assert command_estimate(SampledRun(), of_run) == Estimate(None, reason=NO_COMMAND)

@@ -9,8 +9,9 @@ from dataclasses import replace
 import pytest
 
 from opwatch.counters.reading import CounterReading, DriveFacts, Proof, Report
+from opwatch.cpu import CpuUse
 from opwatch.sinks.counters import lines as counter_lines
-from opwatch.sinks.lines import HEADER, Lines, discard_lines
+from opwatch.sinks.lines import HEADER, Lines, cpu_line, discard_lines
 from opwatch.trim.audit.live import Discards
 from tests.unit.sinks.test_jsonl import BUSY, observation
 
@@ -83,3 +84,9 @@ def test_a_step_is_in_units_of_the_value(step: int, shown: str) -> None:
     rows = counter_lines(Report(DriveFacts(name="nvme0"), {"host_written": reading}, {}, ()))
     [row] = [line for line in rows if line.startswith("host_written")]
     assert f" 960 GB     {shown} " in row
+
+
+def test_a_summary_says_what_the_machine_worked() -> None:
+    use = CpuUse(10.0, 4, 12.0, 3.0, 0.04, 0.5)
+    assert cpu_line(use) == "CPU: 1.504 ± 0.009 of 4 busy (user 1.20, system 0.30, stolen 0.05)"
+    assert cpu_line(CpuUse(1.0, 1, 0.0, 0.0, 0.0, 0.0)) == "CPU: 0.00 ± 0.06 of 1 busy"

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from opwatch.cpu import CommandCpu
 from opwatch.errors import UsageError
 from opwatch.host.device import Leaf
 from opwatch.recording.reading.reader import RecordedRun
@@ -292,6 +293,7 @@ class _Live(_Run):
 
     end: End | None = None
     status = 0
+    command_cpu: CommandCpu | None = None
 
     @property
     def leaves(self) -> list[Leaf]:

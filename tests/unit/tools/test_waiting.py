@@ -45,6 +45,20 @@ def test_the_end_of_a_command_comes_before_news() -> None:
     os.close(write)
 
 
+def test_what_a_command_and_its_children_took_of_the_cpus_is_known_at_its_end() -> None:
+    work = "import time\nend = time.process_time() + 0.3\nwhile time.process_time() < end: pass"
+    both = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {work!r}])\n{work}"
+    with Waiter() as waiter:
+        assert waiter.command_cpu is None
+        waiter.start([sys.executable, "-c", both], quiet_stdout=False)
+        assert waiter.command_cpu is None
+        assert waiter.finish(stop=False) == 0
+        spent = waiter.command_cpu
+    assert spent is not None
+    assert 0.6 <= spent.total_s < 3
+    assert min(spent.user_s, spent.system_s) >= 0
+
+
 def test_news_keep_nobody_busy_who_waits_for_a_command() -> None:
     read, write = os.pipe()
     os.write(write, b"x")

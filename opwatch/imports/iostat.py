@@ -31,9 +31,9 @@ _LACKS = (
 )
 _NO_CPU = f"{CPU}: there is no avg-cpu in it, or not for how many CPUs: run iostat without -d"
 _NO_IRQ = f"{IRQ}: iostat has it among what the system took"
+_OF_SHARES = "iostat: CPU time is made of percentages, which are rounded to 0.01"
 _NOTES = (
     "iostat: rates are rounded to 0.01, and counts are made of them",
-    "iostat: CPU time is made of percentages, which are rounded to 0.01",
     "iostat: intervals are as long as its times of whole seconds say on the mean",
 )
 
@@ -58,7 +58,12 @@ def read_iostat(raw: bytes, name: str) -> ImportedFile:
     if span_s <= 0:
         raise BadInput(f"{name}: its reports are of no time, or go back: {reports[0].at} to {reports[-1].at}")
     step_ns = round(span_s * 1e9 / (len(reports) - 1))
-    return ImportedFile("iostat", step_ns, _entries(reports, step_ns), _NOTES)
+    notes = (*_NOTES, _OF_SHARES) if _have_cpu(reports) else _NOTES
+    return ImportedFile("iostat", step_ns, _entries(reports, step_ns), notes)
+
+
+def _have_cpu(reports: Sequence[_Report]) -> bool:
+    return all(report.cpu for report in reports)
 
 
 def _reports(raw: bytes, name: str) -> list[_Report]:
@@ -117,7 +122,7 @@ def _moment(fields: Fields) -> datetime:
 def _entries(reports: Sequence[_Report], step_ns: int) -> Iterator[RunEntry]:
     """The first report is of the time before: it may be all since boot, and its end is where this begins."""
     names = sorted({name for report in reports for name in report.rows})
-    has_cpu = all(report.cpu for report in reports)
+    has_cpu = _have_cpu(reports)
     lacks = (*_LACKS, _NO_IRQ if has_cpu else _NO_CPU)
     disks = {name: ImportedDisk(place, name, "rates by iostat", lacks) for place, name in enumerate(names)}
     begin_ns = step_ns

@@ -17,7 +17,9 @@ import pytest
 
 from opwatch.errors import BadInput
 from opwatch.host.scratch import ScratchDisk
+from opwatch.recording.reading.command import command_cpu
 from opwatch.recording.reading.reader import RecordedRun
+from opwatch.recording.schema import COMMAND_CPU
 from opwatch.samples.entries import RunEntry
 from opwatch.samples.entry_parts import samples_in
 from tests.kernel.support.filesystems import fill, make, mounted
@@ -112,10 +114,16 @@ def test_a_command_is_in_the_recording(disk: ScratchDisk, tmp_path: Path) -> Non
     done = opwatch("record", "--dev", disk.node, "-o", str(path), "--", "sh", "-c", "echo said; exit 5")
     assert (done.returncode, done.stdout) == (5, "said\n")
     kept = RecordedRun(path)
-    assert [(event.kind, event.words, event.status) for event in kept.events] == [
+    *events, taken = kept.events
+    assert [(event.kind, event.words, event.status) for event in events] == [
         ("command started", "sh -c 'echo said; exit 5'", None),
         ("command ended", "sh -c 'echo said; exit 5'", 5),
     ]
+    spent = command_cpu(kept)
+    assert taken.kind == COMMAND_CPU and spent
+    assert 0 < spent.total_s < 5
+    samples = [one for entry in kept.entries() for one in samples_in(entry).values()]
+    assert all(one.cpu and one.cpu.cpus == os.cpu_count() for one in samples)
     assert kept.trailer
     assert kept.trailer.reason == "the command has ended"
     kept.close()

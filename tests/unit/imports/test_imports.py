@@ -64,6 +64,26 @@ def test_iostat_has_rates_and_means_alone(tmp_path: Path, capsys: pytest.Capture
     assert "trust: issued" not in text
 
 
+def test_iostat_without_avg_cpu_has_no_cpu_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    document = json.loads((GOOD / "iostat.json").read_text())
+    for report in document["sysstat"]["hosts"][0]["statistics"]:
+        del report["avg-cpu"]
+    source = tmp_path / "disks.json"
+    source.write_text(json.dumps(document))
+    lines, text = imported(source, tmp_path, capsys)
+    assert {line["cpu"] for line in lines} == {None}
+    assert "not known: cpu: there is no avg-cpu in it" in text
+    assert not any("CPU time" in note for note in read_iostat(source.read_bytes(), "it").notes)
+
+
+@pytest.mark.parametrize(("value", "words"), [(250, "more than 100 % of the CPUs"), ("x", "user is no ")])
+def test_shares_of_cpus_that_cannot_be_are_refused(value: object, words: str) -> None:
+    document = json.loads((GOOD / "iostat.json").read_text())
+    document["sysstat"]["hosts"][0]["statistics"][1]["avg-cpu"]["user"] = value
+    with pytest.raises(BadInput, match=words):
+        read_iostat(json.dumps(document).encode(), "it")
+
+
 def test_fio_s_histograms_are_ours(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = tmp_path / "two.json"
     source.write_text(TWO.read_text())

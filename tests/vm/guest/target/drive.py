@@ -1,0 +1,123 @@
+"""The drive behind the target: its capacity, the namespaces that share it, and what was written."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+BLOCK = 512
+SERIAL, MODEL = "OPWNSM0001", "opwatch namespace target"
+CONTROLLER = 1
+MOST_NAMESPACES = 4
+
+
+class Status(Exception):
+    """A command is refused with this status."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"{number:03X}h")
+        self.number = number
+
+
+INVALID_OPCODE, INVALID_FIELD, INVALID_NAMESPACE, OUT_OF_RANGE = 0x001, 0x002, 0x00B, 0x080
+NO_CAPACITY, NO_IDENTIFIER, IS_ATTACHED, NOT_ATTACHED = 0x115, 0x116, 0x118, 0x11A
+
+
+@dataclass
+class TargetNamespace:
+    """One namespace, in blocks; what it holds is a sparse file. `guid` is another one of each."""
+
+    size: int
+    capacity: int
+    lba_format: int
+    guid: int
+    file: int
+    is_attached: bool = False
+    sharing: int = 0
+
+
+@dataclass
+class TargetDrive:
+    """All of the drive. What is done to namespaces is written to the log, a line a command, once it is done;
+    `orders` is a file that tells what shall fail, and what shall wait."""
+
+    capacity: int
+    log: Path
+    orders: Path
+    controllers: int = 1
+    namespaces: dict[int, TargetNamespace] = field(default_factory=dict)
+    written: int = 0
+    read: int = 0
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    changed: set[int] = field(default_factory=set)
+    made: int = 0
+
+    @property
+    def free(self) -> int:
+        """Bytes that belong to no namespace."""
+        return self.capacity - sum(one.capacity * BLOCK for one in self.namespaces.values())
+
+    def create(self, size: int, capacity: int, lba_format: int, sharing: int = 0) -> int:
+        self._obey("create")
+        if not size or size != capacity or lba_format:
+            raise Status(INVALID_FIELD)
+        if capacity * BLOCK > self.free:
+            raise Status(NO_CAPACITY)
+        free = [number for number in range(1, MOST_NAMESPACES + 1) if number not in self.namespaces]
+        if not free:
+            raise Status(NO_IDENTIFIER)
+        self.made += 1
+        file = os.memfd_create("namespace")
+        os.ftruncate(file, size * BLOCK)
+        new = TargetNamespace(size, capacity, lba_format, self.made, file, sharing=sharing)
+        self.namespaces[free[0]] = new
+        self._note("create", free[0], size)
+        return free[0]
+
+    def delete(self, number: int) -> None:
+        self._obey("delete")
+        gone = self.namespace(number)
+        os.close(gone.file)
+        del self.namespaces[number]
+        if gone.is_attached:
+            self.changed.add(number)
+        self._note("delete", number, gone.size)
+
+    def attach(self, number: int, *, attached: bool) -> None:
+        self._obey("attach" if attached else "detach")
+        one = self.namespace(number)
+        if one.is_attached == attached:
+            raise Status(IS_ATTACHED if attached else NOT_ATTACHED)
+        one.is_attached = attached
+        self.changed.add(number)
+        self._note("attach" if attached else "detach", number, one.size)
+
+    def namespace(self, number: int, *, is_active: bool = False) -> TargetNamespace:
+        one = self.namespaces.get(number)
+        if one is None or (is_active and not one.is_attached):
+            raise Status(INVALID_NAMESPACE)
+        return one
+
+    def _obey(self, what: str) -> None:
+        """Wait as long as the orders say that this waits, and fail if they say so."""
+        while True:
+            orders = json.loads(self.orders.read_text())
+            if what not in orders["hold"]:
+                break
+            self.orders.with_suffix(f".{what}").touch()
+            time.sleep(0.02)
+        if orders["fail"].get(what):
+            failures = orders["fail"][what]
+            status = failures.pop(0)
+            self.orders.write_text(json.dumps(orders))
+            if status:
+                raise Status(status)
+
+    def _note(self, what: str, number: int, size: int) -> None:
+        line = {"what": what, "namespace": number, "bytes": size * BLOCK, "free": self.free}
+        with self.log.open("a") as log:
+            log.write(json.dumps(line) + "\n")

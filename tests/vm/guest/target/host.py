@@ -1,0 +1,80 @@
+"""This machine as a host of the target: starts it, connects to it, and tells it what to fail and to hold."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.vm.guest.support import sysfs
+from tests.vm.guest.target.drive import SERIAL
+from tests.vm.guest.target.identify import NQN
+from tests.vm.requirements import need_module
+
+_CLASS = Path("/sys/class/nvme")
+
+
+@dataclass(frozen=True)
+class ConnectedTarget:
+    """The target as this host sees it, and what the target has noted itself."""
+
+    folder: Path
+
+    def controller(self) -> str:
+        [name] = [
+            path.parent.name for path in _CLASS.glob("nvme*/serial") if path.read_text().strip() == SERIAL
+        ]
+        return name
+
+    def disks(self) -> list[str]:
+        return sysfs.disks(SERIAL)
+
+    def log(self) -> list[tuple[str, int]]:
+        """(what was done, bytes of the namespace) in the order in which it was."""
+        lines = [json.loads(line) for line in (self.folder / "log").read_text().splitlines()]
+        return [(line["what"], line["bytes"]) for line in lines]
+
+    def order(self, *, fail: dict[str, list[int]] | None = None, hold: Sequence[str] = ()) -> None:
+        """Answer the next commands of a kind with these statuses (0 does it), and let others wait."""
+        new = self.folder / "orders.new"
+        new.write_text(json.dumps({"fail": fail or {}, "hold": list(hold)}))
+        new.rename(self.folder / "orders")
+        for path in self.folder.glob("orders.*"):
+            path.unlink()
+
+    def wait_for_held(self, what: str) -> None:
+        sysfs.wait_for(f"a {what}", (self.folder / f"orders.{what}").exists)
+
+
+@contextlib.contextmanager
+def connected(folder: Path, *, controllers: int = 1, sharing: int = 0) -> Iterator[ConnectedTarget]:
+    """The target with one namespace, connected."""
+    need_module("nvme-tcp")
+    folder.mkdir()
+    target = ConnectedTarget(folder)
+    target.order()
+    argv = [sys.executable, "-m", "tests.vm.guest.target.serve", str(folder), str(controllers), str(sharing)]
+    with subprocess.Popen(argv) as server:
+        try:
+            sysfs.wait_for("the target", (folder / "port").exists)
+            words = f"nqn={NQN},transport=tcp,traddr=127.0.0.1,trsvcid={(folder / 'port').read_text()}"
+            _write("/dev/nvme-fabrics", f"{words},nr_io_queues=2,keep_alive_tmo=120,ctrl_loss_tmo=0")
+            sysfs.wait_for("the target's disk", lambda: len(target.disks()) == 1)
+            yield target
+            (folder / "orders").write_text(json.dumps({"fail": {}, "hold": []}))
+            _write(str(_CLASS / target.controller() / "delete_controller"), "1")
+        finally:
+            server.kill()
+
+
+def _write(path: str, text: str) -> None:
+    descriptor = os.open(path, os.O_RDWR if path.startswith("/dev") else os.O_WRONLY)
+    try:
+        os.write(descriptor, text.encode())
+    finally:
+        os.close(descriptor)

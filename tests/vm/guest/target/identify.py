@@ -1,0 +1,113 @@
+"""Identify of the target: its pages, field by field."""
+
+from __future__ import annotations
+
+from tests.vm.guest.target.drive import (
+    BLOCK,
+    CONTROLLER,
+    INVALID_FIELD,
+    MODEL,
+    MOST_NAMESPACES,
+    SERIAL,
+    Status,
+    TargetDrive,
+)
+
+NQN = "nqn.2026-11.org.example:namespaces"
+PAGE = 4096
+VERSION = 0x00010400
+# Commands of up to so much bring their data along; larger writes are asked for (R2T).
+IN_CAPSULE = 8192
+
+
+class Page:
+    """A page that is filled field by field."""
+
+    def __init__(self, length: int = PAGE) -> None:
+        self.bytes = bytearray(length)
+
+    def put(self, at: int, length: int, value: int) -> None:
+        self.bytes[at : at + length] = value.to_bytes(length, "little")
+
+    def words(self, at: int, length: int, text: str) -> None:
+        self.bytes[at : at + length] = text.encode().ljust(length)
+
+
+def identify(drive: TargetDrive, cns: int, namespace: int, controller: int) -> bytes:
+    """The page of a CNS value."""
+    if cns == 0x01:
+        return _controller(drive)
+    if cns in (0x00, 0x11):
+        return _namespace(drive, namespace, is_active=cns == 0x00)
+    if cns == 0x03:
+        return _descriptors(drive, namespace)
+    if cns in (0x02, 0x10):
+        active = {number for number, one in drive.namespaces.items() if cns == 0x10 or one.is_attached}
+        return _list(sorted(number for number in active if number > namespace), 4)
+    if cns == 0x12:
+        attached = drive.namespace(namespace).is_attached
+        return _list([1, CONTROLLER] if attached else [0], 2)
+    if cns == 0x13:
+        there = [CONTROLLER + place for place in range(drive.controllers)]
+        return _list([len(there), *there], 2)
+    raise Status(INVALID_FIELD)
+
+
+def _list(numbers: list[int], width: int) -> bytes:
+    return b"".join(number.to_bytes(width, "little") for number in numbers).ljust(PAGE, b"\0")
+
+
+def _controller(drive: TargetDrive) -> bytes:
+    page = Page()
+    page.put(0, 2, 0x1D1D)
+    page.words(4, 20, SERIAL)
+    page.words(24, 40, MODEL)
+    page.words(64, 8, "1")
+    page.put(76, 1, 0b10 if drive.controllers > 1 else 0)
+    page.put(77, 1, 5)  # MDTS: 128 KiB
+    page.put(78, 2, CONTROLLER)
+    page.put(80, 4, VERSION)
+    page.put(92, 4, 1 << 8)  # OAES: namespace attributes
+    page.put(111, 1, 1)  # an I/O controller
+    page.put(256, 2, 1 << 3)  # OACS: namespace management
+    page.put(259, 1, 3)
+    page.put(261, 1, 1 << 1)  # LPA: the effects log
+    page.put(280, 16, drive.capacity)
+    page.put(296, 16, drive.free)
+    page.put(320, 2, 10)  # KAS, in 100 ms
+    page.put(512, 2, 0x4466)
+    page.put(514, 2, 128)
+    page.put(516, 4, MOST_NAMESPACES)
+    page.put(520, 2, 0b1100)  # ONCS: dataset management, write zeroes
+    page.put(536, 4, 1)  # SGLS
+    page.bytes[768 : 768 + len(NQN)] = NQN.encode()
+    page.put(1792, 4, (64 + IN_CAPSULE) // 16)
+    page.put(1796, 4, 1)
+    page.put(1803, 1, 1)
+    return bytes(page.bytes)
+
+
+def _namespace(drive: TargetDrive, number: int, *, is_active: bool) -> bytes:
+    page = Page()
+    if number == 0xFFFFFFFF:
+        page.put(128 + 2, 1, BLOCK.bit_length() - 1)
+        return bytes(page.bytes)
+    drive.namespace(number)
+    one = drive.namespaces[number]
+    # One that is there and not attached is all zeroes to who asks for active ones.
+    if one.is_attached or not is_active:
+        page.put(0, 8, one.size)
+        page.put(8, 8, one.capacity)
+        page.put(16, 8, one.size)
+        page.put(26, 1, one.lba_format)
+        page.put(30, 1, one.sharing)
+        page.put(33, 1, 1)  # what is deallocated reads as zeroes
+        page.put(104, 16, one.guid << 64 | 0x5EED)
+        page.put(128 + 2, 1, BLOCK.bit_length() - 1)
+    return bytes(page.bytes)
+
+
+def _descriptors(drive: TargetDrive, number: int) -> bytes:
+    one = drive.namespace(number, is_active=True)
+    guid = (one.guid << 64 | 0x5EED).to_bytes(16, "little")
+    return (bytes([2, 16, 0, 0]) + guid).ljust(PAGE, b"\0")

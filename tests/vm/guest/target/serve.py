@@ -1,0 +1,37 @@
+"""Serves the target on 127.0.0.1: python -m tests.vm.guest.target.serve FOLDER. The folder has `orders`, and
+gets `log`, `port` and `counts`."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from pathlib import Path
+
+from tests.vm.guest.target.admin import TargetController
+from tests.vm.guest.target.drive import BLOCK, TargetDrive
+from tests.vm.guest.target.queue import TargetQueue
+
+CAPACITY, FIRST = 64 << 20, 32 << 20
+
+
+def main() -> None:
+    folder = Path(sys.argv[1])
+    controllers = int(sys.argv[2]) if len(sys.argv) > 2 else 1
+    sharing = int(sys.argv[3]) if len(sys.argv) > 3 else 0
+    drive = TargetDrive(CAPACITY, folder / "log", folder / "orders", controllers)
+    blocks = FIRST // BLOCK
+    drive.attach(drive.create(blocks, blocks, 0, sharing), attached=True)
+    drive.changed.clear()
+    served = [TargetController(drive)]
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = folder / "port"
+        port.with_suffix(".new").write_text(str(server.getsockname()[1]))
+        port.with_suffix(".new").rename(port)
+        while True:
+            connection, _ = server.accept()
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            TargetQueue(connection, served).start()
+
+
+if __name__ == "__main__":
+    main()

@@ -6,6 +6,7 @@ import errno
 import fcntl
 import os
 import stat
+import time
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -14,8 +15,11 @@ from opwatch.collectors.guard.looking import identity_of_disk, look_at
 from opwatch.errors import OpwatchError, PermissionMissing, RefusedError
 from opwatch.guard.facts import without_part
 from opwatch.guard.obstacles import Consent, obstacles, require_none
-from opwatch.host.device import Devices
+from opwatch.host.device import BlockDevice, Devices
 from opwatch.host.loop import diskseq
+
+# udev looks into a disk that is new, and has it open meanwhile.
+_PATIENCE_S = 10.0
 
 
 class HeldDisk:
@@ -93,6 +97,22 @@ class HeldDisk:
             raise RefusedError(f"{name} has gone; another drive may have its name by now")
         if identity_of_disk(self.devices, disk) != self.identity:
             raise RefusedError(f"{name} is another drive by now than the one that was looked at")
+
+    def take(self, disk: BlockDevice) -> None:
+        """Hold another disk from now on: what came of this one, by whoever holds it. Its contents are ours,
+        and its names are others. udev may look at it first, and is waited for."""
+        self.close()
+        self.disk, self.identity = disk, identity_of_disk(self.devices, disk)
+        until = time.monotonic() + _PATIENCE_S
+        while True:
+            try:
+                self.__enter__()
+            except RefusedError:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.1)
+            else:
+                return
 
     def close(self) -> None:
         if self._descriptor >= 0:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -12,10 +12,11 @@ from opwatch.collectors.fio.runner import FioProcess, FioRun
 from opwatch.collectors.firmware.counting import Counting
 from opwatch.collectors.guard.held_disk import HeldDisk
 from opwatch.collectors.guard.held_mount import HeldMount
+from opwatch.counters.catalogue.families import load_catalogue
 from opwatch.counters.looks.sample import FirmwareSample
 from opwatch.errors import OpwatchError, RefusedError
 from opwatch.guard.budget import Health
-from opwatch.host.device import BlockDevice
+from opwatch.host.device import BlockDevice, Presence
 from opwatch.samples.course import Pastime, Talk
 from opwatch.samples.end import End
 from opwatch.sweep.journal.file import JournalFile
@@ -66,14 +67,14 @@ class KeepsNothing:
         """Do nothing."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SweepBench:
     """All that a sweep works with. `before` is the drive's health when the sweep began; `folder` is where
-    fio's logs lie meanwhile; `keeper` keeps a recording of it."""
+    fio's logs lie meanwhile; `keeper` keeps a recording of it. `presence` says whether the disk is there."""
 
     claim: HeldDisk | HeldMount
     counting: Counting
-    holds: Callable[[], bool]
+    presence: Presence
     journal: JournalFile
     state: SweepState
     time: SweepTime
@@ -81,6 +82,28 @@ class SweepBench:
     before: Health
     folder: Path
     keeper: SweepKeeper = field(default_factory=KeepsNothing)
+
+    def holds(self) -> bool:
+        return self.presence.holds()
+
+    def close(self) -> None:
+        self.counting.close()
+        self.presence.close()
+
+    def let_go(self) -> None:
+        """Close all that is open of the disk: its namespace is gone."""
+        self.close()
+        self.whole_disk.close()
+
+    def take(self, disk: BlockDevice) -> None:
+        """Work with another disk from now on, which came of the one before. The kernel counts its requests
+        anew."""
+        self.close()
+        self.whole_disk.take(disk)
+        self.counting = Counting(self.claim.devices, disk, load_catalogue(()))
+        self.presence = Presence(disk)
+        counted = self.counting.written().get(disk.name)
+        self.before = replace(self.before, host_bytes=counted)
 
     @property
     def disk(self) -> BlockDevice:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from opwatch.guard.identity import DiskIdentity
 from opwatch.sweep.journal.file import JournalFile
 from opwatch.sweep.journal.state import SweepState
-from opwatch.sweep.journal.undo import FilesUndo, PartitionUndo
+from opwatch.sweep.journal.undo import SweepUndo
 
 
-def note_changed(journal: JournalFile, state: SweepState, undo: PartitionUndo | FilesUndo) -> None:
+def note_changed(journal: JournalFile, state: SweepState, undo: SweepUndo) -> None:
     journal.append("changed", {"undo": str(undo)})
     state.undo.append(str(undo))
 
 
-def note_restored(journal: JournalFile, state: SweepState, undo: PartitionUndo | FilesUndo) -> None:
-    journal.append("restored", {"undo": str(undo)})
+def note_restored(
+    journal: JournalFile, state: SweepState, undo: SweepUndo, disk: DiskIdentity | None = None
+) -> None:
+    """Note that it is undone. `disk` is the disk that the drive has by now, where that is another one."""
+    state.disk = disk or state.disk
+    journal.append("restored", {"undo": str(undo)} | ({"disk": disk.document()} if disk else {}))
     state.undo = [text for text in state.undo if text != str(undo)]

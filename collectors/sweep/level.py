@@ -12,6 +12,7 @@ from opwatch.collectors.firmware.counting import POLL_S
 from opwatch.collectors.sweep.bench import TICK_S, SweepBench, require_alone, require_written
 from opwatch.collectors.sweep.files import files_of_level
 from opwatch.collectors.sweep.health import health_of, read_health
+from opwatch.collectors.sweep.namespace import namespaced
 from opwatch.collectors.sweep.partition import partitioned
 from opwatch.collectors.sweep.preparing import prepare, require_free, require_well, settle
 from opwatch.collectors.sweep.probing import LevelProbing
@@ -96,6 +97,9 @@ class LevelRun:
                 yield window, runs
         elif method == "partition":
             with partitioned(bench, level.usable_bytes) as path:
+                yield LoadWindow(path, level.usable_bytes), []
+        elif method == "namespace":
+            with namespaced(bench, level.usable_bytes) as path:
                 yield LoadWindow(path, level.usable_bytes), []
         elif self._request.scenario and level.scale.capacity_bytes < bench.disk.size_bytes:
             # What is reserved cannot be reached: no more than this is there to be written to.

@@ -5,11 +5,13 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 
+from opwatch.collectors.namespaces.controller import offer_of
 from opwatch.collectors.stack.disks import Identify, ask_nvme
 from opwatch.counters.decode.identify import Controller, Namespace
 from opwatch.errors import BadInput, OpwatchError
 from opwatch.host.device import BlockDevice
 from opwatch.sweep.ata import AtaOffers, decode_offers
+from opwatch.sweep.namespace.offer import NamespaceOffer, reasons_against
 
 _UNUSED = "opwatch does not use it yet"
 
@@ -18,8 +20,15 @@ class _NotOffered(Exception):
     """Why a drive is not used in a way: the drive does not offer it, or opwatch does not use it."""
 
 
-def method_refusal(disk: BlockDevice, method: str, ask: Identify = ask_nvme) -> str | None:
-    """Why no level of this drive is set in this way; None where it is."""
+def method_refusal(
+    disk: BlockDevice,
+    method: str,
+    ask: Identify = ask_nvme,
+    look: Callable[[BlockDevice], NamespaceOffer] = offer_of,
+) -> str | None:
+    """Why no level of this drive is set in this way; None where it is. It reads, and asks for no change."""
+    if method == "namespace":
+        return _reason(lambda of, by: _namespace(of, by, look), disk, ask)
     return _reason(_METHODS.get(method), disk, ask)
 
 
@@ -65,13 +74,17 @@ def _ata(disk: BlockDevice, what: str) -> AtaOffers:
     return offers
 
 
-def _namespace(disk: BlockDevice, ask: Identify) -> None:
+def _namespace(disk: BlockDevice, ask: Identify, look: Callable[[BlockDevice], NamespaceOffer]) -> None:
     controller, namespace = _nvme(disk, ask, "namespace management")
     if not controller.manages_namespaces:
         raise _NotOffered(f"{disk.name} offers no namespace management (OACS bit 3 is 0)")
     _require_alone(disk, namespace)
-    # QEMU sets the bit and knows neither command: what such a drive answered would come after the deletion.
-    raise _NotOffered(f"{disk.name} says that it offers namespace management (OACS bit 3), and {_UNUSED}")
+    try:
+        reasons = reasons_against(look(disk))
+    except OpwatchError as error:
+        raise _NotOffered(f"what namespaces {disk.name} has cannot be asked: {error}") from error
+    if reasons:
+        raise _NotOffered(f"{disk.name} {'; and it '.join(reasons)}")
 
 
 def _max_address(disk: BlockDevice, _: Identify) -> None:
@@ -117,7 +130,6 @@ def _secure_erase(disk: BlockDevice, _: Identify) -> None:
 
 
 _METHODS: dict[str, Callable[[BlockDevice, Identify], None]] = {
-    "namespace": _namespace,
     "max-address": _max_address,
 }
 _PURGES: dict[str, Callable[[BlockDevice, Identify], None]] = {

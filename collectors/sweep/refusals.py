@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from opwatch.collectors.guard.looking import look_at
+from opwatch.collectors.namespaces.controller import offer_of
 from opwatch.collectors.sweep.offers import method_refusal, purge_refusal
 from opwatch.collectors.sweep.purging import require_discards
 from opwatch.errors import Unsupported
 from opwatch.guard.obstacles import Consent, obstacles, without_consent
 from opwatch.host.device import Devices
+from opwatch.sweep.levels import OpLevel
+from opwatch.sweep.namespace.offer import level_refusal
 from opwatch.sweep.plan import SweepRefusal
 
 _SAME_TO_THE_DRIVE = "take --method window: what is discarded and never written is the same to the drive"
 
 
 def refusals(
-    devices: Devices, named: str, *, allow_virtual: bool, method: str = "window", purge: str = "discard"
+    devices: Devices,
+    named: str,
+    *,
+    allow_virtual: bool,
+    method: str = "window",
+    purge: str = "discard",
+    levels: Sequence[OpLevel] = (),
 ) -> list[SweepRefusal]:
     """Everything that is in the way but the words that a plan does not need. It reads, and writes nothing;
     what may not be read without root is one of the reasons."""
@@ -24,6 +35,8 @@ def refusals(
     disk = devices.resolve(named).disk
     if refused := method_refusal(disk, method):
         listed.append(SweepRefusal("method", refused, _SAME_TO_THE_DRIVE))
+    elif method == "namespace" and (refused := level_refusal(levels, offer_of(disk))):
+        listed.append(SweepRefusal("method", f"{disk.name}: {refused}", _SAME_TO_THE_DRIVE))
     if refused := purge_refusal(disk, purge):
         listed.append(SweepRefusal("purge", refused, "take --purge discard"))
     try:

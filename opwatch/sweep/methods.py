@@ -35,8 +35,8 @@ METHODS = (
     ),
     LevelMethod(
         "namespace",
-        "replace the only NVMe namespace by a smaller one",
-        "namespace management (OACS bit 3), and a namespace that no other controller has",
+        "discard the whole drive, then replace its only NVMe namespace by a smaller one, and use all of that",
+        "namespace management (OACS bit 3) that works, one namespace alone, and no other controller",
         "the namespace is replaced by one of the size it had",
         True,
     ),
@@ -66,7 +66,7 @@ METHODS = (
 
 
 # A sweep goes by these; collectors/sweep/offers.py says why by no other.
-SWEPT = ("window", "partition", "file", "fill")
+SWEPT = ("window", "partition", "namespace", "file", "fill")
 # These leave a file system as it is.
 ON_FILES = ("file", "fill")
 

@@ -19,7 +19,7 @@ class StepKind(StrEnum):
     GUARD = "guard"  # is it still that drive, and still nobody else's?
     PURGE = "purge"  # as if never used, as far as the way that was chosen goes
     SETTLE = "settle"  # leave it alone until it has erased what was purged
-    LIMIT = "limit"  # set the level: window, partition, files
+    LIMIT = "limit"  # set the level: window, partition, namespace, files
     PROBE = "probe"  # I/Os of one kind, for a while
     FILL = "fill"  # write all that the level leaves, in order
     ROUND = "round"  # the workload
@@ -196,7 +196,16 @@ def _probes(level: OpLevel, pace: SweepPace) -> list[SweepStep]:
 def _of_drive(level: OpLevel, method: str, purge: PurgeWay) -> Iterator[SweepStep]:
     """How a level is made of a whole drive: the purge first."""
     yield SweepStep(StepKind.PURGE, purge.what, level, discard_bytes=level.scale.capacity_bytes)
-    yield SweepStep(StepKind.LIMIT, f"leave {level.usable_bytes} bytes in use by {method}", level)
+    if method == "namespace" and level.usable_bytes < level.scale.capacity_bytes:
+        made = f"one of {level.usable_bytes} bytes in its place"
+        yield SweepStep(
+            StepKind.LIMIT,
+            f"detach and delete the namespace; create, attach and discard {made}, until the level has ended",
+            level,
+            discard_bytes=level.usable_bytes,
+        )
+    else:
+        yield SweepStep(StepKind.LIMIT, f"leave {level.usable_bytes} bytes in use by {method}", level)
 
 
 def _of_files(level: OpLevel, files: LevelFiles, speed: SweepSpeed) -> Iterator[SweepStep]:

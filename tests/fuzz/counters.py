@@ -93,6 +93,9 @@ class Fuzz:
             identify.decode_controller(cut * 8)
             identify.decode_namespace(cut * 8)
             identify.uuid_index(cut * 8, ocp.CLOUD_GUID)
+            identify.namespace_list(cut * 8)
+            assert min(identify.granularity(cut * 8, chance.randrange(64))) >= 1
+            identify.controller_list(cut * 8)
             return None
         if kind < 0.3:
             LAYOUTS[chance.choice(tuple(LAYOUTS))](cut)

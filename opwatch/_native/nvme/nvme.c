@@ -16,12 +16,25 @@
 
 static int lid_allowed(uint8_t lid)
 {
-	return lid == 0x02 || lid == 0x09 || lid == 0x22 || lid >= 0xc0;
+	return lid == 0x02 || lid == 0x05 || lid == 0x09 || lid == 0x22 || lid >= 0xc0;
 }
 
+/* Structures of namespaces and controllers: what they are, and lists of them. */
 static int cns_allowed(uint32_t cns)
 {
-	return cns == 0x00 || cns == 0x01 || cns == 0x17;
+	switch (cns) {
+	case 0x00:
+	case 0x01:
+	case 0x02: /* namespaces that are attached */
+	case 0x10: /* those that there are */
+	case 0x11: /* one of those */
+	case 0x13: /* controllers of the subsystem */
+	case 0x16: /* the granularity of namespaces */
+	case 0x17:
+		return 1;
+	default:
+		return 0;
+	}
 }
 
 /* Log specific parameters, offsets and the like can make a drive write a log: none is sent. */

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from opwatch.counters.decode.pages import number, whole
+from opwatch.counters.decode.pages import BadPage, number, whole
 
 LENGTH = 4096
 # Asks for the pages of the OCP specification where several vendors' pages share their numbers.
 OCP_UUID = bytes.fromhex("c194d55be0944794a21d29998f56be6f")
 NAMESPACE, CONTROLLER, UUID_LIST = 0x00, 0x01, 0x17
+# Lists of namespaces and of controllers, and what namespaces may be made of.
+ATTACHED_LIST, ALLOCATED_LIST, ALLOCATED_NAMESPACE = 0x02, 0x10, 0x11
+CONTROLLER_LIST, GRANULARITY_LIST = 0x13, 0x16
 _PAGE_BYTES = 4096
 
 
@@ -33,6 +36,10 @@ class Controller:
     can_sanitize: bool = False
     manages_namespaces: bool = False
     most_namespaces: int = 0
+    # Its number in its subsystem, and whether namespaces are made in steps (CTRATT).
+    number: int = 0
+    has_granularity: bool = False
+    has_effects_log: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +51,7 @@ class Namespace:
     used_lbas: int | None = None
     lba_bytes: int | None = None
     endurance_group: int | None = None
+    nvm_set: int = 0
     # The unit in which the drive deallocates; None when it does not tell.
     deallocate_lbas: int | None = None
     # What deallocated blocks read as, "zeros" or "ones"; None when it does not tell.
@@ -83,6 +91,9 @@ def decode_controller(raw: bytes) -> Controller:
         formats_all=bool(page[524] & 3),
         can_sanitize=bool(page[328] & 7),
         most_namespaces=int.from_bytes(page[516:520], "little"),
+        number=int.from_bytes(page[78:80], "little"),
+        has_granularity=bool(attributes & 1 << 7),
+        has_effects_log=bool(page[261] & 1 << 1),
     )
 
 
@@ -97,6 +108,7 @@ def decode_namespace(raw: bytes) -> Namespace:
         used_lbas=number(page, 16, 8),
         lba_bytes=1 << exponent if 9 <= exponent <= 16 else None,
         endurance_group=number(page, 102, 2) or None,
+        nvm_set=number(page, 100, 2) or 0,
         # NPDG counts from 0, and holds only where NSFEAT says so.
         deallocate_lbas=int.from_bytes(page[68:70], "little") + 1 if page[24] & 1 << 4 else None,
         deallocated_read={1: "zeros", 2: "ones"}.get(page[33] & 7),
@@ -105,6 +117,44 @@ def decode_namespace(raw: bytes) -> Namespace:
         metadata_bytes=int.from_bytes(page[128 + 4 * index :][:2], "little"),
         protection=page[29] & 7,
     )
+
+
+def namespace_list(raw: bytes) -> tuple[int, ...]:
+    """The namespaces of a list (CNS 02h, 10h), which ends at the first zero."""
+    return _until_zero(_list_page(raw, "a namespace list"), 4)
+
+
+def controller_list(raw: bytes) -> tuple[int, ...]:
+    """The controllers of a list (CNS 13h), which says itself how many they are."""
+    page = _list_page(raw, "a controller list")
+    count = int.from_bytes(page[:2], "little")
+    if count > LENGTH // 2 - 1:
+        raise BadPage(f"a controller list of {count}: it is damaged")
+    return tuple(int.from_bytes(page[2 * at : 2 * at + 2], "little") for at in range(1, count + 1))
+
+
+def granularity(raw: bytes, lba_format: int) -> tuple[int, int]:
+    """(bytes of size, bytes of capacity) that a namespace of this format is made in steps of, 1 where it
+    does not tell (CNS 16h)."""
+    page = _list_page(raw, "the granularity of namespaces")
+    # Without the first bit one descriptor is of all formats.
+    place = lba_format if page[0] & 1 else 0
+    if place > min(page[4], 31):
+        return 1, 1
+    size, capacity = (int.from_bytes(page[32 + 16 * place + at :][:8], "little") for at in (0, 8))
+    return size or 1, capacity or 1
+
+
+def _list_page(raw: bytes, what: str) -> bytes:
+    # Unlike other pages it may be empty.
+    if len(raw) < LENGTH:
+        raise BadPage(f"{what} has {len(raw)} bytes, not {LENGTH}")
+    return raw[:LENGTH]
+
+
+def _until_zero(page: bytes, width: int) -> tuple[int, ...]:
+    numbers = [int.from_bytes(page[at : at + width], "little") for at in range(0, len(page), width)]
+    return tuple(numbers[: numbers.index(0)] if 0 in numbers else numbers)
 
 
 def uuid_index(raw: bytes, wanted: bytes) -> int:

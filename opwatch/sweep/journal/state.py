@@ -9,6 +9,7 @@ from opwatch.errors import BadInput
 from opwatch.fields import Fields
 from opwatch.foreign import parse_json, table_of
 from opwatch.guard.budget import Budget, Health
+from opwatch.guard.identity import DiskIdentity, identity_of
 from opwatch.pts.record import PtsRecord, record_of_part
 from opwatch.sweep.journal.request import SweepRequest, request_of
 from opwatch.sweep.journal.results import LevelRecord, record_of
@@ -24,6 +25,7 @@ class SweepState:
     those of a test. `announced_bytes` is what all steps that were begun were to write: at least what was
     written. `undo` is what was changed of the drive and is not restored; `stops` are the reasons for which it
     was left.
+    `disk` is what the drive's disk is since its namespace was made again, None where it never was.
     `begin_used` is the per cent of its rated life that the drive had used when the sweep was begun first,
     None where it does not tell."""
 
@@ -37,6 +39,12 @@ class SweepState:
     is_ended: bool = False
     cut_bytes: int = 0
     begin_used: int | None = None
+    disk: DiskIdentity | None = None
+
+    @property
+    def identity(self) -> DiskIdentity:
+        """The disk of the drive by now: that of a namespace that was made again has other names."""
+        return self.disk or self.request.identity
 
     @property
     def left(self) -> tuple[int, ...]:
@@ -138,6 +146,8 @@ def _changed(state: SweepState, fields: Fields) -> None:
 def _restored(state: SweepState, fields: Fields) -> None:
     undone = fields.text("undo")
     state.undo = [undo for undo in state.undo if undo != undone]
+    if fields.table.get("disk") is not None:
+        state.disk = identity_of(fields.sub("disk"))
 
 
 def _health(state: SweepState, fields: Fields) -> None:

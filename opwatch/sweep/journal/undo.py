@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from opwatch.errors import BadInput
+from opwatch.sweep.namespace.back import NamespaceUndo, namespace_undo
 
 _PARTITION = re.compile(r"partition 1: ([0-9]{1,20}) bytes from the begin", re.ASCII)
 _FILES = re.compile(r"files in (\.opwatch-sweep-[0-9A-Za-z-]{1,100})", re.ASCII)
@@ -33,10 +34,15 @@ class FilesUndo:
         return f"files in {self.folder}"
 
 
-def parse_undo(text: str) -> PartitionUndo | FilesUndo:
+SweepUndo = PartitionUndo | FilesUndo | NamespaceUndo
+
+
+def parse_undo(text: str) -> SweepUndo:
     """What the text of an entry stands for; BadInput for what no opwatch up to this one has changed."""
     if match := _PARTITION.fullmatch(text):
         return PartitionUndo(int(match[1]))
     if match := _FILES.fullmatch(text):
         return FilesUndo(match[1])
+    if namespace := namespace_undo(text):
+        return namespace
     raise BadInput(f"the journal has a change that this opwatch cannot undo: {text!r:.100}")

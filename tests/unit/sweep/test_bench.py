@@ -38,7 +38,10 @@ def bench_of(clock: SweepTime, holds: Callable[[], bool] = lambda: True) -> Swee
     """A bench of which time and presence alone are asked."""
     rest = SimpleNamespace(name="sda", resume_words="opwatch sweep resume 20260101-000000-abcd")
     rest.disk = rest
-    fields = dict.fromkeys(SweepBench.__dataclass_fields__, rest) | {"time": clock, "holds": holds}
+    fields = dict.fromkeys(SweepBench.__dataclass_fields__, rest) | {
+        "time": clock,
+        "presence": SimpleNamespace(holds=holds),
+    }
     return SweepBench(**fields)  # type: ignore[arg-type]  # what is not asked is nothing
 
 

@@ -25,8 +25,10 @@ from opwatch.sweep.journal.request import request_of
 from opwatch.sweep.journal.undo import PartitionUndo, parse_undo
 from opwatch.sweep.levels import LevelScale, parse_levels
 from opwatch.sweep.methods import METHODS, SWEPT
+from opwatch.sweep.namespace.offer import NamespaceOffer
 from opwatch.sweep.plan import StepKind, SweepPace, SweepSpeed, plan_steps
 from opwatch.sweep.purges import PURGES, purge_of
+from tests.unit.sweep.namespace.test_offer import OFFER
 from tests.unit.sweep.test_journal import REQUEST
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
@@ -105,13 +107,26 @@ def of_nvme(folder: Path, method: str, controller: Controller, namespace: Namesp
     [
         (replace(DRIVE, manages_namespaces=False), ALONE, "OACS bit 3 is 0"),
         (DRIVE, replace(ALONE, is_shared=True), "several controllers (NMIC)"),
-        (DRIVE, ALONE, "opwatch does not use it yet"),
+        (DRIVE, ALONE, "what namespaces nvme0n1 has cannot be asked"),
     ],
 )
 def test_no_namespace_is_replaced(
     controller: Controller, namespace: Namespace, why: str, tmp_path: Path
 ) -> None:
     assert why in (of_nvme(tmp_path, "namespace", controller, namespace) or "")
+
+
+def test_a_namespace_is_replaced_where_nothing_speaks_against_it(tmp_path: Path) -> None:
+    disk = a_disk(tmp_path, "nvme0n1")
+
+    def refused(offer: NamespaceOffer) -> str | None:
+        return method_refusal(disk, "namespace", lambda _: (DRIVE, ALONE), lambda _: offer)
+
+    assert refused(OFFER) is None
+    two = refused(replace(OFFER, allocated=(1, 2), is_zoned=True))
+    assert (two or "").startswith(
+        "nvme0n1 has other namespaces than this one (1): there are 1, 2; and it has"
+    )
 
 
 def test_who_cannot_be_asked_is_refused(tmp_path: Path) -> None:
@@ -224,7 +239,7 @@ def test_a_journal_keeps_the_purge_and_an_old_one_discards() -> None:
     assert request_of(Fields(document, "it")).purge == "format"
     del document["purge"]
     assert request_of(Fields(document, "it")).purge == "discard"
-    for key, value in (("purge", "sanitize"), ("method", "namespace")):
+    for key, value in (("purge", "sanitize"), ("method", "max-address")):
         with pytest.raises(BadInput, match=value):
             request_of(Fields(document | {key: value}, "it"))
 
@@ -244,6 +259,7 @@ def test_what_was_changed_is_known_by_its_text() -> None:
         "partition 1: \u0665 bytes from the begin",
         f"partition 1: {'9' * 21} bytes from the begin",
         "namespace 1 of 5 blocks",
+        "namespace 1: 5 blocks of 512 bytes, capacity 5, format 0, set 0, group 0",
     ],
 )
 def test_a_change_that_is_not_known_is_not_undone(text: str) -> None:
@@ -254,4 +270,7 @@ def test_a_change_that_is_not_known_is_not_undone(text: str) -> None:
 def test_two_ways_are_open_to_every_drive_and_the_others_have_a_reason(tmp_path: Path) -> None:
     disk = a_disk(tmp_path, "sda")
     ways = {method.name: method_refusal(disk, method.name) for method in METHODS}
-    assert tuple(name for name, refused in ways.items() if refused is None) == SWEPT
+    # What is swept by namespaces has to be a drive with them.
+    assert ways["namespace"] == "sda is no NVMe drive, and has no namespace management"
+    open_ways = tuple(name for name, refused in ways.items() if refused is None)
+    assert open_ways == tuple(name for name in SWEPT if name != "namespace")

@@ -16,6 +16,7 @@ from opwatch.sinks.folding import folded
 from opwatch.sinks.terminal import data
 from opwatch.steady.pts_tests import HEADER_FIELDS, PTS_TESTS, STEADY_FIELDS
 from opwatch.sweep.journal.file import FOLDER, states
+from opwatch.sweep.journal.request import SweepRequest
 from opwatch.sweep.journal.state import SweepState
 from opwatch.sweep.methods import METHODS
 from opwatch.sweep.purges import PURGES
@@ -99,9 +100,16 @@ def _kept_lines(kept: Sequence[KeptState]) -> Iterator[str]:
         how = "done" if state.is_ended else f"not done, {len(state.left)} left: opwatch sweep resume {name}"
         yield from folded(f"{identity.name}, {identity.serial or 'no serial number'}: {what}, {how}", head)
         for undo in state.undo:
-            where = f"at {state.request.place.point}" if state.request.place else "in the kernel"
-            until = "it is resumed" if state.request.place else "it is resumed, or a reboot"
-            yield from folded(f"left {where} until {until}: {undo}", " " * len(head))
+            yield from folded(f"left {_where(state.request)}: {undo}", " " * len(head))
+
+
+def _where(request: SweepRequest) -> str:
+    """Where a sweep leaves what it has changed, and until when."""
+    if request.place:
+        return f"at {request.place.point} until it is resumed"
+    if request.method == "namespace":
+        return "on the drive until it is resumed"
+    return "in the kernel until it is resumed, or a reboot"
 
 
 def _experiment(name: str, state: ExperimentState | BadInput) -> dict[str, object]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 
 from opwatch.collectors.fio.options import sprandom_refusal
 from opwatch.collectors.guard.looking import identity_of_disk
@@ -15,7 +16,7 @@ from opwatch.scenarios.scenario import scenario_of
 from opwatch.sinks.sweep.document import plan_document
 from opwatch.sinks.sweep.plan import plan_lines
 from opwatch.sinks.terminal import data
-from opwatch.sweep.levels import LevelScale, OpBase, OpShare, parse_levels
+from opwatch.sweep.levels import LevelScale, OpBase, OpLevel, OpShare, parse_levels
 from opwatch.sweep.methods import ON_FILES, method_of
 from opwatch.sweep.plan import SweepPlan, SweepRefusal, SweepSpeed, plan_steps
 from opwatch.sweep.purges import DISCARD, purge_of
@@ -212,6 +213,15 @@ def _without_sprandom(args: argparse.Namespace) -> list[SweepRefusal]:
     return [SweepRefusal("fill", refused, "without --sprandom all is filled in order")] if refused else []
 
 
+def _require_room(levels: Sequence[OpLevel], device: BlockDevice) -> None:
+    for level in levels:
+        if level.usable_bytes > device.size_bytes:
+            raise UsageError(
+                f"--op {level.label}: {level.usable_bytes} bytes are to be used, and {device.name} has "
+                f"{device.size_bytes}"
+            )
+
+
 def _of_device(args: argparse.Namespace) -> SweepPlan:
     devices = Devices()
     is_on_files = args.method in ON_FILES
@@ -224,12 +234,7 @@ def _of_device(args: argparse.Namespace) -> SweepPlan:
     capacity = args.flash if base is OpBase.FLASH else device.size_bytes
     usual = FILE_LEVELS if is_on_files else DEFAULT_LEVELS
     levels = parse_levels(args.op or usual, LevelScale(capacity, OpShare(args.share), base), args.flash)
-    for level in levels:
-        if level.usable_bytes > device.size_bytes:
-            raise UsageError(
-                f"--op {level.label}: {level.usable_bytes} bytes are to be used, and {device.name} has "
-                f"{device.size_bytes}"
-            )
+    _require_room(levels, device)
     method, purge = method_of(args.method).name, purge_of(args.purge or DISCARD.name)
     pattern, pace = load(args.workload or DEFAULT_WORKLOAD), pace_from(args)
     require_reach(pattern, pace.round_ratio)
@@ -239,7 +244,12 @@ def _of_device(args: argparse.Namespace) -> SweepPlan:
         levels = file_levels(args, levels, room)
     else:
         refused = refusals(
-            devices, args.dev, allow_virtual=args.allow_virtual, method=method, purge=purge.name
+            devices,
+            args.dev,
+            allow_virtual=args.allow_virtual,
+            method=method,
+            purge=purge.name,
+            levels=levels,
         )
     return SweepPlan(
         target=_target(devices, device),

@@ -9,6 +9,7 @@ from dataclasses import replace
 from opwatch.collectors.guard.held_disk import HeldDisk
 from opwatch.collectors.guard.looking import identity_of_disk
 from opwatch.collectors.sweep.files import undo_files
+from opwatch.collectors.sweep.namespace import undo_namespaces
 from opwatch.collectors.sweep.partition import undo_partitions
 from opwatch.errors import RefusedError
 from opwatch.guard.identity import DiskIdentity, differences
@@ -50,8 +51,10 @@ def run(args: argparse.Namespace) -> int:
         if not state.left and state.is_ended:
             return tell(state, json=args.json)
         devices = Devices()
-        consent = replace(consent_from(args), planned=state.request.identity)
-        name = drive_now(devices, state.request.identity)
+        # It comes first: without its namespace the drive has no disk to be known by.
+        undo_namespaces(devices, consent_from(args), journal, state)
+        consent = replace(consent_from(args), planned=state.identity)
+        name = drive_now(devices, state.identity)
         budget = state.allowed(args.max_write, args.max_life, args.max_temperature)
         state.request = replace(state.request, budget=budget)
         with Waiter() as waiter:

@@ -67,7 +67,7 @@ def perform(
         bench = SweepBench(
             claim=claim,
             counting=counting,
-            holds=presence.holds,
+            presence=presence,
             journal=journal,
             state=state,
             time=KeptTime(waiter, kept) if kept else waiter,
@@ -76,6 +76,8 @@ def perform(
             folder=Path(folder),
             keeper=kept or KeepsNothing(),
         )
+        # It may work with another disk by then than with the one that it began with.
+        stack.callback(bench.close)
         (run_tests if state.request.test else sweep)(bench)
 
 

@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from opwatch.collectors.sweep.namespace import require_namespaces
+from opwatch.errors import Unsupported
+from opwatch.host.device import Devices
 from opwatch.sweep.journal.file import again, journals
 from tests.vm.guest.support import sysfs
 from tests.vm.requirements import need_tool
@@ -55,7 +58,7 @@ def test_each_level_begins_with_a_format(tmp_path: Path) -> None:
         ("opw-sweep", ("--purge", "sanitize"), "offers no Sanitize (SANICAP is 0)"),
         ("opw-ahci", ("--purge", "format"), "is no NVMe drive"),
         ("opw-ahci", ("--purge", "secure-erase"), "no security feature set (IDENTIFY word 82 bit 1 is 0)"),
-        ("opw-sweep", ("--method", "namespace"), "says that it offers namespace management (OACS bit 3)"),
+        ("opw-sweep", ("--method", "namespace"), "announces Namespace Management, and does not know it"),
         ("opw-ahci", ("--method", "max-address"), "no host protected area (IDENTIFY word 82 bit 10 is 0)"),
     ],
 )
@@ -77,8 +80,8 @@ def test_what_is_not_done_is_said_by_the_plan_and_refused(
 
 
 def test_a_drive_that_says_so_may_know_neither_create_nor_delete() -> None:
-    """Why namespaces are left alone: QEMU sets the bit. An invalid size and namespace are asked for, which a
-    drive that knows the commands refuses otherwise."""
+    """Why a Create is asked for first: QEMU sets the bit. An invalid size and namespace are asked for, which
+    a drive that knows the commands refuses otherwise."""
     nvme = need_tool("nvme")
     node = f"/dev/{sysfs.disk('opw-sweep')}"
     create = [nvme, "create-ns", node, "--nsze=0", "--ncap=0", "--flbas=0"]
@@ -86,3 +89,9 @@ def test_a_drive_that_says_so_may_know_neither_create_nor_delete() -> None:
         done = subprocess.run(argv, capture_output=True, text=True, check=False)
         assert done.returncode
         assert "Invalid Command Opcode" in done.stdout + done.stderr
+    # What it says of itself shows that already; one that did not is found out by its answer.
+    device = Devices().by_name(sysfs.disk("opw-sweep"))
+    assert device
+    with pytest.raises(Unsupported, match=r"it answers 001h \(invalid opcode\), not 115h"):
+        require_namespaces(Devices(), device)
+    assert sysfs.number(device.name, "size") * 512 == SIZE

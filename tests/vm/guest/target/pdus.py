@@ -83,8 +83,8 @@ def initialized() -> bytes:
 
 
 def completion(tag: int, queue: int, status: int = 0, result: int = 0) -> bytes:
-    told = status | _NOT_AGAIN if status else 0
-    entry = _COMPLETION.pack(result, 0, queue, tag, told << 1)
+    field = status | _NOT_AGAIN if status else 0
+    entry = _COMPLETION.pack(result, 0, queue, tag, field << 1)
     return HEADER.pack(Pdu.RESPONSE, 0, 24, 0, 24) + entry
 
 

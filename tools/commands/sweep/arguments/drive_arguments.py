@@ -14,6 +14,8 @@ from typing import TypedDict
 from opwatch.collectors.fio.options import sprandom_refusal
 from opwatch.collectors.firmware.drive_folder import drive_folder
 from opwatch.collectors.guard.held_mount import HeldMount, room_of
+from opwatch.collectors.namespaces.controller import offer_of
+from opwatch.collectors.sweep.namespace import require_namespaces
 from opwatch.collectors.sweep.offers import method_refusal, purge_refusal
 from opwatch.drive import life
 from opwatch.drive.place import Place
@@ -21,12 +23,13 @@ from opwatch.errors import OpwatchError, RefusedError, Unsupported
 from opwatch.guard.budget import MOST_CELSIUS, MOST_LIFE_PERCENT, Budget
 from opwatch.guard.identity import DiskIdentity
 from opwatch.guard.obstacles import Consent
-from opwatch.host.device import BlockDevice
+from opwatch.host.device import BlockDevice, Devices
 from opwatch.load.workload import LoadPattern, load, require_data_alone, require_reach
 from opwatch.sweep.journal.file import FOLDER
 from opwatch.sweep.journal.request import SweepRequest, planned_bytes
 from opwatch.sweep.levels import LevelScale, OpLevel, OpShare, parse_levels
 from opwatch.sweep.methods import ON_FILES, method_of
+from opwatch.sweep.namespace.offer import level_refusal
 from opwatch.sweep.plan import SweepPace, least_bytes
 from opwatch.sweep.purges import DISCARD, purge_of
 from opwatch.tools.arguments import Once, byte_size, count_between, time_between
@@ -139,6 +142,8 @@ def request_from(
     method = method_of(args.method).name
     if refused := method_refusal(disk, method):
         raise Unsupported(f"--method {method}: {refused}; opwatch sweep list has the others")
+    if method == "namespace":
+        _require_namespaces(args, disk, identity, levels)
     if args.sprandom and (refused := sprandom_refusal()):
         raise Unsupported(f"--sprandom: {refused}; without it all is filled in order")
     pattern = load(args.workload or DEFAULT_WORKLOAD)
@@ -148,6 +153,19 @@ def request_from(
     return level_request(
         args, disk, identity, levels=levels, pace=pace, pattern=pattern, method=method, mount=mount
     )
+
+
+def _require_namespaces(
+    args: argparse.Namespace, disk: BlockDevice, identity: DiskIdentity, levels: Sequence[OpLevel]
+) -> None:
+    """Unsupported where the drive cannot make such namespaces, whatever it says that it offers."""
+    if args.confirm != identity.serial:
+        raise Unsupported(
+            f"--method namespace: {disk.name} is confirmed by its wwid, and a new namespace has another one"
+        )
+    if refused := level_refusal(levels, offer_of(disk)):
+        raise Unsupported(f"--method namespace: {disk.name}: {refused}")
+    require_namespaces(Devices(), disk)
 
 
 def level_request(

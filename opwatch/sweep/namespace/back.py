@@ -1,0 +1,115 @@
+"""The way back to the NVMe namespace that a drive had, from wherever a sweep was killed. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from opwatch.counters.decode.identify import LENGTH
+from opwatch.errors import RefusedError
+
+_NUMBER = r"([0-9]{1,20})"
+_UNDO = re.compile(
+    rf"namespace {_NUMBER}: {_NUMBER} blocks of {_NUMBER} bytes, capacity {_NUMBER}, format {_NUMBER}, set "
+    rf"{_NUMBER}, group {_NUMBER}; one of {_NUMBER} blocks in its place",
+    re.ASCII,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceUndo:
+    """An NVMe namespace that has to come back as it was, in place of one of `level_lbas` blocks, which may
+    be there or not. `lba_format` is its place among the controller's formats."""
+
+    nsid: int
+    size_lbas: int
+    lba_bytes: int
+    capacity_lbas: int
+    lba_format: int
+    nvm_set: int
+    endurance_group: int
+    level_lbas: int
+
+    def __str__(self) -> str:
+        return (
+            f"namespace {self.nsid}: {self.size_lbas} blocks of {self.lba_bytes} bytes, capacity "
+            f"{self.capacity_lbas}, format {self.lba_format}, set {self.nvm_set}, group "
+            f"{self.endurance_group}; one of {self.level_lbas} blocks in its place"
+        )
+
+    @property
+    def size_bytes(self) -> int:
+        return self.size_lbas * self.lba_bytes
+
+
+def namespace_undo(text: str) -> NamespaceUndo | None:
+    """The change that this text of a journal stands for, None where it is another one."""
+    match = _UNDO.fullmatch(text)
+    return NamespaceUndo(*(int(number) for number in match.groups())) if match else None
+
+
+def create_page(size_lbas: int, capacity_lbas: int, undo: NamespaceUndo) -> bytes:
+    """The data of a Create: private to one controller, without protection, in the blocks that it had."""
+    page = bytearray(LENGTH)
+    page[0:8] = size_lbas.to_bytes(8, "little")
+    page[8:16] = capacity_lbas.to_bytes(8, "little")
+    page[26] = flbas(undo.lba_format)
+    page[100:102] = undo.nvm_set.to_bytes(2, "little")
+    page[102:104] = undo.endurance_group.to_bytes(2, "little")
+    return bytes(page)
+
+
+def flbas(lba_format: int) -> int:
+    """The place of a format as FLBAS has it: its upper two bits lie apart."""
+    return lba_format & 0x0F | (lba_format & 0x30) << 1
+
+
+def by_hand(undo: NamespaceUndo, controller: str, number: int) -> str:
+    """What a person runs where opwatch could not bring the namespace back."""
+    more = f" --nvmset-id={undo.nvm_set}" if undo.nvm_set else ""
+    more += f" --endg-id={undo.endurance_group}" if undo.endurance_group else ""
+    node = f"/dev/{controller}"
+    return (
+        f"nvme list-ns --all {node} says which there are; delete what is left of the sweep (nvme delete-ns "
+        f"{node} --namespace-id=N), then nvme create-ns {node} --nsze={undo.size_lbas} "
+        f"--ncap={undo.capacity_lbas} --flbas={flbas(undo.lba_format)}{more}, and nvme attach-ns {node} "
+        f"--namespace-id=N --controllers={number} with the number that it tells"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SeenNamespace:
+    """A namespace that a drive has now."""
+
+    nsid: int
+    size_lbas: int
+    lba_format: int
+    is_attached: bool
+
+
+class WayBack(StrEnum):
+    """What is to be done, so that a drive has its namespace again."""
+
+    NOTHING = "nothing"  # it is there
+    ATTACH = "attach"  # it is there, and no controller has it
+    CREATE = "create"  # there is none
+    REPLACE = "replace"  # there is that of a level
+
+
+def way_back(undo: NamespaceUndo, there: Sequence[SeenNamespace], name: str) -> WayBack:
+    """The way back from what a drive has by now. RefusedError where that is nothing that a sweep leaves: then
+    it is somebody else's by now."""
+    if not there:
+        return WayBack.CREATE
+    if len(there) == 1 and there[0].lba_format == undo.lba_format:
+        [one] = there
+        if one.size_lbas == undo.size_lbas:
+            return WayBack.NOTHING if one.is_attached else WayBack.ATTACH
+        if one.size_lbas == undo.level_lbas:
+            return WayBack.REPLACE
+    listed = ", ".join(f"{one.nsid} of {one.size_lbas} blocks" for one in there)
+    raise RefusedError(
+        f"{name} has other namespaces by now than a sweep has left ({listed}): they are somebody's, and stay"
+    )

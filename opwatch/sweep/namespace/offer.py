@@ -1,0 +1,94 @@
+"""Whether a drive's NVMe namespace can be replaced by a smaller one, by what the drive says. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from opwatch.counters.decode.identify import Controller, Namespace
+from opwatch.sweep.levels import OpLevel
+
+# Statuses of NVMe with their type above the lower byte.
+INVALID_OPCODE, INVALID_FIELD, NO_CAPACITY, NO_IDENTIFIER = 0x001, 0x002, 0x115, 0x116
+_MANAGEMENT, _ATTACHMENT = 0x0D, 0x15
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceOffer:
+    """What a drive says of its namespaces. `controllers` and `allocated` are all of its subsystem, attached
+    or not; `granularity` the bytes that sizes and capacities are steps of. `effects` is the page that says
+    which commands it knows, None where it has none."""
+
+    controller: Controller
+    namespace: Namespace
+    nsid: int
+    controllers: tuple[int, ...]
+    allocated: tuple[int, ...]
+    granularity: tuple[int, int] = (1, 1)
+    effects: bytes | None = None
+    is_zoned: bool = False
+
+
+def knows(effects: bytes, opcode: int) -> bool:
+    """Whether an admin command is supported (CSUPP) by the Commands Supported and Effects log page."""
+    return bool(effects[4 * opcode] & 1)
+
+
+def reasons_against(offer: NamespaceOffer) -> list[str]:
+    """Why this namespace cannot be replaced, each the end of a sentence that begins with the disk's name."""
+    controller, namespace = offer.controller, offer.namespace
+    reasons = []
+    if offer.effects is not None:
+        commands = {"Namespace Management": _MANAGEMENT, "Namespace Attachment": _ATTACHMENT}
+        lacks = [name for name, opcode in commands.items() if not knows(offer.effects, opcode)]
+        if lacks:
+            reasons.append(f"announces {' and '.join(lacks)}, and does not know it (log page 05h)")
+    if len(offer.controllers) != 1:
+        reasons.append(
+            f"has {len(offer.controllers)} controllers in its subsystem: another one may use its namespaces"
+        )
+    if offer.allocated != (offer.nsid,):
+        numbers = ", ".join(str(number) for number in offer.allocated)
+        reasons.append(f"has other namespaces than this one ({offer.nsid}): there are {numbers or 'none'}")
+    if namespace.metadata_bytes or namespace.protection:
+        reasons.append("has blocks with metadata or protection information")
+    if offer.is_zoned:
+        reasons.append("has zones: a namespace of another command set cannot be made again as it was")
+    if not controller.capacity_bytes:
+        reasons.append("does not tell its capacity (TNVMCAP is 0), so that none can be returned to it")
+    if not (namespace.size_lbas and namespace.capacity_lbas and namespace.lba_bytes):
+        reasons.append("does not tell its size")
+    return reasons
+
+
+def level_refusal(levels: Iterable[OpLevel], offer: NamespaceOffer) -> str | None:
+    """Why no namespace of the size of one of these levels can be made, None where all can be."""
+    size, capacity = offer.granularity
+    step = max(size, capacity, offer.namespace.lba_bytes or 1)
+    for level in levels:
+        if level.usable_bytes % size or level.usable_bytes % capacity or level.usable_bytes % step:
+            nearest = max(level.usable_bytes // step, 1) * step
+            return (
+                f"level {level.label} is {level.usable_bytes} bytes, and namespaces are made in steps of "
+                f"{step}: say its bytes (--op {nearest})"
+            )
+    return None
+
+
+def impossible_lbas(offer: NamespaceOffer) -> int:
+    """A size in blocks that no namespace of this drive can have."""
+    lba_bytes = offer.namespace.lba_bytes or 512
+    return 2 * ((offer.controller.capacity_bytes or 0) // lba_bytes + (offer.namespace.size_lbas or 1))
+
+
+def probe_refusal(status: int, name: str) -> str | None:
+    """What the answer to a Create of an impossible size says against a drive; None when it is that of one
+    that creates namespaces."""
+    if status in (NO_CAPACITY, NO_IDENTIFIER):
+        return None
+    said = {INVALID_OPCODE: "invalid opcode", INVALID_FIELD: "invalid field", 0: "success"}
+    word = f" ({said[status]})" if status in said else ""
+    return (
+        f"{name} announces namespace management and does not have it: to a Create that is larger than the "
+        f"drive it answers {status:03X}h{word}, not 115h (insufficient capacity)"
+    )

@@ -1,0 +1,128 @@
+"""Whether a namespace can be replaced, by what a drive says; and the lists in which it says so."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opwatch.counters.decode.identify import (
+    LENGTH,
+    Controller,
+    Namespace,
+    controller_list,
+    decode_controller,
+    decode_namespace,
+    granularity,
+    namespace_list,
+)
+from opwatch.counters.decode.pages import BadPage
+from opwatch.sweep.levels import LevelScale, parse_levels
+from opwatch.sweep.namespace.offer import (
+    NamespaceOffer,
+    impossible_lbas,
+    level_refusal,
+    probe_refusal,
+    reasons_against,
+)
+
+FIXTURES = Path(__file__).parents[3] / "fixtures"
+DRIVE = Controller(capacity_bytes=64 << 20, manages_namespaces=True, most_namespaces=4, number=1)
+WHOLE = Namespace(size_lbas=65536, capacity_lbas=65536, lba_bytes=512)
+OFFER = NamespaceOffer(DRIVE, WHOLE, 1, (1,), (1,))
+
+
+def listed(name: str, kind: str = "good") -> bytes:
+    """A page of which the fixture has the begin."""
+    return bytes.fromhex((FIXTURES / kind / "guard" / f"{name}.hex").read_text()).ljust(LENGTH, b"\0")
+
+
+def effects(*opcodes: int) -> bytes:
+    page = bytearray(4096)
+    for opcode in opcodes:
+        page[4 * opcode] = 1
+    return bytes(page)
+
+
+def test_lists_end_where_they_say() -> None:
+    assert namespace_list(listed("namespace-list")) == (1, 2, 5)
+    assert namespace_list(bytes(LENGTH)) == ()
+    assert namespace_list(b"\x01\0\0\0" * 1024) == (1,) * 1024
+    assert controller_list(listed("controller-list")) == (1, 7)
+    with pytest.raises(BadPage, match="65535: it is damaged"):
+        controller_list(listed("controller-list-many", "bad"))
+    for decode in (namespace_list, controller_list, lambda raw: granularity(raw, 0)):
+        with pytest.raises(BadPage, match="7 bytes, not 4096"):
+            decode(bytes(7))
+
+
+def test_steps_are_those_of_the_format() -> None:
+    page = listed("namespace-granularity")
+    assert [granularity(page, place) for place in (0, 1, 2)] == [(4096, 1 << 30), (16 << 20, 2 << 30), (1, 1)]
+    of_all = bytes([0]) + page[1:]
+    assert granularity(of_all, 1) == (4096, 1 << 30)
+    assert granularity(bytes(LENGTH), 0) == (1, 1)
+
+
+@given(st.binary(max_size=LENGTH + 8), st.integers(0, 63))
+def test_any_list_is_survived(raw: bytes, lba_format: int) -> None:
+    for decode in (namespace_list, controller_list):
+        try:
+            assert all(number >= 0 for number in decode(raw))
+        except BadPage:
+            assert len(raw) < LENGTH or raw[1] > 7
+    if len(raw) >= LENGTH:
+        assert min(granularity(raw, lba_format)) >= 1
+
+
+def test_identify_says_what_a_new_namespace_needs() -> None:
+    raw = bytearray(LENGTH)
+    raw[78:80], raw[96], raw[256], raw[261] = b"\x02\x01", 1 << 7, 1 << 3, 1 << 1
+    controller = decode_controller(bytes(raw))
+    assert (controller.number, controller.has_granularity, controller.has_effects_log) == (0x102, True, True)
+    raw = bytearray(LENGTH)
+    raw[0], raw[100:104] = 1, b"\x03\x00\x04\x00"
+    assert (decode_namespace(bytes(raw)).nvm_set, decode_namespace(bytes(raw)).endurance_group) == (3, 4)
+
+
+@pytest.mark.parametrize(
+    ("offer", "why"),
+    [
+        (OFFER, None),
+        (replace(OFFER, effects=effects(0x0D, 0x15)), None),
+        (replace(OFFER, effects=effects(0x15)), "announces Namespace Management, and does not know it"),
+        (replace(OFFER, effects=effects()), "Namespace Management and Namespace Attachment"),
+        (replace(OFFER, controllers=(1, 2)), "has 2 controllers in its subsystem"),
+        (replace(OFFER, allocated=(1, 3)), "other namespaces than this one (1): there are 1, 3"),
+        (replace(OFFER, allocated=()), "there are none"),
+        (replace(OFFER, namespace=replace(WHOLE, metadata_bytes=8)), "metadata"),
+        (replace(OFFER, namespace=replace(WHOLE, protection=1)), "protection"),
+        (replace(OFFER, controller=replace(DRIVE, capacity_bytes=None)), "TNVMCAP is 0"),
+        (replace(OFFER, namespace=replace(WHOLE, lba_bytes=None)), "does not tell its size"),
+        (replace(OFFER, is_zoned=True), "has zones"),
+    ],
+)
+def test_all_that_speaks_against_it_is_said(offer: NamespaceOffer, why: str | None) -> None:
+    reasons = reasons_against(offer)
+    assert bool(reasons) == (why is not None)
+    assert why is None or why in reasons[0]
+
+
+def test_levels_are_held_against_the_steps_of_namespaces() -> None:
+    levels = parse_levels("32M,12M", LevelScale(64 << 20))
+    assert level_refusal(levels, OFFER) is None
+    refused = level_refusal(levels, replace(OFFER, granularity=(16 << 20, 4096)))
+    assert refused is not None
+    assert refused.endswith("made in steps of 16777216: say its bytes (--op 16777216)")
+
+
+def test_the_answer_to_a_create_that_cannot_be_says_whether_there_is_one() -> None:
+    assert impossible_lbas(OFFER) * 512 > 64 << 20
+    assert probe_refusal(0x115, "nvme0n1") is None
+    assert probe_refusal(0x116, "nvme0n1") is None
+    for status, word in ((0x001, "001h (invalid opcode)"), (0x002, "002h (invalid field)"), (0x006, "006h")):
+        assert f"it answers {word}" in (probe_refusal(status, "nvme0n1") or "")
+    assert "000h (success)" in (probe_refusal(0, "nvme0n1") or "")

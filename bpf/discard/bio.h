@@ -9,7 +9,8 @@ struct trim_bio {
 	char disk[OW_DISK_NAME]; /* where it was sent to last */
 	__u32 dev;
 	__u32 bytes; /* without the pieces that were cut off it, which end for themselves */
-	__u64 who;
+	__u32 who;
+	__u32 handed_down; /* sent on to another device, as it is */
 };
 
 /* Most find their place here: one for each value of a hash, taken while the address is not 0. */

@@ -24,6 +24,25 @@
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
 /*
+ * A bio fires block_bio_queue once in its life: a device that hands on the very bio that it was
+ * sent does so without an event (bcache of 6.1; that of 6.12 copies it).
+ */
+static __always_inline void on_handed_down(struct trim_bio *known, struct ow_flow_key *key,
+					   __u64 sector, __u64 end_sector)
+{
+	struct ow_flow_cell *cell;
+
+	key->stage = OW_BIO;
+	known->end_sector = end_sector;
+	known->who = key->who;
+	known->handed_down = true;
+	send_to(known, key);
+	cell = flow_of(key);
+	if (cell)
+		add_range(cell, sector, known->bytes, 1);
+}
+
+/*
  * What the block layer refuses ends before any event. What was seen by block_bio_queue before and
  * comes again is the rest of a split bio: some kernels send these through here as well (seen on
  * 6.1, not on 6.12).
@@ -34,23 +53,27 @@ int discard_submitted(__u64 *ctx)
 	struct bio *bio = (struct bio *)ctx[0];
 	struct ow_flow_key key = {};
 	struct trim_bio *known;
+	__u64 end_sector;
 	__u32 bytes;
 
 	if (!look_at(&key, bio, OW_SUBMITTED, false) || is_again(bio))
 		return 0;
 	bytes = bio->bi_iter.bi_size;
+	end_sector = bio->bi_iter.bi_sector + (bytes >> 9);
 	known = recall(number_of(ctx));
-	if (known && known->end_sector == bio->bi_iter.bi_sector + (bytes >> 9))
+	if (known && known->end_sector == end_sector)
 		return 0;
 	key.who = who_runs();
 	add_bytes(&key, bytes);
+	if (known && known->dev != key.dev && known->bytes == bytes)
+		on_handed_down(known, &key, bio->bi_iter.bi_sector, end_sector);
 	return 0;
 }
 
 static __always_inline int on_trim_bio(__u64 *ctx, struct bio *bio)
 {
 	struct ow_flow_key key = {};
-	struct trim_bio entry = {};
+	struct trim_bio entry = {}, *known;
 	struct ow_flow_cell *cell;
 	__u64 sector, whole;
 
@@ -61,6 +84,10 @@ static __always_inline int on_trim_bio(__u64 *ctx, struct bio *bio)
 	entry.end_sector = sector + (entry.bytes >> 9);
 	entry.who = key.who = who_runs();
 	send_to(&entry, &key);
+	known = recall(number_of(ctx));
+	if (known && known->handed_down && known->dev == key.dev &&
+	    known->end_sector == entry.end_sector)
+		return 0; /* one that we knew by mistake, and counted as it was submitted */
 	remember(number_of(ctx), &entry);
 	cell = flow_of(&key);
 	whole = cell ? add_range(cell, sector, entry.bytes, 1) : entry.bytes;

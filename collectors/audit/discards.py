@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 # How often the counters are looked at while we wait for them to stand still.
 LOOK_S = 0.05
+# Device mapper tells nobody how many discards it has in flight. What it was sent and did not end is waited
+# for while anything moves, and so long after that: a pool whose metadata are slow thinks for seconds.
+_STILL_S = 10.0
 
 
 class DiscardTracer(Closing):
@@ -74,17 +78,23 @@ class DiscardTracer(Closing):
         )
 
     def wait_quiet(self, quiet_s: float, patience_s: float, stop: Callable[[], bool] = bool) -> bool:
-        """Wait until nothing was counted for a while; False when patience ended first, or `stop` said so."""
+        """Wait until nothing was counted for a while, and nothing is in flight; False when patience ended
+        first, or `stop` said so."""
         end = time.monotonic() + patience_s
         last, since = self._of_ours(), time.monotonic()
-        while time.monotonic() - since < quiet_s or self._in_flight(last):
+        while not self._is_over(last, time.monotonic() - since, quiet_s):
             if time.monotonic() > end or stop():
                 return False
             time.sleep(LOOK_S)
             now = self._of_ours()
             if now != last:
                 last, since = now, time.monotonic()
-        return True
+        return not _unended(last)
+
+    def _is_over(self, flows: Sequence[Flow], still_s: float, quiet_s: float) -> bool:
+        if still_s < quiet_s or self._in_flight(flows):
+            return False
+        return still_s >= _STILL_S or not _unended(flows)
 
     def programs(self) -> list[tuple[str, int, int, int, int]]:
         """(name, id, runs, run_ns, recursion misses) of each attached program."""
@@ -125,3 +135,16 @@ class DiscardTracer(Closing):
                     now.bytes["discard"] - before.bytes.get("discard", 0),
                 )
         return grown
+
+
+def _unended(flows: Sequence[Flow]) -> bool:
+    """Whether a device of device mapper that takes bios was sent some that did not end."""
+    by_request = {flow.disk for flow in flows if flow.stage is Stage.ISSUED}
+    sent: Counter[str] = Counter()
+    for flow in flows:
+        if flow.disk.startswith("dm-") and flow.disk not in by_request:
+            sent[flow.disk] += flow.amount.bytes * _ENDS.get(flow.stage, 0)
+    return any(left > 0 for left in sent.values())
+
+
+_ENDS = {Stage.BIO: 1, Stage.BIO_DONE: -1}

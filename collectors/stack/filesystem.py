@@ -63,6 +63,17 @@ def _f2fs_devices(devices: Devices, first: BlockDevice) -> tuple[list[str], dict
         return [], {"devices": str(error)}
 
 
+def _realtime(devices: Devices, mount: Mount) -> tuple[list[str], dict[str, str]]:
+    """The realtime device that XFS was mounted with, and why it is not known."""
+    path = next((option[6:] for option in mount.super_options if option.startswith("rtdev=")), None)
+    if path is None:
+        return [], {}
+    try:
+        return [devices.resolve(path).name], {}
+    except UsageError as error:
+        return [], {"devices": str(error)}
+
+
 def _zoned(devices: list[BlockDevice]) -> str | None:
     """How the devices of a filesystem are zoned; that of the last where they differ."""
     kinds = [device.disk.attribute("queue/zoned") for device in devices]
@@ -82,6 +93,9 @@ def read_filesystem(devices: Devices, usage: Usage, mount: Mount, sys: Path) -> 
         facts = F2fsFacts(zoned, _number(folder / "discard_granularity"), _number(folder / "unusable"))
         more, unknown = _f2fs_devices(devices, sources[0])
         names += [name for name in more if name not in names]
+    elif mount.filesystem == "xfs":
+        more, unknown = _realtime(devices, mount)
+        names += more
     options = tuple(dict.fromkeys((*mount.options, *mount.super_options)))
     return Filesystem(
         point=mount.point,

@@ -16,9 +16,9 @@ from opwatch.collectors.firmware.simulated import find_simulated
 from opwatch.collectors.stack.discard_limits import limits_of
 from opwatch.collectors.stack.disks import Identify, ask_nvme, read_disk
 from opwatch.collectors.stack.filesystem import read_filesystem
+from opwatch.collectors.stack.mapper import Mapper
 from opwatch.errors import OpwatchError
 from opwatch.host.device import SECTOR, BlockDevice, Devices
-from opwatch.host.process import run_tool
 from opwatch.host.usage import Mount, Usage, mount_of, read_usage
 from opwatch.trim.stack import dmtable
 from opwatch.trim.stack.dmtable import DmTarget
@@ -48,23 +48,6 @@ class DmSource(Protocol):
     def status(self, dev: tuple[int, int]) -> list[DmTarget]: ...
 
 
-class Dmsetup:
-    """The tables and statuses of the kernel, as dmsetup prints them: it keeps the keys of dm-crypt to
-    itself."""
-
-    def _ask(self, verb: str, dev: tuple[int, int], *options: str) -> list[DmTarget]:
-        if os.geteuid() != 0:
-            raise OpwatchError("device-mapper tables are for root only")
-        return dmtable.parse(run_tool(["dmsetup", verb, *options, "-j", str(dev[0]), "-m", str(dev[1])]))
-
-    def table(self, dev: tuple[int, int]) -> list[DmTarget]:
-        return self._ask("table", dev)
-
-    def status(self, dev: tuple[int, int]) -> list[DmTarget]:
-        # Without it the status of a thin pool writes its metadata out.
-        return self._ask("status", dev, "--noflush")
-
-
 @dataclass
 class _Reading:
     """What is found out of one layer while it is read, and what could not be."""
@@ -90,7 +73,7 @@ class LayerReader:
     ) -> None:
         self._devices = devices or Devices()
         self._usage = usage or read_usage()
-        self._dm = dm or Dmsetup()
+        self._dm = dm or Mapper()
         self._nvme = nvme
         self._sys = sys
 

@@ -41,7 +41,6 @@ def tools(machine: str) -> tuple[Tool, ...]:
         ),
         Tool("nvme", ("nvme",), ("version",), "nvme-cli", "shows NVMe drives and their logs"),
         Tool("smartctl", ("smartctl",), ("--version",), "smartmontools", "reads counters of SATA drives"),
-        Tool("dmsetup", ("dmsetup",), (), "dmsetup", "tells what device mapper does with discards"),
         Tool("bpftrace", ("bpftrace",), ("--version",), "bpftrace", "runs bpftrace scripts"),
         Tool(
             "biolatency",

@@ -37,6 +37,7 @@ TARGETS: dict[str, tuple[Callable[[int, int], None], float]] = {
     "formats": (lambda inputs, seed: formats.Fuzz(seed).run(inputs), 0.3),
     "trim": (lambda inputs, seed: trim.Fuzz(seed).run(inputs), 0.2),
     "trim_tables": (trim_tables.run, 0.1),
+    "dm_answers": (trim_tables.run_answers, 0.1),
     "audits": (lambda inputs, seed: audits.Fuzz(seed).run(inputs), 0.05),
     "history": (history.run, 0.05),
     "loads": (loads.run, 0.05),

@@ -1,4 +1,5 @@
-"""Damaged tables, unit properties and fstabs: refused with OpwatchError, or read without a crash.
+"""Damaged tables, answers of device mapper, unit properties and fstabs: refused with OpwatchError, or read
+without a crash.
 
 python -m tests.fuzz.trim_tables [INPUTS [SEED]]
 """
@@ -6,12 +7,14 @@ python -m tests.fuzz.trim_tables [INPUTS [SEED]]
 from __future__ import annotations
 
 import random
+import struct
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from opwatch.host.usage import parse_mountinfo
 from opwatch.trim.check.schedule import from_properties, parse_fstab, parse_properties
-from opwatch.trim.stack import dmtable
+from opwatch.trim.stack import dmanswer, dmtable
 
 from .rules import refused_or_sound
 
@@ -63,6 +66,35 @@ def run(inputs: int, seed: int) -> None:
             assert plan.last is None or plan.last.timestamp() > 0
         with refused_or_sound("mountinfo"):
             parse_mountinfo(damaged(_MOUNTINFO, chance))
+
+
+def answer_of(parts: Sequence[tuple[int, int, str, str]]) -> bytes:
+    """What the kernel answers for these targets: first sector, sectors, kind and words of each."""
+    body = b""
+    for first, sectors, kind, words in parts:
+        text = words.encode() + b"\0"
+        text += bytes(-len(text) % 8)
+        following = len(body) + 40 + len(text)
+        body += struct.pack("=QQiI16s", first, sectors, 0, following, kind.encode()) + text
+    header = struct.pack("=7I", 4, 48, 0, 312 + len(body), 312, len(parts), 1)
+    return header.ljust(312, b"\0") + body
+
+
+def run_answers(inputs: int, seed: int) -> None:
+    """Try that many damaged answers of device mapper; the first that breaks a rule raises."""
+    chance = random.Random(seed)
+    good = answer_of(
+        [(0, 8, "linear", "8:0 2048"), (8, 8, "crypt", "aes 5ec2e7 0 8:0 0"), (16, 8, "zero", "")]
+    )
+    for _ in range(inputs):
+        answer = bytearray(good)
+        for _ in range(chance.randrange(1, 4)):
+            at = chance.choice((12, 16, 20, 28, 328, 332, chance.randrange(len(answer))))
+            answer[at] = chance.randrange(256)
+        with refused_or_sound("answers of device mapper"):
+            for target in dmanswer.targets(bytes(answer[: chance.randrange(len(answer) + 1)])) or ():
+                assert target.kind and " " not in target.kind
+                assert target.device is None or target.device[1] >= 0
 
 
 if __name__ == "__main__":

@@ -44,9 +44,9 @@ def _once(one: Recipe, *, prove: bool) -> tuple[CheckAnswer, Audit, int]:
         with standing(one) as built:
             _ready(built, one)
             foretold = check(built.point)
-            before = built.holds()
+            freed_since = built.watch()
             result = audit_mount(trims.mount_at(built.point), Asked(), prove=prove)
-            freed = before - built.holds()
+            freed = freed_since()
         if attempt == trims.ATTEMPTS - 1 or not trims.lost_by_the_host(result):
             break
     return foretold, result, freed

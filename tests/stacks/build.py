@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from opwatch.trim.space.extents import Extents
 from tests.kernel.support import trims
 from tests.stacks.recipe import ARRAYS, MIB, MODULES, Recipe
 from tests.vm.guest.support import stacked
@@ -37,15 +39,28 @@ class Built:
 
     shares: bool = False
 
-    def holds(self) -> int:
-        """Bytes of what a trim frees, by the kernel's own count: blocks of the highest file, or what its
-        filesystem has in use where files share their blocks; else blocks of the files in memory."""
+    def watch(self) -> Callable[[], int]:
+        """What tells the bytes that were freed since, by the kernel's own count: blocks of the highest file,
+        or the places on its disk that no file has any more where files share their blocks; else blocks of
+        the files in memory."""
+        before, places = self._holds(), self._places()
+        if self.shares:
+            return lambda: (places - self._places()).total
+        return lambda: before - self._holds()
+
+    def _holds(self) -> int:
+        return sum(trims.allocated(file) for file in (self.files[:1] or self.drives))
+
+    def _places(self) -> Extents:
+        """Where the files lie that share their blocks, by XFS itself. What is written meanwhile lies
+        elsewhere: among the free blocks of the filesystem it would make up for what was freed."""
         for home in self.homes:
             call("sync", "-f", str(home))
-        if self.files and self.shares:
-            status = os.statvfs(self.homes[0])
-            return (status.f_blocks - status.f_bfree) * status.f_frsize
-        return sum(trims.allocated(file) for file in (self.files[:1] or self.drives))
+        if not self.shares:
+            return Extents()
+        text = "".join(call("xfs_bmap", str(file)) for file in self.homes[0].iterdir())
+        pairs = re.findall(r": ([0-9]+)\.\.([0-9]+)$", text, re.MULTILINE)
+        return Extents.of((int(first) * 512, (int(last) + 1) * 512) for first, last in pairs)
 
 
 def usable() -> set[str]:

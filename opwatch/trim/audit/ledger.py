@@ -14,9 +14,9 @@ from opwatch.trim.audit.claims import claims_of, total_claimed
 from opwatch.trim.audit.commands import commands_of
 from opwatch.trim.audit.flow import Amount, Origin, Stage, Who, total
 from opwatch.trim.audit.proof import proofs as prove
-from opwatch.trim.check.rules import RAID456, leaves_of, lower_of
 from opwatch.trim.stack.causes import Reason, reason
 from opwatch.trim.stack.layers import Kind, Layer, changes
+from opwatch.trim.stack.passage import RAID456, copies, leaves_of, lower_of, op_below
 from opwatch.trim.stack.threads import is_threaded
 
 # Filesystems that discard in a thread of theirs what FITRIM asked for.
@@ -115,6 +115,9 @@ class Walker:
         kind = self.stack.filesystem.kind if self.stack.filesystem else ""
         if kind in _THREADED_FILESYSTEMS:
             ours = (*ours, Who.KERNEL)
+        elif kind.startswith("fuse"):
+            # Its program discards, which has the device for itself.
+            ours = tuple(Who)
         senders = {layer.device: ours for layer in self.stack.tops()}
         for layer in self.stack.layers:
             mine = senders.get(layer.device, ours)
@@ -168,9 +171,10 @@ class Walker:
     def _done(self, layer: Layer, status: int) -> Amount:
         """What ended on a leaf with a status."""
         requests = self._select(layer, Stage.DONE, status=status)
-        if requests.count or self._select(layer, Stage.ISSUED).count:
-            return requests
         bios = self._select(layer, Stage.BIO_DONE, status=status)
+        if requests.count or self._select(layer, Stage.ISSUED).count:
+            # What fails before it is a request ends as a bio.
+            return requests.plus(bios) if status else requests
         # A driver of bios gets each as it was sent: its granules are those of the bio.
         sent = self._select(layer, Stage.BIO)
         whole = sent.granule_bytes if bios.bytes == sent.bytes else bios.bytes
@@ -218,6 +222,13 @@ class Walker:
         assert filesystem
         if not tops or (answer and answer.error in _BEFORE_ANYTHING):
             return Amount(), None
+        if filesystem.kind.startswith("fuse"):
+            return None, "a program behind FUSE discards for it: only what reached the block layer is seen"
+        if filesystem.kind == "xfs" and len(tops) > 1:
+            return (
+                None,
+                "what XFS gives away of its realtime device makes events of others, not followed here",
+            )
         program = _SAYS_EXTENTS.get(filesystem.kind)
         who = self._senders[tops[0].device] if tops else tuple(Who)
         if program and program not in self.trace.absent:
@@ -246,7 +257,7 @@ class Walker:
 
     def _stacked_row(self, layer: Layer, came: int, arrived: Amount, reasons: list[Reason]) -> Row:
         members = {
-            member.device: self._arrived(member, op=_op_below(layer)).bytes
+            member.device: self._arrived(member, op=op_below(layer)).bytes
             for member in lower_of(self.stack, layer)
         }
         if layer.kind is Kind.PARTITION:
@@ -254,10 +265,12 @@ class Walker:
         failed = self._errors(layer)
         for status, amount in failed.items():
             reasons += losses.failed(self.evidence, layer, status, amount)
-        copies = losses.copies(layer, len(members))
+        times = copies(layer, len(members))
         out = sum(members.values())
         passed = losses.handed_on(layer, members)
-        lost = (arrived.bytes - _bytes(failed)) * copies - passed
+        # Of one that fails on purpose a part may have gone on before the whole discard failed.
+        on_purpose = any(kept.fails for kept in losses.kept_by(self.evidence, layer))
+        lost = (arrived.bytes - (0 if on_purpose else _bytes(failed))) * times - passed
         if lost > 0:
             reasons += losses.inside(self.evidence, layer, arrived, members, lost)
         reasons += losses.rebuilding(self.evidence, layer)
@@ -272,8 +285,8 @@ class Walker:
             requests=arrived.count,
             errors=_by_name(failed),
             reasons=tuple(reasons),
-            unexplained_bytes=max(0, came * copies - passed - explained),
-            note=_note(layer, copies),
+            unexplained_bytes=max(0, came * times - passed - explained),
+            note=_note(layer, times),
         )
 
     def _ended_well(self, layer: Layer) -> int | None:
@@ -361,11 +374,6 @@ def _note(layer: Layer, copies: int) -> str | None:
     if layer.level in RAID456:
         return "out is with parity"
     return f"{copies} copies" if copies > 1 else None
-
-
-def _op_below(layer: Layer) -> str:
-    """A loop device on a device turns discards into writes of zeroes."""
-    return "write_zeroes" if layer.kind is Kind.LOOP else "discard"
 
 
 def audit(evidence: AuditEvidence, subject: str) -> Audit:

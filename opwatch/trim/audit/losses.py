@@ -12,9 +12,11 @@ from opwatch.trim.audit.audit import ALL, AuditEvidence
 from opwatch.trim.audit.claims import Claim, total_claimed, words
 from opwatch.trim.audit.flow import Amount, Stage, total
 from opwatch.trim.check import rules
+from opwatch.trim.check.filesystem_rules import refused
 from opwatch.trim.stack.causes import Reason, reason
-from opwatch.trim.stack.facts import DiskFacts, DmFacts, LoopFacts, MdFacts, ThinFacts, ThinPoolFacts
+from opwatch.trim.stack.facts import DiskFacts, LoopFacts, MdFacts, ThinFacts, ThinPoolFacts
 from opwatch.trim.stack.layers import Kind, Layer
+from opwatch.trim.stack.passage import RAID456, Kept, keeps
 
 _MIRRORED = ("raid1", "raid10")
 # What md does of itself that writes its members.
@@ -64,7 +66,8 @@ def _refused(evidence: AuditEvidence, error: int) -> Iterator[Reason]:
         for layer in stopping:
             yield _stopped(evidence, layer, said)
     elif error in (errno.EOPNOTSUPP, errno.ENOTTY):
-        yield reason("no-fitrim", point, said, mount=point)
+        refusal = refused(evidence.before) or reason("no-fitrim", point, "", mount=point)
+        yield replace(refusal, observed="; ".join(filter(None, (said, refusal.observed))))
     elif error == errno.EINVAL and evidence.asked and evidence.asked.minlen:
         observed = f"{said}, with a minimum of {evidence.asked.minlen} B"
         yield reason("below-minimum", point, observed, mount=point)
@@ -157,17 +160,6 @@ def lost_by_tracing(evidence: AuditEvidence, layer: Layer, lost: int) -> Iterato
         yield reason("trace-lost", layer.device, observed, unseen)
 
 
-def copies(layer: Layer, members: int) -> int:
-    """How many devices below get each byte, of an array that has all its members."""
-    array = layer.array
-    if array and array.level == "raid1":
-        return array.raid_disks or members
-    if array and array.level == "raid10":
-        layout = array.layout
-        return 2 if layout is None else (layout & 0xFF) * (layout >> 8 & 0xFF)
-    return 1
-
-
 def handed_on(layer: Layer, members: Mapping[str, int]) -> int:
     """Bytes of its own that a layer handed to those below, parity left out. 0 for a RAID 4, 5 or 6 whose
     members were not all told the same, which fits no whole stripes."""
@@ -188,30 +180,25 @@ def inside(
     evidence: AuditEvidence, layer: Layer, arrived: Amount, members: Mapping[str, int], lost: int
 ) -> Iterator[Reason]:
     """What a layer took and did not hand on."""
-    if layer.kind is Kind.LOOP:
-        file = layer.facts_as(LoopFacts).backing_file or layer.device
-        observed = f"{layer.device} stands on a device, which gets writes of zeroes instead of discards"
-        yield reason("loop-on-device", layer.device, observed, lost, file=file)
+    kept = kept_by(evidence, layer)
+    if kept:
+        yield kept[0].took(lost)
     elif layer.is_array:
         yield from _in_array(evidence, layer, arrived, members, lost)
     elif layer.kind is Kind.THIN:
         yield from _in_thin(evidence, layer, arrived, lost)
-    elif layer.kind is Kind.THIN_POOL:
-        if layer.facts_as(ThinPoolFacts).says("no_discard_passdown"):
-            observed = f"{lost} B stayed in the pool"
-            yield reason("thin-no-passdown", layer.device, observed, lost, pool=layer.label or layer.device)
-    elif layer.target in ("cache", "clone") and layer.facts_as(DmFacts).has_flag("no_discard_passdown"):
-        observed = f"{lost} B stayed in the {layer.target}"
-        yield reason("cache-no-passdown", layer.device, observed, lost, label=layer.label or layer.device)
-    elif (layer.target or "").startswith("snapshot"):
-        yield reason("snapshot-swallows", layer.device, f"{lost} B completed and went nowhere", lost)
+
+
+def kept_by(evidence: AuditEvidence, layer: Layer) -> list[Kept]:
+    """Why a layer keeps what it is sent, by what it said before the trim, or after it."""
+    return keeps(evidence.before, layer) or keeps(evidence.after, _later(evidence, layer))
 
 
 def _in_array(
     evidence: AuditEvidence, layer: Layer, arrived: Amount, members: Mapping[str, int], lost: int
 ) -> Iterator[Reason]:
     level = layer.level or ""
-    if level in rules.RAID456:
+    if level in RAID456:
         if handed_on(layer, members) or not any(members.values()):
             yield reason("raid456-partial-stripe", layer.device, f"{lost} B lie in no whole stripe", lost)
         return
@@ -239,29 +226,9 @@ def _pool_of(evidence: AuditEvidence, layer: Layer) -> Layer | None:
     return pools[0] if pools else None
 
 
-def _gave_up(evidence: AuditEvidence, layer: Layer, observed: str, lost: int) -> Iterator[Reason]:
-    """The pool of a thin volume takes no changes any more, before the trim or after it."""
-    pool = _pool_of(evidence, layer)
-    modes = [state.facts_as(ThinPoolFacts).mode for state in (pool, pool and _later(evidence, pool)) if state]
-    if pool and any(mode and not mode.takes_changes for mode in modes):
-        blanks = {"pool": pool.label or pool.device}
-        yield reason(
-            "thin-pool-read-only", pool.device, f"the pool is {modes[-1]}: {observed}", lost, **blanks
-        )
-
-
 def _in_thin(evidence: AuditEvidence, layer: Layer, arrived: Amount, lost: int) -> Iterator[Reason]:
     """Why a thin volume handed on less: only whole chunks that were mapped to this device alone go on."""
     pool = _pool_of(evidence, layer)
-    name = (pool.label or pool.device) if pool else layer.device
-    gave_up = list(_gave_up(evidence, layer, f"{lost} B completed and went nowhere", lost))
-    if gave_up:
-        yield from gave_up
-        return
-    if pool and pool.facts_as(ThinPoolFacts).says("no_discard_passdown"):
-        observed = f"the pool kept {lost} B to itself"
-        yield reason("thin-no-passdown", pool.device, observed, lost, pool=name)
-        return
     partial = min(lost, arrived.bytes - arrived.granule_bytes)
     if partial:
         observed = f"{partial} B of the ends of ranges are no whole chunk"
@@ -304,12 +271,14 @@ def failed(evidence: AuditEvidence, layer: Layer, status: int, amount: Amount) -
         code = "loop-no-punch" if status == _NOT_SUPPORTED else "loop-file-sealed"
         yield reason(code, device, observed, lost, **file)
     elif layer.kind is Kind.THIN:
-        yield from _gave_up(evidence, layer, observed, lost)
+        kept = [one for one in kept_by(evidence, layer) if one.code == "thin-pool-read-only"]
+        yield from (replace(one.took(lost), observed=f"{observed}; {one.words}") for one in kept)
     elif device.startswith("nvme"):
         code = "nvme-refused" if status == _NOT_SUPPORTED else "nvme-locked"
         yield reason(code, device, observed, lost, device=device)
-    elif _later(evidence, layer).facts_as(DiskFacts).provisioning_mode == "disabled":
-        yield reason("scsi-disabled", device, f"{observed}; provisioning_mode disabled", lost, device=device)
+    elif mode := _later(evidence, layer).facts_as(DiskFacts).provisioning_mode:
+        code = "scsi-disabled" if mode == "disabled" else "scsi-refused"
+        yield reason(code, device, f"{observed}; provisioning_mode {mode}", lost, device=device)
 
 
 # 64 ranges of 65,535 sectors: what libata puts into one command.

@@ -14,9 +14,9 @@ from opwatch.trim.audit import losses
 from opwatch.trim.audit.accounts import Bearing, judge_all
 from opwatch.trim.audit.audit import AuditEvidence, LeafProof, Standing
 from opwatch.trim.audit.flow import Stage
-from opwatch.trim.check.rules import leaves_of
 from opwatch.trim.stack.facts import DiskFacts, LoopFacts
 from opwatch.trim.stack.layers import Kind, Layer, Stack
+from opwatch.trim.stack.passage import leaves_of
 from opwatch.trim.stale.sentinel import ReadsAs
 
 IN_MEMORY = ("tmpfs", "ramfs")

@@ -73,15 +73,17 @@ def verdict(
 
 
 def unseen_devices(evidence: AuditEvidence) -> str | None:
-    """Devices of the filesystem that are not among the layers, so that nothing can be proven of them."""
+    """Devices of the filesystem of which nothing can be proven: they are not among the layers, or got
+    nothing."""
     filesystem = evidence.before.filesystem
     if filesystem is None:
         return None
-    realtime = next((option[6:] for option in filesystem.options if option.startswith("rtdev=")), None)
-    if realtime:
-        return f"the realtime device {realtime} of XFS is not followed, nor in the verdict"
     if why := filesystem.unknown.get("devices"):
         return f"whether the {filesystem.kind} lies on other devices as well is not known: {why}"
+    realtime = evidence.before.tops()[1:] if filesystem.kind == "xfs" else []
+    for top in realtime:
+        if not any(evidence.trace.select(Stage.BIO, devs=[top.dev])):
+            return f"XFS sent nothing to its realtime device {top.device}: before Linux 6.11 it trims none"
     return None
 
 

@@ -10,7 +10,7 @@ from opwatch.trim.space.remap import descend
 from opwatch.trim.stack.facts import DiskFacts, LoopFacts, PartitionFacts
 from opwatch.trim.stack.layers import Kind, Layer, Stack
 
-_SECTOR = 512
+SECTOR = 512
 # Which filesystems pass over extents shorter than the granularity of the device they lie on.
 _HEEDS_GRANULARITY = ("ext4", "xfs", "btrfs", "f2fs")
 
@@ -50,7 +50,7 @@ def granule(stack: Stack, top: Layer) -> tuple[int, int]:
 def _blocks_of_a_file(stack: Stack, top: Layer) -> int | None:
     """Where blocks of the file begin whose loop device lies below, and begins within one of them; None where
     there is none, or the way down is not exact."""
-    for landing in descend(stack, top.device, Extents.of([(0, _SECTOR)])):
+    for landing in descend(stack, top.device, Extents.of([(0, SECTOR)])):
         loop = stack.layer(landing.device)
         begins = loop.facts_as(LoopFacts).offset_bytes if loop else None
         if begins:

@@ -13,6 +13,10 @@ WITH_FITRIM = (
     *("btrfs", "exfat", "ext4", "f2fs", "vfat", "msdos", "gfs2", "jfs", "nilfs2", "ntfs3", "ocfs2", "xfs"),
     "bcachefs",
 )
+# What lies behind FUSE on a block device is for its program to say: ntfs-3g has FITRIM.
+BY_A_PROGRAM = ("fuseblk",)
+# Those with FITRIM that tell nobody where they have free space.
+WITHOUT_A_MAP = ("exfat", "vfat", "msdos", "gfs2", "jfs", "nilfs2", "ntfs3", "ocfs2", "bcachefs")
 # ext2 and ext3 are mounted by the same driver; it answers FITRIM for all three.
 _BY_EXT4 = ("ext2", "ext3")
 _REFUSING = {
@@ -39,11 +43,13 @@ def refused(stack: Stack) -> Reason | None:
     if filesystem.kind == "zfs":
         pool = filesystem.source.split("/")[0]
         return reason("zfs-trims-itself", at, f"filesystem type zfs, pool {pool}", pool=pool)
-    if filesystem.kind not in (*WITH_FITRIM, *_BY_EXT4):
+    if filesystem.kind not in (*WITH_FITRIM, *_BY_EXT4, *BY_A_PROGRAM):
         return reason("no-fitrim", at, f"filesystem type {filesystem.kind}", mount=at)
     option = _refusing_option(filesystem)
     if option:
         return reason("filesystem-refuses", at, f"mounted with {option}", mount=at, option=option)
+    if filesystem.kind == "ntfs3" and "discard" not in filesystem.options:
+        return reason("ntfs3-wants-discard", at, "mounted without discard", mount=at)
     if filesystem.kind == "btrfs" and filesystem.facts.zoned is not None:
         observed = f"zoned btrfs ({filesystem.facts.zoned})"
         return reason("filesystem-refuses", at, observed, mount=at)

@@ -8,14 +8,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from opwatch.trim.check.dryrun import DeviceRun, dry_run
-from opwatch.trim.check.filesystem_rules import reasons_of_filesystem, refused
-from opwatch.trim.check.rules import doubts_of, lower_of, reasons_of
+from opwatch.trim.check.dryrun import SECTOR, DeviceRun, dry_run, granule
+from opwatch.trim.check.filesystem_rules import (
+    BY_A_PROGRAM,
+    WITHOUT_A_MAP,
+    reasons_of_filesystem,
+    refused,
+)
+from opwatch.trim.check.rules import doubts_of, reasons_of
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.stack.causes import Effect, Reason
 from opwatch.trim.stack.causes import reason as because
 from opwatch.trim.stack.facts import DiskFacts, LoopFacts
 from opwatch.trim.stack.layers import Kind, Layer, Stack
+from opwatch.trim.stack.passage import is_zeroing, keeps, lower_of
 from opwatch.units import size
 
 
@@ -102,13 +108,18 @@ class _Walk:
     def _find(self, layer: Layer) -> Outlook:
         if any(reason.cause.effect is Effect.STOPS for reason in self.reasons[layer.device]):
             return Outlook.NOTHING
-        if layer.facts_as(LoopFacts).backing_is_device:
-            return Outlook.UNKNOWN  # writes of zeroes: what these do below is another question
+        if is_zeroing(layer):
+            return Outlook.UNKNOWN
+        kept = keeps(self._stack, layer)
+        if any(one.whole for one in kept):
+            return Outlook.NOTHING
         below = [self.reach(lower) for lower in lower_of(self._stack, layer)]
         if layer.limits.offered is False:
             return Outlook.NOTHING
         if layer.limits.offered is None and not below:
             return Outlook.UNKNOWN
+        if kept:
+            return together([*below, Outlook.NOTHING])
         return together(below) if below else Outlook.REACHES
 
 
@@ -198,9 +209,22 @@ def _always_unknown(stack: Stack) -> list[str]:
     elif kind == "btrfs":
         doubts.append("which unallocated space btrfs has trimmed since the mount (filesystem-trims-later)")
         doubts.append("free space in the chunks that btrfs allocates from: it keeps it from a trim meanwhile")
+    elif kind in BY_A_PROGRAM:
+        doubts.append("whether the program behind FUSE discards when it is asked to")
+    elif granules := _unmapped(stack):
+        doubts.append(f"how much of the free space of {kind} lies in no whole granule of {size(granules)}")
     elif kind == "xfs":
         doubts.append("whether completions fail: XFS reports success all the same")
     return doubts
+
+
+def _unmapped(stack: Stack) -> int | None:
+    """The largest granule below a filesystem that tells nobody where it is free, None where each sector is
+    one: how much of what it sends will be freed is not to be foretold."""
+    if not stack.filesystem or stack.filesystem.kind not in WITHOUT_A_MAP:
+        return None
+    largest = max((granule(stack, top)[0] for top in stack.tops()), default=0)
+    return largest if largest > SECTOR else None
 
 
 def _accepted(stack: Stack) -> bool | None:
@@ -219,7 +243,9 @@ def _outlook(stack: Stack, walk: _Walk, first: Sequence[Reason]) -> Outlook:
     tops = stack.tops()
     if not tops:
         return Outlook.UNKNOWN
-    return together([walk.reach(top) for top in tops])
+    outlook = together([walk.reach(top) for top in tops])
+    in_doubt = stack.filesystem and (stack.filesystem.kind in BY_A_PROGRAM or _unmapped(stack))
+    return Outlook.UNKNOWN if outlook is Outlook.REACHES and in_doubt else outlook
 
 
 def _all_too_short(stack: Stack, walk: _Walk, runs: Sequence[DeviceRun]) -> bool:

@@ -5,57 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from opwatch.trim.stack.causes import Reason, reason
-from opwatch.trim.stack.facts import DiskFacts, DmFacts, LoopFacts, MdFacts, ThinFacts, ThinPoolFacts, Unread
+from opwatch.trim.stack.facts import DiskFacts, LoopFacts, MdFacts, ThinFacts, ThinPoolFacts, Unread
 from opwatch.trim.stack.layers import Kind, Layer, Stack
+from opwatch.trim.stack.passage import RAID456, is_zeroing, keeps, lower_of
 from opwatch.units import size
 
-RAID456 = ("raid4", "raid5", "raid6")
 # Controllers that show logical drives of their own.
 _RAID_DRIVERS = ("megaraid_sas", "smartpqi", "hpsa", "aacraid", "mpt3sas", "mpi3mr", "arcmsr", "3w-sas")
 _SENDING_MODES = ("unmap", "writesame_16", "writesame_10", "writesame_zero")
 # Filesystems whose hole punching fails, or not, depending on what they stand on.
 _DOUBTFUL_FILES = ("overlay", "fuse", "nfs", "cifs", "smb", "9p", "virtiofs", "ceph")
 MEMORY = ("zram", "ram", "brd", "pmem")
-# Targets with helpers beside the device that discards go on to: its place among their arguments.
-_GOES_ON = {
-    "thin-pool": 1,
-    "cache": 2,
-    "clone": 1,
-    "era": 1,
-    "writecache": 1,
-    "snapshot": 0,
-    "log-writes": 0,
-}
-
-
-def lower_of(stack: Stack, layer: Layer) -> list[Layer]:
-    """The layers a discard goes on to: of a thin pool the data device, of a cache the origin, of an array
-    those with a place in it, and not its journal."""
-    lowers = stack.below(layer)
-    members = layer.facts_as(MdFacts).members
-    if members or any(lower.facts.bcache_discard is not None for lower in lowers):
-        # Only a cache device has the attribute.
-        return [
-            lower
-            for lower in lowers
-            if (not members or lower.device in members) and lower.facts.bcache_discard is None
-        ] or lowers
-    place = _GOES_ON.get(layer.target or "")
-    if place is None or not layer.table or len(layer.table[0].arguments) <= place:
-        return lowers
-    dev = layer.table[0].arguments[place]
-    return [lower for lower in lowers if lower.dev == dev] or lowers
-
-
-def leaves_of(stack: Stack) -> list[Layer]:
-    """The disks that a discard goes on to in the end, without those that only help a layer above."""
-    names: set[str] = set()
-    waiting = stack.tops()
-    while waiting:
-        layer = waiting.pop()
-        names.add(layer.device)
-        waiting += [lower for lower in lower_of(stack, layer) if lower.device not in names]
-    return [leaf for leaf in stack.leaves() if leaf.device in names]
 
 
 def own_zero(stack: Stack, layer: Layer) -> Reason:
@@ -160,29 +120,6 @@ def _thin(stack: Stack, layer: Layer) -> Iterator[Reason]:
         yield reason("thin-not-mapped", layer.device, observed)
 
 
-def _thin_pool(stack: Stack, layer: Layer) -> Iterator[Reason]:
-    at, pool = layer.device, layer.label or layer.device
-    facts = layer.facts_as(ThinPoolFacts)
-    if facts.says("no_discard_passdown"):
-        yield reason("thin-no-passdown", at, "its table or status says no_discard_passdown", pool=pool)
-    elif facts.says("ignore_discard"):
-        yield reason("thin-ignores-discard", at, "its table or status says ignore_discard", pool=pool)
-    if (facts.mode and not facts.mode.takes_changes) or facts.needs_check:
-        observed = f"its status says {facts.mode}" + (" needs_check" if facts.needs_check else "")
-        yield reason("thin-pool-read-only", at, observed, pool=pool)
-
-
-def _dm(stack: Stack, layer: Layer) -> Iterator[Reason]:
-    target, facts = layer.target or "", layer.facts_as(DmFacts)
-    names = {"label": layer.label or layer.device}
-    if facts.has_flag("no_discard_passdown"):
-        yield reason("cache-no-passdown", layer.device, "its table says no_discard_passdown", **names)
-    passes = facts.has_flag("discard_passdown_origin") or layer.limits.offered is False
-    if "snapshot" in target and not passes:
-        yield reason("snapshot-swallows", layer.device, f"target {target}", **names)
-    yield from _md(stack, layer)
-
-
 def _md(stack: Stack, layer: Layer) -> Iterator[Reason]:
     if layer.level in RAID456 and layer.limits.offered:
         observed = f"discard_granularity is {size(layer.limits.granularity)}"
@@ -200,8 +137,7 @@ def _loop(stack: Stack, layer: Layer) -> Iterator[Reason]:
         yield reason("advisory", layer.device, "it is a simulated drive", device=layer.device)
         return
     file, where = loop.backing_file or "", loop.backing_mount
-    if loop.backing_is_device:
-        yield reason("loop-on-device", layer.device, f"it stands on {file}", file=file)
+    if is_zeroing(layer):
         return
     if loop.backing_filesystem in ("tmpfs", "ramfs"):
         return  # memory: there is no drive below it
@@ -235,8 +171,7 @@ def named(layer: Layer) -> str:
 
 _RULES: dict[Kind, Callable[[Stack, Layer], Iterator[Reason]]] = {
     Kind.THIN: _thin,
-    Kind.THIN_POOL: _thin_pool,
-    Kind.DM: _dm,
+    Kind.DM: _md,
     Kind.MD: _md,
     Kind.LOOP: _loop,
     Kind.DISK: _disk,
@@ -252,6 +187,8 @@ def reasons_of(stack: Stack, layer: Layer) -> list[Reason]:
     if layer.facts.bcache_discard is False:
         observed = f"bcache/discard of {layer.device} is 0"
         reasons.append(reason("bcache-discard-off", layer.device, observed, disk=layer.device))
+    if layer.limits.offered is not False and layer.kind is not Kind.THIN:
+        reasons += [kept.foretold() for kept in keeps(stack, layer)]
     rule = _RULES.get(layer.kind)
     hidden_path = any(up.kind is Kind.MULTIPATH and layer.device in up.below for up in stack.layers)
     if rule and not hidden_path:

@@ -1,4 +1,4 @@
-"""Tables and status lines of device mapper, as `dmsetup table` and `dmsetup status` print them. Pure."""
+"""Tables and status lines of device mapper, also as `dmsetup table` and `dmsetup status` print them. Pure."""
 
 from __future__ import annotations
 

@@ -153,7 +153,7 @@ class Case:
     fstab: str = ""
 
 
-R, P, N = Outlook.REACHES, Outlook.PART, Outlook.NOTHING
+R, P, N, U = Outlook.REACHES, Outlook.PART, Outlook.NOTHING, Outlook.UNKNOWN
 LOWERED = SSD_QUEUE | {"discard_max_bytes": str(MIB)}
 ODD = ((1, 9), (1000, 1001), (4096, 8192))
 CASES = {
@@ -196,6 +196,14 @@ CASES = {
         on_dm("0 8 raid raid5_ls 3 128 region_size 1024 3 - 8:0 - 8:0"), "raid456-not-safe advisory", N
     ),
     "other target": Case(on_dm("0 8 log-writes 8:0 8:0"), "target-no-discards advisory", N),
+    "half of it fails": Case(on_dm("0 4 linear 8:0 0\n4 4 error", SSD_QUEUE), "target-fails advisory", P),
+    "all of it fails": Case(on_dm("0 8 error", SSD_QUEUE), "target-error advisory", N),
+    "fails at times": Case(on_dm("0 8 flakey 8:0 0 30 5", SSD_QUEUE), "target-fails advisory", P),
+    "fails at no time": Case(on_dm("0 8 flakey 8:0 0 30 0", SSD_QUEUE), "advisory", R),
+    "vdo": Case(on_dm("0 8 vdo V4 8:0 2 4096 32768 16380", SSD_QUEUE), "vdo-keeps advisory", N),
+    "ntfs3": Case(mounted("ntfs3"), "ntfs3-wants-discard advisory", N),
+    "ntfs3 with discard": Case(mounted("ntfs3", "rw,discard"), "advisory", R),
+    "ntfs by FUSE": Case(mounted("fuseblk"), "advisory", U),
     "bcache": Case(bcache, "bcache-discard-off advisory advisory advisory", R),
     "thin": Case(thin, "thin-not-mapped thin-partial-chunk advisory", P, ((2048, 6144), (8192, 12289))),
     "thin, whole": Case(lambda m: thin(m, mapped=2097152), "advisory", R),

@@ -40,3 +40,29 @@ def test_an_end_that_was_not_seen_is_not_waited_for(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("inflight", "iostats"), [("0 1", "1"), ("2 0", "1"), ("0 0", "0")])
 def test_what_is_in_flight_is_waited_for(tmp_path: Path, inflight: str, iostats: str) -> None:
     assert not waited(tmp_path, inflight, iostats)
+
+
+class Mapper:
+    """A device of device mapper was sent 8 KiB in one bio, and ended a part of them."""
+
+    def __init__(self, ended: int) -> None:
+        self._ended = ended
+
+    def attach(self, granules: bytes) -> None:
+        assert granules == b""
+
+    def flows(self) -> bytes:
+        pairs = [(Stage.BIO, 8192), (Stage.BIO_DONE, self._ended)]
+        parts = [
+            struct.pack("=16sI4B6Q", b"dm-0", 253 << 20, *(stage, 3, 0, 0, 1, size, 1, 0, 0, 0))
+            for stage, size in pairs
+        ]
+        return b"".join(parts)
+
+
+@pytest.mark.parametrize("ended", [0, 4096, 8192])
+def test_what_device_mapper_has_not_ended_is_waited_for(tmp_path: Path, ended: int) -> None:
+    """It tells nobody what it has in flight: our own count has to do."""
+    (tmp_path / "inflight").write_text("0 0\n")
+    tracer = DiscardTracer([BlockDevice("dm-0", (253, 0), tmp_path)], programs=cast(Any, Mapper(ended)))
+    assert tracer.wait_quiet(0, 0.06) is (ended == 8192)

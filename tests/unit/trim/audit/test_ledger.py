@@ -254,12 +254,6 @@ def test_a_missing_member_loses_nothing() -> None:
     assert (short.verdict, short.unexplained_bytes) == (Verdict.PARTIAL, 2 * MIB)
 
 
-def test_a_realtime_device_is_told() -> None:
-    one = stack(disk(), kind="xfs", options=("rw", "rtdev=/dev/sdb"))
-    result = audit(evidence(one, [extents("8:0", MIB), *through("sda", "8:0", MIB)], MIB), "/m")
-    assert [note for note in result.notes if "/dev/sdb" in note]
-
-
 def test_parity_is_no_data() -> None:
     """Of 10 MiB the RAID 5 of three hands on 8: 4 to each member, a third of all of them parity."""
     array = layer("md0", "9:0", Kind.MD, "sda", "sdb", "sdc", level="raid5", raid_disks=3)

@@ -1,12 +1,15 @@
-"""What is foretold of trims on loop devices: the blocks of their files, and who else has them."""
+"""What is foretold where a trim goes to files of loop devices, or to more devices than one."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 from opwatch.trim.check.dryrun import dry_run
 from opwatch.trim.check.forecast import Outlook, Space, forecast
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.stack.layers import Kind, Stack
 from tests.unit.support.trim_evidence import layer, stack
+from tests.unit.support.trimtree import Machine
 
 MIB = 1 << 20
 
@@ -38,3 +41,21 @@ def test_a_loop_device_that_begins_within_a_block_of_its_file() -> None:
 def test_a_loop_device_on_a_device_is_not_foretold() -> None:
     loop = layer("loop1", "7:1", Kind.LOOP, "sda", backing_file="/dev/sda", backing_is_device=True)
     assert forecast(stack(loop, layer("sda", "8:0"))).outlook is Outlook.UNKNOWN
+
+
+def test_the_realtime_device_of_xfs_is_one_of_its_devices(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    for letter in "ab":
+        machine.scsi(f"sd{letter}", where=f"pci0000:00/host{letter}/target/{letter}")
+    machine.mount("8:0", "xfs", options="rw,rtdev=sdb")
+    assert [top.device for top in machine.stack().tops()] == ["sda", "sdb"]
+
+
+def test_a_realtime_device_that_is_not_known_is_told(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    machine.scsi()
+    machine.mount("8:0", "xfs", options="rw,rtdev=/nowhere/sdb")
+    one = machine.stack()
+    assert one.filesystem
+    assert [top.device for top in one.tops()] == ["sda"]
+    assert "/nowhere/sdb" in one.filesystem.unknown["devices"]

@@ -1,0 +1,50 @@
+"""Device mapper, asked by its own call: tables and status lines, without a process for each."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+from opwatch.errors import OpwatchError
+from opwatch.trim.stack import dmanswer
+from opwatch.trim.stack.dmtable import DmTarget
+
+CONTROL = Path("/dev/mapper/control")
+_ROOM, _MOST_ROOM = 1 << 14, 1 << 24
+
+
+class Mapper:
+    """The tables and statuses of the kernel. OpwatchError, with the reason, when they may not be read."""
+
+    def table(self, dev: tuple[int, int]) -> list[DmTarget]:
+        return self._ask(dev, table=True)
+
+    def status(self, dev: tuple[int, int]) -> list[DmTarget]:
+        return self._ask(dev, table=False)
+
+    def _ask(self, dev: tuple[int, int], *, table: bool) -> list[DmTarget]:
+        if os.geteuid() != 0:
+            raise OpwatchError("device-mapper tables are for root only")
+        try:
+            control = os.open(CONTROL, os.O_RDWR | os.O_CLOEXEC)
+        except OSError as error:
+            raise OpwatchError(f"{CONTROL}: {error.strerror}") from error
+        try:
+            return _answered(control, dev, table=table)
+        except OSError as error:
+            raise OpwatchError(f"device mapper says of {dev[0]}:{dev[1]}: {error.strerror}") from error
+        finally:
+            os.close(control)
+
+
+def _answered(control: int, dev: tuple[int, int], *, table: bool) -> list[DmTarget]:
+    room = _ROOM
+    while room <= _MOST_ROOM:
+        buffer = dmanswer.question(dev, table=table, room=room)
+        fcntl.ioctl(control, dmanswer.TABLE_STATUS, buffer)
+        targets = dmanswer.targets(bytes(buffer))
+        if targets is not None:
+            return targets
+        room *= 4
+    raise OpwatchError(f"the table of {dev[0]}:{dev[1]} has more than {_MOST_ROOM} bytes")

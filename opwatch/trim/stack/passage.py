@@ -1,0 +1,159 @@
+"""What a layer does with a range that it is told to discard: to whom it goes on, and what keeps it.
+
+The one model of the forecast and of the audit: what keeps a range in the one explains in the other where it
+is. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from opwatch.trim.stack.causes import Reason, reason
+from opwatch.trim.stack.dmtable import DmTarget
+from opwatch.trim.stack.facts import DmFacts, LoopFacts, MdFacts, ThinPoolFacts
+from opwatch.trim.stack.layers import Kind, Layer, Stack
+
+RAID456 = ("raid4", "raid5", "raid6")
+# Targets with helpers beside the device that discards go on to: its place among their arguments.
+_GOES_ON = {
+    "thin-pool": 1,
+    "cache": 2,
+    "clone": 1,
+    "era": 1,
+    "writecache": 1,
+    "snapshot": 0,
+    "log-writes": 0,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A cause by which a layer keeps what it is sent, all of it with `whole`. `words` say what shows it; with
+    `fails` the discard ends with an error."""
+
+    code: str
+    where: str
+    words: str
+    blanks: Mapping[str, str] = field(default_factory=dict)
+    whole: bool = True
+    fails: bool = False
+
+    def foretold(self) -> Reason:
+        """It, before a trim."""
+        return reason(self.code, self.where, self.words, None, **self.blanks)
+
+    def took(self, lost_bytes: int) -> Reason:
+        """It, after a trim of which so many bytes went no further."""
+        return reason(
+            self.code, self.where, f"{lost_bytes} B went no further: {self.words}", lost_bytes, **self.blanks
+        )
+
+
+def lower_of(stack: Stack, layer: Layer) -> list[Layer]:
+    """The layers a discard goes on to: of a thin pool the data device, of a cache the origin, of an array
+    those with a place in it, and not its journal."""
+    lowers = stack.below(layer)
+    members = layer.facts_as(MdFacts).members
+    if members or any(lower.facts.bcache_discard is not None for lower in lowers):
+        # Only a cache device has the attribute.
+        return [
+            lower
+            for lower in lowers
+            if (not members or lower.device in members) and lower.facts.bcache_discard is None
+        ] or lowers
+    place = _GOES_ON.get(layer.target or "")
+    if place is None or not layer.table or len(layer.table[0].arguments) <= place:
+        return lowers
+    dev = layer.table[0].arguments[place]
+    return [lower for lower in lowers if lower.dev == dev] or lowers
+
+
+def leaves_of(stack: Stack) -> list[Layer]:
+    """The disks that a discard goes on to in the end, without those that only help a layer above."""
+    names: set[str] = set()
+    waiting = stack.tops()
+    while waiting:
+        layer = waiting.pop()
+        names.add(layer.device)
+        waiting += [lower for lower in lower_of(stack, layer) if lower.device not in names]
+    return [leaf for leaf in stack.leaves() if leaf.device in names]
+
+
+def op_below(layer: Layer) -> str:
+    """What it makes of a discard for those below: a loop device on a device writes zeroes."""
+    return "write_zeroes" if layer.kind is Kind.LOOP else "discard"
+
+
+def is_zeroing(layer: Layer) -> bool:
+    """Whether what is below it is told to write zeroes: what that frees is another question."""
+    return layer.facts_as(LoopFacts).backing_is_device is True
+
+
+def copies(layer: Layer, members: int) -> int:
+    """How many devices below get each byte, of an array that has all its members."""
+    array = layer.array
+    if array and array.level == "raid1":
+        return array.raid_disks or members
+    if array and array.level == "raid10":
+        layout = array.layout
+        return 2 if layout is None else (layout & 0xFF) * (layout >> 8 & 0xFF)
+    return 1
+
+
+def keeps(stack: Stack, layer: Layer) -> list[Kept]:
+    """Every cause by which it keeps what it is sent, as far as its table and its status tell."""
+    if layer.kind is Kind.THIN:
+        return [kept for lower in stack.below(layer) for kept in keeps(stack, lower)]
+    if layer.kind is Kind.THIN_POOL:
+        return list(_of_a_pool(layer))
+    if layer.kind is Kind.LOOP and is_zeroing(layer):
+        file = layer.facts_as(LoopFacts).backing_file or layer.device
+        words = f"it stands on {file}, which gets writes of zeroes instead of discards"
+        return [Kept("loop-on-device", layer.device, words, {"file": file})]
+    return [*_of_a_target(layer), *_of_failing_parts(layer)]
+
+
+def _of_a_pool(layer: Layer) -> Iterator[Kept]:
+    facts, blanks = layer.facts_as(ThinPoolFacts), {"pool": layer.label or layer.device}
+    if (facts.mode and not facts.mode.takes_changes) or facts.needs_check:
+        words = f"its status says {facts.mode}" + (" needs_check" if facts.needs_check else "")
+        yield Kept("thin-pool-read-only", layer.device, words, blanks)
+    for word, code in (
+        ("no_discard_passdown", "thin-no-passdown"),
+        ("ignore_discard", "thin-ignores-discard"),
+    ):
+        if facts.says(word):
+            yield Kept(code, layer.device, f"its table or status says {word}", blanks)
+
+
+def _of_a_target(layer: Layer) -> Iterator[Kept]:
+    target, facts = layer.target or "", layer.facts_as(DmFacts)
+    blanks = {"label": layer.label or layer.device}
+    if facts.has_flag("no_discard_passdown"):
+        yield Kept("cache-no-passdown", layer.device, "its table says no_discard_passdown", blanks)
+    if target.startswith("snapshot") and not facts.has_flag("discard_passdown_origin"):
+        yield Kept("snapshot-swallows", layer.device, f"target {target}", blanks)
+    if target == "vdo":
+        yield Kept("vdo-keeps", layer.device, "target vdo", blanks)
+
+
+def _of_failing_parts(layer: Layer) -> Iterator[Kept]:
+    """Parts of its table that fail what they are sent, or drop it, because they were told to."""
+    parts = [(target, words) for target in layer.table if (words := _failing(target))]
+    if parts:
+        total = sum(target.sectors for target in layer.table)
+        sectors = sum(target.sectors for target, _ in parts)
+        part = "" if sectors == total else f" for {sectors} of its {total} sectors"
+        whole = all(target.kind == "error" for target in layer.table)
+        blanks = {"label": layer.label or layer.device}
+        words = f"its table says {', '.join(dict.fromkeys(words for _, words in parts))}{part}"
+        code = "target-error" if whole else "target-fails"
+        yield Kept(code, layer.device, words, blanks, whole, fails=True)
+
+
+def _failing(target: DmTarget) -> str | None:
+    """The words by which a target fails on purpose; None for all others."""
+    if target.kind == "flakey" and len(target.arguments) > 3:
+        return None if target.arguments[3] == "0" else f"flakey, {target.arguments[3]} s of failure"
+    return target.kind if target.kind in ("error", "dust") else None

@@ -1,0 +1,110 @@
+"""What layers do to a range, in the forecast and in the audit: one model says it for both."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from opwatch.trim.audit.audit import Audit, Verdict
+from opwatch.trim.audit.flow import Stage, Who
+from opwatch.trim.audit.ledger import audit
+from opwatch.trim.check.forecast import Outlook, forecast
+from opwatch.trim.stack.dmtable import DmTarget, PoolMode
+from opwatch.trim.stack.facts import DmFacts, ThinPoolFacts
+from opwatch.trim.stack.layers import Kind, Layer
+from opwatch.trim.stack.passage import keeps
+from tests.unit.support.trim_evidence import evidence, extents, flow, layer, stack, through
+
+MIB = 1 << 20
+DISK = layer("sda", "8:0")
+
+
+def lost(result: Audit) -> dict[str, int | None]:
+    return {why.code: why.lost_bytes for row in result.rows for why in row.reasons}
+
+
+def _mapped(kind: str, *words: str) -> tuple[Layer, ...]:
+    flags = tuple(word for word in words if "discard" in word) or None
+    top = layer("dm-0", "253:0", Kind.DM, "sda", target=kind)
+    return replace(top, table=(DmTarget(0, 8, kind, words),), facts=DmFacts(flags=flags)), DISK
+
+
+def _thin(facts: ThinPoolFacts) -> tuple[Layer, ...]:
+    volume = layer("dm-0", "253:0", Kind.THIN, "dm-1", target="thin")
+    pool = layer("dm-1", "253:1", Kind.THIN_POOL, "sda", target="thin-pool")
+    return volume, replace(pool, facts=facts), DISK
+
+
+KEEPING = {
+    "thin-no-passdown": _thin(ThinPoolFacts(discards="no_discard_passdown")),
+    "thin-ignores-discard": _thin(ThinPoolFacts(discards="ignore_discard")),
+    "thin-pool-read-only": _thin(ThinPoolFacts(mode=PoolMode.READ_ONLY)),
+    "cache-no-passdown": _mapped("cache", "8:0", "8:0", "8:0", "512", "1", "no_discard_passdown"),
+    "snapshot-swallows": _mapped("snapshot", "8:0", "8:0", "P", "8"),
+    "target-error": _mapped("error"),
+    "vdo-keeps": _mapped("vdo"),
+}
+
+
+@pytest.mark.parametrize("code", KEEPING)
+def test_what_is_foretold_is_what_explains(code: str) -> None:
+    """Where the model says that all of it is kept, check sees nothing arrive and the audit has that cause."""
+    layers = stack(*KEEPING[code])
+    assert [kept.code for kept in keeps(layers, layers.layers[0])] == [code]
+    foretold = forecast(layers)
+    assert foretold.outlook is Outlook.NOTHING
+    assert code in {why.code for why in foretold.reasons}
+    flows = [extents("253:0", MIB), flow(Stage.BIO, "253:0", MIB, disk="dm-0")]
+    result = audit(evidence(layers, flows, MIB), "/m")
+    assert lost(result) == {code: MIB}
+    assert (result.verdict, result.reached_bytes, result.unexplained_bytes) == (Verdict.NOT_SENT, 0, 0)
+
+
+def test_a_realtime_device_that_was_sent_nothing() -> None:
+    one = stack(DISK, layer("sdb", "8:16"), kind="xfs", tops=("sda", "sdb"))
+    to_data = through("sda", "8:0", MIB)
+    result = audit(evidence(one, to_data, MIB), "/m")
+    assert [note for note in result.notes if "its realtime device sdb" in note]
+    assert result.verdict is Verdict.ACCEPTED
+    both = audit(evidence(one, [*to_data, *through("sdb", "8:16", MIB)], MIB), "/m")
+    assert (both.reached_bytes, both.unexplained_bytes) == (2 * MIB, 0)
+    assert not [note for note in both.notes if "realtime" in note]
+
+
+def test_what_a_program_behind_fuse_discards_is_of_its_filesystem() -> None:
+    one = stack(DISK, kind="fuseblk")
+    result = audit(evidence(one, through("sda", "8:0", MIB, who=Who.OTHER), MIB), "/m")
+    assert (result.reached_bytes, result.unexplained_bytes, lost(result)) == (MIB, 0, {})
+    assert "program behind FUSE" in (result.rows[0].unknown or "")
+
+
+def test_a_part_that_fails_on_purpose_explains_what_did_not_go_on() -> None:
+    """Of a discard that crosses into it a part went on before the whole of it failed."""
+    table = (DmTarget(0, 8, "linear", ("8:0", "0")), DmTarget(8, 8, "error", ()))
+    top = replace(layer("dm-0", "253:0", Kind.DM, "sda", target="linear+error"), table=table)
+    flows = [extents("253:0", 4 * MIB), flow(Stage.BIO, "253:0", 4 * MIB, disk="dm-0")]
+    flows += [flow(Stage.BIO_DONE, "253:0", 3 * MIB, disk="dm-0", status=10), *through("sda", "8:0", 2 * MIB)]
+    result = audit(evidence(stack(top, DISK), flows, 0), "/m")
+    assert lost(result) == {"target-fails": 2 * MIB}
+    assert (result.verdict, result.reached_bytes, result.unexplained_bytes) == (Verdict.PARTIAL, 2 * MIB, 0)
+
+
+def test_what_a_scsi_disk_fails_and_goes_on_failing() -> None:
+    sda = layer("sda", "8:0", provisioning_mode="unmap")
+    flows = [extents("8:0", MIB), flow(Stage.BIO, "8:0", MIB, disk="sda")]
+    flows += [flow(stage, "8:0", MIB, disk="sda", status=5) for stage in (Stage.ISSUED, Stage.DONE)]
+    result = audit(evidence(stack(sda), flows, MIB), "/m")
+    assert (lost(result), result.unexplained_bytes) == ({"scsi-refused": MIB}, 0)
+
+
+def test_what_a_disk_refuses_before_it_is_a_request_is_explained() -> None:
+    """After the first command that failed the kernel sends no more: the rest of the same bio ends as one."""
+    sda = layer("sda", "8:0", provisioning_mode="disabled")
+    flows = [extents("8:0", 4 * MIB), flow(Stage.BIO, "8:0", 4 * MIB, disk="sda")]
+    flows += [flow(Stage.ISSUED, "8:0", 3 * MIB, disk="sda")]
+    flows += [flow(Stage.DONE, "8:0", 3 * MIB, disk="sda", status=5)]
+    flows += [flow(Stage.BIO_DONE, "8:0", MIB, disk="sda", status=1)]
+    result = audit(evidence(stack(sda), flows, 4 * MIB), "/m")
+    assert (result.verdict, result.unexplained_bytes) == (Verdict.REJECTED, 0)
+    assert [why.lost_bytes for row in result.rows for why in row.reasons] == [MIB, 3 * MIB]

@@ -1,0 +1,74 @@
+"""What the kernel says of a device of device mapper: targets in its order, and no keys."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from opwatch.errors import BadInput
+from opwatch.trim.stack.dmanswer import question, targets
+from opwatch.trim.stack.dmtable import DmTarget
+from tests.fuzz import trim_tables
+from tests.fuzz.trim_tables import answer_of
+
+
+def test_a_question_names_the_device_as_the_kernel_packs_it() -> None:
+    asked = question((253, 300), table=True, room=1024)
+    size, start, flags = (struct.unpack_from("=I", asked, at)[0] for at in (12, 16, 28))
+    assert (len(asked), size, start, flags) == (1024, 1024, 312, 1 << 4)
+    assert struct.unpack_from("=Q", asked, 40)[0] == 300 % 256 | 253 << 8 | 256 << 12
+    # Asked for its status, a thin pool is to write nothing.
+    assert struct.unpack_from("=I", question((253, 0), table=False, room=0), 28)[0] == 1 << 11
+
+
+def test_targets_come_in_their_order() -> None:
+    two = [(0, 8, "linear", "8:0 2048"), (8, 8, "error", "")]
+    assert targets(answer_of(two)) == [DmTarget(0, 8, "linear", ("8:0", "2048")), DmTarget(8, 8, "error", ())]
+    assert targets(answer_of([])) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("crypt", "aes-xts-plain64 5ec2e7 0 8:0 0 1 allow_discards"),
+        ("inlinecrypt", "aes-xts-plain64 5ec2e7 0 8:0 0"),
+        ("integrity", "8:0 0 28 J 1 internal_hash:hmac(sha256):5ec2e7"),
+        ("integrity", "8:0 0 28 J 2 journal_crypt:ctr(aes):5ec2e7 journal_mac:hmac(sha256):5ec2e7"),
+    ],
+)
+def test_no_key_is_kept(kind: str, words: str) -> None:
+    [target] = targets(answer_of([(0, 8, kind, words)])) or []
+    assert "5ec2e7" not in " ".join(target.arguments)
+    assert len(target.arguments) == len(words.split())
+
+
+def test_too_little_room_is_no_answer() -> None:
+    answer = bytearray(answer_of([(0, 8, "linear", "8:0 0")]))
+    struct.pack_into("=I", answer, 28, 1 << 8)
+    assert targets(bytes(answer)) is None
+
+
+@pytest.mark.parametrize(
+    ("at", "value"),
+    [
+        (16, 0),  # the targets begin in the header,
+        (16, 1 << 31),  # or behind the end
+        (20, 9),  # more of them than there are
+        (312 + 20, 0),  # the next is the same one
+    ],
+)
+def test_an_answer_that_is_none(at: int, value: int) -> None:
+    answer = bytearray(answer_of([(0, 8, "linear", "8:0 0"), (8, 8, "error", "")]))
+    struct.pack_into("=I", answer, at, value)
+    with pytest.raises(BadInput):
+        targets(bytes(answer))
+
+
+def test_fewer_bytes_than_a_header() -> None:
+    with pytest.raises(BadInput, match="312 bytes at least, this one 3"):
+        targets(b"abc")
+
+
+def test_damaged_answers() -> None:
+    trim_tables.run_answers(2_000, 3)

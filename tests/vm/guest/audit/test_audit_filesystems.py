@@ -1,0 +1,102 @@
+"""Filesystems that trim in ways of their own: check and audit agree, and the file below is the oracle."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.kernel.support import trims
+from tests.vm.guest.support.audits import MIB, Verdict, audit, codes, freed, full_loop, image, leaf
+from tests.vm.guest.support.shell import call
+from tests.vm.guest.support.trims import check
+from tests.vm.requirements import need_tool
+
+# By hand: they would take CI beyond its time.
+TIERS = ()
+KERNEL = tuple(map(int, os.uname().release.split(".")[:2]))
+
+
+@contextlib.contextmanager
+def mounted(kind: str, node: str, *options: str) -> Iterator[Path]:
+    """What is on a device, with a few files in it; its mount point."""
+    call("modprobe", "--quiet", kind) if kind != "ntfs-3g" else call("modprobe", "--quiet", "fuse")
+    with trims.folder(Path("/tmp")) as point:
+        call("mount", "-t", kind, *(("-o", ",".join(options)) if options else ()), f"/dev/{node}", str(point))
+        try:
+            for number in range(60):
+                (point / f"f{number}").write_bytes(os.urandom(3000 * (1 + number % 7)))
+            os.sync()
+            for number in range(0, 60, 3):
+                (point / f"f{number}").unlink()
+            os.sync()
+            yield point
+        finally:
+            call("umount", str(point))
+
+
+def test_vfat() -> None:
+    """Its clusters may lie across the blocks of the file: nobody knows beforehand which."""
+    need_tool("mkfs.vfat")
+    with full_loop(128 * MIB) as loop:
+        call("mkfs.vfat", "-F", "32", "-s", "1", f"/dev/{loop}")
+        with mounted("vfat", loop) as point:
+            trims.fill_holes(image(loop))
+            foretold, result, gone = check(point), audit(point), freed(loop)
+    assert foretold.outlook == "unknown"
+    assert any("whole granule" in words for words in foretold.document["unknowable"])
+    assert result.reached_bytes == gone > 64 * MIB, codes(result)
+    assert result.unexplained_bytes == 0
+    assert result.verdict in (Verdict.PARTIAL, Verdict.ACCEPTED)
+
+
+@pytest.mark.skipif(KERNEL < (6, 12), reason="Debian builds ntfs3 into none of its modules before")
+@pytest.mark.parametrize("option", [(), ("discard",)])
+def test_ntfs3(option: tuple[str, ...]) -> None:
+    with full_loop(128 * MIB) as loop:
+        call(need_tool("mkfs.ntfs"), "-Q", "-F", f"/dev/{loop}")
+        with mounted("ntfs3", loop, *option) as point:
+            trims.fill_holes(image(loop))
+            foretold, result, gone = check(point), audit(point), freed(loop)
+    assert result.reached_bytes == gone
+    assert result.unexplained_bytes == 0, result.rows
+    if option:
+        assert foretold.outlook in ("unknown", "reaches")
+        assert gone > 64 * MIB
+    else:
+        assert (foretold.outlook, result.verdict, gone) == ("nothing", Verdict.NOT_SENT, 0)
+        assert "ntfs3-wants-discard" in foretold.codes & codes(result).keys()
+
+
+def test_ntfs_by_a_program() -> None:
+    """ntfs-3g discards itself, from its own process."""
+    with full_loop(128 * MIB) as loop:
+        call(need_tool("mkfs.ntfs"), "-Q", "-F", f"/dev/{loop}")
+        with mounted("ntfs-3g", loop) as point:
+            trims.fill_holes(image(loop))
+            foretold, result, gone = check(point), audit(point), freed(loop)
+    assert foretold.outlook == "unknown"
+    assert result.reached_bytes == gone > 64 * MIB, (result.rows, codes(result))
+    assert result.unexplained_bytes == 0
+
+
+def test_a_realtime_device_of_xfs() -> None:
+    with full_loop(384 * MIB) as data, full_loop(192 * MIB) as realtime:
+        extra = ("-r", f"rtdev=/dev/{realtime}")
+        call("mkfs.xfs", "--unsupported", "-q", "-f", "-K", *extra, f"/dev/{data}")
+        with mounted("xfs", data, f"rtdev=/dev/{realtime}") as point:
+            for loop in (data, realtime):
+                trims.fill_holes(image(loop))
+            foretold, result = check(point), audit(point)
+            gone = [freed(loop) for loop in (data, realtime)]
+    assert foretold.outlook == "reaches"
+    assert [leaf(result, loop).bytes_ok for loop in (data, realtime)] == gone
+    assert result.reached_bytes == sum(gone) > 128 * MIB
+    assert (gone[1] > 128 * MIB) is (KERNEL >= (6, 11))
+    assert result.unexplained_bytes == 0, result.rows
+    assert result.verdict is Verdict.ACCEPTED
+    if not gone[1]:
+        assert any("realtime device" in note for note in result.notes)

@@ -1,0 +1,243 @@
+"""Layers that nobody thinks of: what check foretells, what the audit says, and what files below have lost."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from opwatch.tools.commands.trim.audit import audit_mount
+from opwatch.trim.audit.audit import Asked
+from tests.kernel.support import trims
+from tests.kernel.support.trims import mount_at
+from tests.vm.guest.support import stacked, sysfs
+from tests.vm.guest.support.audits import (
+    MIB,
+    Audit,
+    Verdict,
+    audit,
+    codes,
+    filesystem,
+    freed,
+    full_loop,
+    image,
+    leaf,
+)
+from tests.vm.guest.support.shell import call, put
+from tests.vm.guest.support.trims import CheckAnswer, check
+from tests.vm.requirements import need_module, need_tool
+
+# By hand: they would take CI beyond its time.
+TIERS = ()
+DEVICES = ("virtio-blk", "virtio-blk-ignored")
+_BCACHE = Path("/sys/fs/bcache")
+
+
+def looked_at(point: Path, *loops: str) -> tuple[CheckAnswer, Audit, int]:
+    """(what check says, the audit, what the files below lack after it)."""
+    os.sync()
+    for loop in loops:
+        trims.fill_holes(image(loop))
+    foretold = check(point)
+    result = audit(point)
+    return foretold, result, sum(freed(loop) for loop in loops)
+
+
+@contextlib.contextmanager
+def bcache(backing: str, cache: str | None) -> Iterator[str]:
+    """A bcache device with a cache or without; its name."""
+    need_module("bcache")
+    maker = need_tool("make-bcache")
+    for node in filter(None, (backing, cache)):
+        stacked.blank(node)
+    call(maker, "-B", f"/dev/{backing}")
+    put(_BCACHE / "register", f"/dev/{backing}")
+    sysfs.wait_for("bcache0", lambda: (sysfs.SYS_BLOCK / "bcache0/bcache").exists())
+    folder = sysfs.SYS_BLOCK / "bcache0/bcache"
+    if cache:
+        call(maker, "-C", "--bucket", "64k", f"/dev/{cache}")
+        put(_BCACHE / "register", f"/dev/{cache}")
+        sysfs.wait_for("the cache", lambda: any(_BCACHE.glob("*-*")))
+        [of_cache] = _BCACHE.glob("*-*")
+        put(folder / "attach", of_cache.name)
+    try:
+        yield "bcache0"
+    finally:
+        put(folder / "stop", 1)
+        if cache:
+            put(of_cache / "stop", 1)
+        sysfs.wait_for("the end of bcache", lambda: not any(_BCACHE.glob("*-*")))
+        sysfs.wait_for("the end of bcache0", lambda: not (sysfs.SYS_BLOCK / "bcache0").exists())
+
+
+@pytest.mark.parametrize("cached", [False, True])
+def test_bcache(cached: bool) -> None:
+    with (
+        full_loop() as backing,
+        full_loop(64 * MIB) as fast,
+        bcache(backing, fast if cached else None) as top,
+        filesystem(top, "ext4") as point,
+    ):
+        foretold, result, gone = looked_at(point, backing)
+    assert foretold.outlook in ("reaches", "part")
+    assert gone > 128 * MIB
+    assert result.unexplained_bytes == 0, result.rows
+    assert result.reached_bytes == gone == leaf(result, backing).bytes_ok
+    assert result.verdict is Verdict.ACCEPTED
+
+
+def test_a_loop_device_on_a_loop_device() -> None:
+    """The upper one writes zeroes. Where the lower one frees all of it by these: seen, and said to be none;
+    6.12 fails them, and nothing is freed."""
+    with (
+        full_loop() as below,
+        trims.loop(f"/dev/{below}") as node,
+        filesystem(node.removeprefix("/dev/"), "ext4") as point,
+    ):
+        foretold, result, gone = looked_at(point, below)
+    assert foretold.outlook == "unknown"
+    assert (result.reached_bytes, result.unexplained_bytes) == (0, 0), result.rows
+    if gone:
+        assert (result.verdict, codes(result)["loop-on-device"]) == (Verdict.UNKNOWN, gone)
+    else:
+        assert (result.verdict, list(codes(result))) == (Verdict.REJECTED, ["loop-no-punch"])
+
+
+def test_half_of_a_device_fails() -> None:
+    with full_loop() as one:
+        half = stacked.sectors(one)
+        table = f"0 {half} linear /dev/{one} 0\n{half} {half} error"
+        good = f"0 {half} linear /dev/{one} 0\n{half} {half} zero"
+        with stacked.mapped("linear", good, "dm_mod", "dm_zero") as top:
+            call("mkfs.ext4", "-q", "-F", "-b", "4096", "-E", "nodiscard", f"/dev/{top.name}", str(half // 8))
+            stacked.reload(top.label, table)
+            with filesystem(top.name, "ext4", make=False) as point:
+                foretold, result, gone = looked_at(point, one)
+    assert result.unexplained_bytes == 0, result.rows
+    assert result.reached_bytes == gone
+    assert foretold.outlook == ("part" if gone else "nothing"), (foretold, result)
+    # In 6.1 the target error takes no discards, and with it no part of the device does.
+    expected = {"target-fails"} if gone else {"target-no-discards"}
+    assert expected <= foretold.codes & codes(result).keys()
+
+
+@pytest.mark.parametrize("prove", [False, True])
+def test_two_halves_of_which_one_drops(prove: bool) -> None:
+    frees, drops = sysfs.disk("opw-virtio-blk"), sysfs.disk("opw-virtio-ignored")
+    size = stacked.sectors(frees)
+    table = f"0 {size} linear /dev/{frees} 0\n{size} {size} linear /dev/{drops} 0"
+    with stacked.mapped("linear", table, "dm_mod") as top, filesystem(top.name, "ext4") as point:
+        foretold = check(point)
+        result = audit_mount(mount_at(point), Asked(), prove=prove)
+    assert foretold.outlook == "reaches"
+    assert result.verdict in (Verdict.ACCEPTED, Verdict.PARTIAL, Verdict.UNKNOWN), result.proofs
+    assert result.unexplained_bytes == 0
+    assert "host-may-drop" in codes(result)
+    assert {proof.standing.value for proof in result.proofs if proof.device == drops} <= {
+        "accepted",
+        "contradicted",
+    }
+
+
+def test_a_device_that_fails_after_a_while() -> None:
+    with (
+        full_loop() as below,
+        stacked.flakey(below, up_s=3600, down_s=0) as top,
+        filesystem(top.name, "ext4") as point,
+    ):
+        os.sync()
+        trims.fill_holes(image(below))
+        stacked.reload(top.label, f"0 {stacked.sectors(below)} flakey /dev/{below} 0 0 3600")
+        try:
+            foretold, result = check(point), audit(point)
+            gone = freed(below)
+        finally:
+            good = f"0 {stacked.sectors(below)} flakey /dev/{below} 0 3600 0"
+            stacked.reload(top.label, good)
+    assert "target-fails" in foretold.codes
+    assert (result.reached_bytes, gone, result.unexplained_bytes) == (0, 0, 0), result.rows
+    assert result.verdict in (Verdict.REJECTED, Verdict.NOT_SENT)
+    assert "target-fails" in codes(result) or not result.claimed_bytes
+
+
+def test_without_dmsetup(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Device mapper is asked itself: the same answers, with the ends of ranges for which a pool is known."""
+    with (
+        full_loop(32 * MIB) as metadata,
+        full_loop() as data,
+        stacked.thin(data, metadata, 192 * MIB // 512) as volume,
+        filesystem(volume.name, "ext4") as point,
+    ):
+        (point / "victim").write_bytes(os.urandom(32 * MIB))
+        os.sync()
+        (point / "victim").unlink()
+        monkeypatch.setenv("PATH", "/nowhere")
+        os.sync()
+        trims.fill_holes(image(data))
+        result = audit(point)
+        monkeypatch.undo()
+        assert result.reached_bytes == freed(data) >= 28 * MIB
+    assert result.unexplained_bytes == 0, result.rows
+    assert "thin-not-mapped" in codes(result)
+
+
+@contextlib.contextmanager
+def target_on(file: Path) -> Iterator[str]:
+    """A SCSI disk of a target of this machine's own, on a file."""
+    for module in ("sd_mod", "target_core_mod", "target_core_file", "tcm_loop"):
+        need_module(module)
+    config = Path("/sys/kernel/config")
+    if not (config / "target").exists():
+        call("mount", "-t", "configfs", "configfs", str(config))
+        sysfs.wait_for("the target", (config / "target").exists)
+    before = {path.name for path in sysfs.SYS_BLOCK.iterdir()}
+    store, port = (
+        config / "target/core/fileio_0/opwatch",
+        config / "target/loopback/naa.6001405000000003/tpgt_1",
+    )
+    store.mkdir(parents=True)
+    put(store / "control", f"fd_dev_name={file},fd_dev_size={file.stat().st_size}")
+    put(store / "enable", 1)
+    put(store / "attrib/emulate_tpu", 1)
+    port.mkdir(parents=True)
+    put(port / "nexus", "naa.6001405000000004")
+    (port / "lun/lun_0").mkdir()
+    (port / "lun/lun_0/disk").symlink_to(store)
+    try:
+        sysfs.wait_for("a disk", lambda: bool({path.name for path in sysfs.SYS_BLOCK.glob("sd*")} - before))
+        [name] = {path.name for path in sysfs.SYS_BLOCK.glob("sd*")} - before
+        sysfs.wait_for("its size", lambda: stacked.sectors(name) > 0)
+        time.sleep(1)
+        yield name
+    finally:
+        (port / "lun/lun_0/disk").unlink()
+        for folder in (port / "lun/lun_0", port, port.parent, store):
+            folder.rmdir()
+
+
+@pytest.mark.parametrize("mode", ["writesame_16", "unmap"])
+def test_a_target_on_a_file(mode: str) -> None:
+    """It refuses what is longer than it says: one command fails, and the kernel sends no more."""
+    with trims.file_of(192 * MIB, Path("/dev/shm")) as file, target_on(file) as disk:
+        [folder] = (sysfs.SYS_BLOCK / disk / "device/scsi_disk").iterdir()
+        put(folder / "provisioning_mode", mode)
+        with filesystem(disk, "ext4") as point:
+            os.sync()
+            before = trims.fill_holes(file)
+            foretold = check(point)
+            result = audit_mount(mount_at(point), Asked(), prove=True)
+            os.sync()
+            gone = before - trims.allocated(file)
+    assert foretold.outlook in ("reaches", "part"), foretold.document["reasons"]
+    assert result.unexplained_bytes == 0, result.rows
+    if not gone:
+        assert (result.verdict, result.reached_bytes) == (Verdict.REJECTED, 0)
+        assert "scsi-disabled" in codes(result)
+    else:
+        # The sentinels took blocks meanwhile; what is smaller than a page is zeroed, and not given back.
+        assert abs(result.reached_bytes - gone) <= 16 * MIB, (result.reached_bytes, gone)
+        assert result.verdict in (Verdict.PROVEN_PARTWAY, Verdict.PARTIAL, Verdict.ACCEPTED), result.proofs

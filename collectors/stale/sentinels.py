@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from opwatch.collectors.space.ext4 import read_groups
 from opwatch.collectors.space.fitrim import fitrim
 from opwatch.collectors.space.free_space import read_free_space, settle
 from opwatch.collectors.space.lowest import Places, file_extents
@@ -30,7 +31,7 @@ from opwatch.trim.space.extents import Extents
 from opwatch.trim.space.free import FreeSpace, Number
 from opwatch.trim.space.remap import descend
 from opwatch.trim.stack.layers import Layer, Stack
-from opwatch.trim.stale.sentinel import BLOCK, Judgement, ReadsAs, digest, pattern, state_of
+from opwatch.trim.stale.sentinel import BLOCK, Judgement, ReadsAs, digest, is_cut, pattern, state_of
 
 _PREFIX = ".opwatch-sentinel-"
 _NO_TMPFILE = (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT)
@@ -90,6 +91,7 @@ class Sentinels:
         self._reasons: dict[int, str] = {}
         self.ranges = Extents()  # to trim, in the file system's own addresses
         self.checks_reallocation = True
+        self._cuts: tuple[int, int] | None = None  # where no discard crosses
         self._inner = Extents()  # the blocks but for the edges of each piece
         self._window: tuple[int, int] | None = None  # of the file system's device, where the blocks lie
 
@@ -107,6 +109,8 @@ class Sentinels:
         self._home = self._opened.enter_context(opened(self._mount))
         _sweep(self._home)
         self._require_room()
+        if self._mount.filesystem in ("ext2", "ext3", "ext4"):
+            self._cuts = read_groups(self._mount, os.fstatvfs(self._home).f_frsize)
         for number, size in enumerate(self._sizes):
             self._files.append(self._write(number, size))
         settle(self._home)
@@ -286,7 +290,13 @@ class Sentinels:
             mine = [block for block in states if block.file == number]
             for device in dict.fromkeys(block.device for block in mine):
                 there = [block for block in mine if block.device == device]
-                freed = [block for block in there if states[block] is not ReadsAs.REALLOCATED]
+                granule_bytes = granule_of(self._stack.layer(device))[0]
+                freed = [
+                    block
+                    for block in there
+                    if states[block] is not ReadsAs.REALLOCATED
+                    and not is_cut(block.at, granule_bytes, self._cuts)
+                ]
                 extents = Extents.of((block.offset, block.offset + BLOCK) for block in freed)
                 whole = extents.granules(*granule_of(self._stack.layer(device)))
                 sent = self._whole_above(freed)

@@ -24,6 +24,7 @@ def general(
         if proof and proof.standing is Standing.CONTRADICTED:
             code = "host-may-drop" if leaf.facts_as(DiskFacts).virtual else "advisory"
             doubts.append(reason(code, leaf.device, "; ".join(proof.by), device=leaf.device))
+            doubts += [why for why in _doubts(leaf, proven=True) if why.code != code]
         elif verdict in _ARRIVED:
             doubts += _doubts(leaf, proven=bool(proof and proof.standing is Standing.PROVEN))
     return tuple(doubts)

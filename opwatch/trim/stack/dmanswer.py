@@ -16,6 +16,9 @@ from opwatch.trim.stack.dmtable import DmTarget
 # _IOWR(0xfd, 12, struct dm_ioctl)
 TABLE_STATUS = 0xC138FD0C
 _HEADER = struct.Struct("=3I3Ii3IQ128s129s7s")
+_SIZES_AT, _FLAGS_AT, _DEV_AT = 12, 28, 40
+# Every later one answers this.
+_VERSION = (4, 0, 0)
 _SPEC = struct.Struct("=QQiI16s")
 _TABLE, _FULL, _NO_FLUSH = 1 << 4, 1 << 8, 1 << 11
 # A key stands behind a colon and an algorithm in what dm-integrity is told of its hashes.
@@ -29,7 +32,10 @@ def question(dev: tuple[int, int], *, table: bool, room: int) -> bytearray:
     number = minor & 0xFF | major << 8 | (minor & ~0xFF) << 12
     flags = _TABLE if table else _NO_FLUSH
     buffer = bytearray(max(room, _HEADER.size))
-    _HEADER.pack_into(buffer, 0, 4, 0, 0, len(buffer), _HEADER.size, 0, 0, flags, 0, 0, number, b"", b"", b"")
+    struct.pack_into("=3I", buffer, 0, *_VERSION)
+    struct.pack_into("=2I", buffer, _SIZES_AT, len(buffer), _HEADER.size)
+    struct.pack_into("=I", buffer, _FLAGS_AT, flags)
+    struct.pack_into("=Q", buffer, _DEV_AT, number)
     return buffer
 
 

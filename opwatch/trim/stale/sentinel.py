@@ -30,6 +30,16 @@ def pattern(run: bytes, file: int, block: int) -> bytes:
     return hashlib.shake_128(b"opwatch sentinel" + run + b"%d %d" % (file, block)).digest(BLOCK)
 
 
+def is_cut(at: int, granule_bytes: int, cuts: tuple[int, int] | None) -> bool:
+    """Whether a block may share a granule with a border that no discard of its filesystem crosses, (bytes,
+    offset) from one to the next: what lies on both sides of it is told in two parts, and freed by neither."""
+    if cuts is None or granule_bytes <= 512:
+        return False
+    size, offset = cuts
+    behind = (at - offset) % size
+    return behind < granule_bytes or behind + BLOCK > size - granule_bytes
+
+
 def digest(data: bytes) -> bytes:
     return hashlib.blake2b(data, digest_size=16).digest()
 

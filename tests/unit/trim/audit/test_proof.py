@@ -59,6 +59,18 @@ def test_each_leg_of_a_mirror_on_its_own(read: Mapping[str, Mapping[ReadsAs, int
         assert "still read as they were written" in str([why.observed for why in result.reasons])
 
 
+def test_what_contradicts_takes_no_doubt_away() -> None:
+    """--prove never knows less: the drive below a file learns of nothing, whatever the file has still."""
+    place = {"backing_file": "/srv/image", "backing_filesystem": "ext4", "backing_mount": "/srv"}
+    top = layer("loop0", "7:0", Kind.LOOP, **place)  # type: ignore[arg-type]
+    flows = [extents("7:0", MIB), *through("loop0", "7:0", MIB)]
+    answer = read_on({"loop0": GONE}, {"loop0": SentinelMap(MIB, MIB, 4096)})
+    plain = audit(evidence(stack(top), flows, MIB), "/m")
+    proven = audit(evidence(stack(top), flows, MIB, read_back=answer), "/m")
+    assert proven.verdict is Verdict.PARTIAL
+    assert {why.code for why in plain.reasons} < {why.code for why in proven.reasons}
+
+
 def test_a_thin_volume_proves_nothing_of_the_disk_below() -> None:
     thin = layer("dm-3", "253:3", Kind.THIN, "dm-2", target="thin")
     pool = layer("dm-2", "253:2", Kind.THIN_POOL, "sda", target="thin-pool")

@@ -26,7 +26,7 @@ from opwatch.trim.stale.estimate import Share, estimate
 from opwatch.trim.stale.judgement import ReadDevice
 from opwatch.trim.stale.report import StaleReport
 from opwatch.trim.stale.sampling import BatchCount, Blocks, sample
-from opwatch.trim.stale.sentinel import BLOCK, Judgement, ReadsAs, digest, pattern, state_of, verdict
+from opwatch.trim.stale.sentinel import BLOCK, Judgement, ReadsAs, digest, is_cut, pattern, state_of, verdict
 from opwatch.trim.stale.stale import (
     Bounds,
     Calibration,
@@ -383,3 +383,14 @@ def test_reports_fit_a_terminal_and_json(changes: dict[str, object]) -> None:
     assert parsed["schema"] == "opwatch/1"
     assert (parsed["stale_bytes"] is None) == (parsed["stale_reason"] is not None)
     assert (parsed["waf"] is None) == (parsed["spare_reason"] is not None)
+
+
+@pytest.mark.parametrize(
+    ("at", "cut"),
+    [(0, True), (1024, True), (8192, False), ((8 << 20) - 4096, True), ((8 << 20) + 1024, True)],
+)
+def test_a_granule_on_both_sides_of_a_group_is_freed_by_neither(at: int, cut: bool) -> None:
+    """Groups of ext4 with blocks of 1 KiB, which begin at the second block."""
+    assert is_cut(at, 4096, (8 << 20, 1024)) is cut
+    assert not is_cut(at, 4096, None)
+    assert not is_cut(at, 512, (8 << 20, 1024))

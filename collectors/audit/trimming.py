@@ -133,6 +133,10 @@ class _Proof:
             self._sentinels.give_up()
         except OpwatchError as error:
             self._unproven = str(error)
+        except BaseException:
+            # Nobody leaves what was not entered: files that are open would hold the filesystem.
+            self._sentinels.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -83,6 +84,9 @@ def _shrunk(one: Recipe, said: list[str]) -> tuple[Recipe, list[str]]:
 
 
 def main(text: str) -> int:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # In the background of a shell SIGINT is ignored: what stands is taken down by either.
+        signal.signal(number, lambda *_: sys.exit(1))
     first, _, last = text.partition(":")
     wrong: Counter[str] = Counter()
     layers = usable()

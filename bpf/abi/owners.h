@@ -45,6 +45,19 @@ struct ow_owner_counts {
 	__u64 pad;
 };
 
+/*
+ * Where an owner was found before. Each CPU remembers some, for each of the two programs that count
+ * owners, so that no program reads what another is writing.
+ */
+struct ow_recent_owner {
+	struct ow_owner_key key;
+	__u32 place; /* 0: none */
+	__u32 era;   /* what was found in an earlier one is to be looked for again */
+};
+
+#define OW_RECENT_BITS 4
+#define OW_RECENT      (1 << OW_RECENT_BITS)
+
 /* The first places are for those that there was no other place for, by target and class. */
 #define OW_SHARED_PLACES (OW_MAX_TARGETS * OW_NR_OPS)
 /* Of owners, all targets together; fewer where many CPUs make them large. */

@@ -29,6 +29,17 @@ struct {
 	__type(value, __u32);
 } owner_places SEC(".maps");
 
+/* Most requests of a CPU are of few owners: these are found without a look into the hash. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct ow_recent_owner[OW_RECENT]);
+} recent_owners SEC(".maps");
+
+/* The user side raises it when owners were forgotten, and gives their places away later. */
+__u32 owners_era;
+
 /* How many owners were ever new: the user side looks at the map again when it has grown. */
 __u64 owners_created;
 
@@ -82,16 +93,54 @@ static __always_inline __u32 new_owner(const struct ow_owner_key *key,
 	return other ? other->place : 0;
 }
 
+/* What tells owners of one id apart, as one number. */
+static __always_inline __u64 rest_of(const struct ow_owner_key *key)
+{
+	return key->pid | (__u64)key->target << 32 | (__u64)key->op << 40 | (__u64)key->kind << 48 |
+	       (__u64)key->by << 56;
+}
+
+/* Where the owner is remembered, if it is. */
+static __always_inline struct ow_recent_owner *recent_owner(const struct ow_owner_key *key,
+							    __u32 cpu, bool is_bio)
+{
+	__u32 own = cpu * 2 + is_bio;
+	struct ow_recent_owner(*recent)[OW_RECENT] = map_lookup(recent_owners, &own);
+	__u64 hash = (key->id ^ rest_of(key)) * 0x9e3779b97f4a7c15ULL;
+
+	return recent ? &(*recent)[hash >> (64 - OW_RECENT_BITS)] : NULL;
+}
+
+/* The place of an owner among those of all CPUs, or 0 where there is none left. */
+static __always_inline __u32 place_of_owner(const struct ow_owner_key *key,
+					    const struct ow_submitter *by, __u32 cpu, bool is_bio)
+{
+	/* Read before the hash is: what is forgotten meanwhile is of this era. */
+	__u32 era = *(volatile __u32 *)&owners_era, place;
+	struct ow_recent_owner *recent = recent_owner(key, cpu, is_bio);
+	struct ow_owner *owner;
+
+	if (recent && recent->era == era && recent->key.id == key->id &&
+	    rest_of(&recent->key) == rest_of(key) && recent->place)
+		return recent->place;
+	owner = bpf_map_lookup_elem(&owners, key);
+	place = owner ? owner->place : new_owner(key, by);
+	if (recent) {
+		recent->key = *key;
+		recent->place = place;
+		recent->era = era;
+	}
+	return place;
+}
+
 static __always_inline void add_to_owner(const struct ow_owner_key *key,
 					 const struct ow_submitter *by, __u32 requests, __u32 bytes,
-					 __u64 ns)
+					 __u64 ns, bool is_bio)
 {
-	struct ow_owner *owner = bpf_map_lookup_elem(&owners, key);
-	__u32 place = owner ? owner->place : new_owner(key, by);
+	__u32 cpu = bpf_get_smp_processor_id(), place = place_of_owner(key, by, cpu, is_bio);
 	struct ow_owner_counts *c;
 
-	place = (place ?: ow_shared_place(key->target, key->op)) +
-		bpf_get_smp_processor_id() * settings.owner_places;
+	place = (place ?: ow_shared_place(key->target, key->op)) + cpu * settings.owner_places;
 	c = bpf_map_lookup_elem(&owner_counts, &place);
 	if (!c)
 		return;
@@ -111,7 +160,7 @@ static __always_inline void count_owner(const struct place *at, struct request *
 		key.id = group_of_bio(READ(raw, rq, bio), raw);
 	else
 		name_owner(&key, by);
-	add_to_owner(&key, by, requests, bytes, ns);
+	add_to_owner(&key, by, requests, bytes, ns, false);
 }
 
 static __always_inline void count_owner_of_bio(const struct place *at, struct bio *bio, __u32 bytes,
@@ -121,7 +170,7 @@ static __always_inline void count_owner_of_bio(const struct place *at, struct bi
 
 	if (settings.by_owner == OW_BY_CGROUP)
 		key.id = group_of_bio(bio, raw);
-	add_to_owner(&key, NULL, 1, bytes, ns);
+	add_to_owner(&key, NULL, 1, bytes, ns, true);
 }
 
 #endif

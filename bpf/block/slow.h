@@ -58,44 +58,59 @@ static __always_inline void name_of_work(struct task_struct *task, char *name)
 	struct kthread *thread;
 	struct worker *worker = NULL;
 
-	name[0] = 0;
+	/* Behind its end a worker has what it was called before. */
+	__builtin_memset(name, 0, OW_SUBMITTER_NAME);
 	if (!bpf_core_field_exists(task->worker_private) || !bpf_core_field_exists(worker->desc))
 		return;
 	thread = BPF_CORE_READ(task, worker_private);
 	worker = BPF_CORE_READ(thread, data);
-	bpf_probe_read_kernel(name, OW_SUBMITTER_NAME, &worker->desc);
+	bpf_probe_read_kernel_str(name, OW_SUBMITTER_NAME, &worker->desc);
 }
 
-/* Who asks now for what @key stands for. */
-static __always_inline void fill_submitter(struct ow_submitter *by, __u64 key)
+/* The name of a thread, which is no work of the kernel's. */
+static __always_inline void name_of_task(struct task_struct *task, char *name, bool raw)
 {
-	struct task_struct *task;
-	__u32 flags;
+	__u64 *to = (__u64 *)name;
 
-	/* What is typed is read without a helper's call for each step. */
-	if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_get_current_task_btf)) {
-		task = bpf_get_current_task_btf();
-		flags = task->flags;
-		if (settings.by_owner == OW_BY_PROCESS)
-			by->start = task->group_leader->start_boottime;
+	if (raw) {
+		bpf_get_current_comm(name, sizeof(task->comm));
 	} else {
-		task = (void *)bpf_get_current_task();
-		flags = BPF_CORE_READ(task, flags);
-		if (settings.by_owner == OW_BY_PROCESS)
-			by->start = BPF_CORE_READ(task, group_leader, start_boottime);
+		to[0] = ((const __u64 *)task->comm)[0];
+		to[1] = ((const __u64 *)task->comm)[1];
 	}
+}
 
-	by->key = 0;
-	by->pid = bpf_get_current_pid_tgid() >> 32;
-	/* The control group is told with slow requests alone. */
-	by->cgroup = settings.slow_ns == OW_NEVER_SLOW ? 0 : bpf_get_current_cgroup_id();
+/* What is typed is read without a helper's call for each step. */
+static __always_inline void fill_from_task(struct ow_submitter *by, struct task_struct *task,
+					   bool raw)
+{
+	__u32 flags = READ(raw, task, flags);
+	struct task_struct *leader;
+
+	by->pid = READ(raw, task, tgid);
+	if (settings.by_owner == OW_BY_PROCESS) {
+		leader = READ(raw, task, group_leader);
+		by->start = READ(raw, leader, start_boottime);
+	}
 	if (flags & PF_WQ_WORKER) {
 		by->kind = OW_KERNEL_WORK;
 		name_of_work(task, by->name);
 	} else {
 		by->kind = flags & PF_KTHREAD ? OW_KERNEL_THREAD : OW_PROCESS;
-		bpf_get_current_comm(by->name, 16);
+		name_of_task(task, by->name, raw);
 	}
+}
+
+/* Who asks now for what @key stands for. */
+static __always_inline void fill_submitter(struct ow_submitter *by, __u64 key)
+{
+	by->key = 0;
+	if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_get_current_task_btf))
+		fill_from_task(by, bpf_get_current_task_btf(), false);
+	else
+		fill_from_task(by, (void *)bpf_get_current_task(), true);
+	/* The control group is told with slow requests alone. */
+	by->cgroup = settings.slow_ns == OW_NEVER_SLOW ? 0 : bpf_get_current_cgroup_id();
 	/* Nobody asks for it where no request is slow, and the entry has a stamp of its own. */
 	by->time = own_queue_stamp && settings.slow_ns == OW_NEVER_SLOW ? 0 : bpf_ktime_get_ns();
 	by->key = key;

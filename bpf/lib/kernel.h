@@ -193,6 +193,7 @@ struct task_struct {
 	__u64 start_boottime;
 	struct files_struct *files;
 	void *worker_private;
+	char comm[16];
 };
 
 /* A thread of the kernel's, and what it is to its queue of work. */

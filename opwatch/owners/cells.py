@@ -19,7 +19,6 @@ from opwatch.trace.slow import Submitter, submitter_of
 # struct ow_owner_sample of opwatch/_native/block/tracer.h
 _CELL = struct.Struct("=QIBBBB24sQQQ")
 CELL_BYTES = _CELL.size
-_NAME = struct.Struct("=3Q")
 
 
 class By(enum.Enum):
@@ -83,28 +82,13 @@ def decode_cells(raw: bytes) -> ReadCells:
     cells: dict[tuple[OwnerKey | None, str], OwnedCounts] = {}
     names: dict[OwnerKey, str] = {}
     for number, pid, _, op, kind, by, name, *counts in _CELL.iter_unpack(raw):
-        whole = name.split(b"\0", 1)[0]
-        if whole and not pid:
-            # A worker of the kernel's has what it was called before behind the end of what it is called.
-            number = _number_of_name(whole)
-        words = text_of(whole)
+        words = text_of(name.split(b"\0", 1)[0])
         key = _key(number, pid, kind, by, words)
         if key and words:
             names[key] = words
         before = cells.get((key, OPS[op]), OwnedCounts())
         cells[key, OPS[op]] = OwnedCounts(*map(sum, zip(before, counts, strict=True)))
     return ReadCells(cells, names)
-
-
-def _number_of_name(name: bytes) -> int:
-    """The number of a kernel's work, of its name alone, as number_of_name() of bpf/block/owners.h has it."""
-    first, second, third = _NAME.unpack(name.ljust(_NAME.size, b"\0"))
-    folded: int = first ^ _turned(second, 21) ^ _turned(third, 42)
-    return folded
-
-
-def _turned(word: int, by: int) -> int:
-    return (word << by | word >> (64 - by)) & (1 << 64) - 1
 
 
 def _key(number: int, pid: int, kind: int, by: int, name: str) -> OwnerKey | None:

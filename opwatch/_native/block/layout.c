@@ -98,6 +98,7 @@ struct map_sizes ow_map_sizes(const struct ow_tracer_config *config, const struc
 		.slow_ring = config->slow_ns ? OW_SLOW_RING_BYTES : (__u32)sysconf(_SC_PAGESIZE),
 		.owners = owners,
 		.owner_counts = config->by ? (OW_SHARED_PLACES + owners) * shape->nr_cpus : 1,
+		.recent_owners = config->by ? shape->nr_cpus * 2 : 1,
 		.owner_places = config->by ? OW_SHARED_PLACES + owners : 1,
 	};
 }
@@ -118,6 +119,7 @@ static __u64 map_bytes(const struct ow_tracer_config *config, const struct ow_sh
 	       (__u64)n.submitters * sizeof(struct ow_submitter) +
 	       n.bio_submitters * HASHED(struct ow_submitter) + n.owners * HASHED(struct ow_owner) +
 	       (__u64)n.owner_counts * sizeof(struct ow_owner_counts) +
+	       (__u64)n.recent_owners * sizeof(struct ow_recent_owner[OW_RECENT]) +
 	       OW_HASHED_STAMPS * HASHED(__u64[2]) + OW_TABLE_SIZE * sizeof(struct ow_disk) +
 	       OW_MAX_TARGETS * sizeof(struct ow_target);
 }

@@ -211,6 +211,8 @@ int ow_tracer_forget_owners(struct ow_tracer *t, __u32 keep, __u64 idle_ns)
 			continue;
 		if (bpf_map_delete_elem(bpf_map__fd(t->skel->maps.owners), &o->keys[i]))
 			return -errno;
+		/* What the programs remember of it is of the past. */
+		__atomic_add_fetch(&t->skel->bss->owners_era, 1, __ATOMIC_RELEASE);
 		o->leaving[o->nr_leaving++] = o->owners[i].place;
 		o->nr--;
 		o->keys[i] = o->keys[o->nr];

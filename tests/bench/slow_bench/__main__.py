@@ -43,19 +43,28 @@ def measure(node: str, variant: dict[str, Any], seconds: float) -> Cost:
         tracer.close()
 
 
+def words_of(name: str, costs: list[Cost], plain: list[Cost]) -> list[str]:
+    """The net cost of a variant, how much that is more than without, and which program takes what."""
+    pairs = zip(costs, plain, strict=True)
+    more = statistics.median(cost.per_io_ns - base.per_io_ns for cost, base in pairs)
+    net = statistics.median(cost.per_io_ns for cost in costs)
+    by_program: dict[str, list[float]] = {}
+    for cost in costs:
+        for program in cost.programs:
+            by_program.setdefault(program.name, []).append(program.net_ns * program.runs / cost.ios)
+    parts = ", ".join(f"{program} {statistics.median(ns):.0f}" for program, ns in by_program.items())
+    return [f"{name:<26} {net:6.0f} ns an I/O net, {more:+.0f}  ({parts})"]
+
+
 def main(rounds: int = 7, seconds: float = 2.0) -> None:
-    net: dict[str, list[float]] = {name: [] for name in VARIANTS}
+    measured: dict[str, list[Cost]] = {name: [] for name in VARIANTS}
     with ScratchDisk(1 << 30) as disk, program_statistics():
         run_fio(disk.node, [*LOAD, "--runtime=1"])
         for _ in range(rounds):
             for name, variant in VARIANTS.items():
-                net[name].append(measure(disk.node, variant, seconds).per_io_ns)
-    plain = net["without"]
-    lines = []
-    for name, costs in net.items():
-        more = statistics.median(cost - base for cost, base in zip(costs, plain, strict=True))
-        lines.append(f"{name:<26} {statistics.median(costs):6.0f} ns an I/O net, {more:+.0f}")
-    data().lines(lines)
+                measured[name].append(measure(disk.node, variant, seconds))
+    plain = measured["without"]
+    data().lines([line for name, costs in measured.items() for line in words_of(name, costs, plain)])
 
 
 if __name__ == "__main__":

@@ -57,17 +57,38 @@ def test_what_the_kernel_writes_back_is_called_so(hooks: str) -> None:
         eager_write_back(),
         watching("--dev", disk, "--waf", "0", "--by", "process", "--hooks", hooks, "0.2") as watcher,
     ):
-        before = sysfs.stat(disk)
-        # As long as it is open nobody else has to write it.
-        with open(f"/dev/{disk}", "wb", buffering=0) as file:
-            file.write(b"x" * (211 * PAGE))
-            wait_for("write-back", lambda: (sysfs.stat(disk) - before).write_bytes == 211 * PAGE)
+        write_back(disk, 211)
         summary = assert_all_closed(watcher)
     written = {one["kind"]: one for one in summary["owners"]["owners"] if "write" in one["ops"]}
     assert written["write-back"]["ops"]["write"]["bytes"] == 211 * PAGE
     assert written["write-back"]["name"].startswith("flush-")
     assert written.keys() == {"write-back"}
     assert not [one for one in summary["owners"]["owners"] if "kworker" in (one["name"] or "")]
+
+
+def write_back(disk: str, pages: int) -> None:
+    """Let the kernel write so many pages."""
+    before = sysfs.stat(disk)
+    # As long as it is open nobody else has to write it.
+    with open(f"/dev/{disk}", "r+b", buffering=0) as file:
+        file.write(b"x" * (pages * PAGE))
+        wait_for("write-back", lambda: (sysfs.stat(disk) - before).write_bytes == pages * PAGE)
+
+
+def test_a_work_is_one_owner_whatever_its_worker_did_before() -> None:
+    """A worker writes what it is called over what it was called before, which may have been longer
+    ("events_unbound")."""
+    with (
+        null_blk(IN_MEMORY) as disk,
+        eager_write_back(),
+        watching("--dev", disk, "--waf", "0", "--by", "process", "0.5") as watcher,
+    ):
+        for pages in range(1, 24):
+            write_back(disk, pages)
+        summary = assert_all_closed(watcher)
+    written = [one for one in summary["owners"]["owners"] if "write" in one["ops"]]
+    pages = 23 * 24 // 2
+    assert [(one["kind"], one["ops"]["write"]["bytes"]) for one in written] == [("write-back", pages * PAGE)]
 
 
 def test_of_a_device_without_requests_nobody_is_known() -> None:

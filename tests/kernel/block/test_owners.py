@@ -1,0 +1,67 @@
+"""Owners that were forgotten: their places are others', and who comes again begins anew."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+from opwatch.collectors.block.blk import BlockTracer
+from opwatch.host.device import Devices
+from opwatch.host.scratch import ScratchDisk
+from opwatch.owners.cells import By, OwnerKind, decode_cells
+from opwatch.tools.commands.watch import choose_leaves
+from tests.kernel.support.load import reads
+from tests.kernel.support.watching import ATTEMPTS
+
+LOOKS = 3
+
+
+def read_by_another(node: str, count: int) -> int:
+    """A process that reads so many blocks, and its number."""
+    argv = ["dd", f"if={node}", "of=/dev/null", "bs=4k", f"count={count}", "iflag=direct", "status=none"]
+    with subprocess.Popen(argv) as process:
+        assert process.wait() == 0
+    return process.pid
+
+
+def counted(tracer: BlockTracer) -> dict[int, int]:
+    """Reads of each process since it was first, or again, seen."""
+    tracer.read_settled()
+    [owned] = tracer.owned
+    return {
+        key.number: counts.requests
+        for (key, op), counts in owned.cells.items()
+        if key and key.kind is OwnerKind.PROCESS and op == "read"
+    }
+
+
+def forget_all(tracer: BlockTracer) -> None:
+    """The first look forgets, the second gives their places away."""
+    native = tracer._native
+    assert native.forget_owners(0, 0) > 0
+    assert native.forget_owners(0, 0) == 0
+    assert not decode_cells(native.owners(0)).cells
+
+
+def looks_at(tracer: BlockTracer, node: str) -> list[tuple[dict[int, int], dict[int, int]]]:
+    """What was counted, and what was to be, each time that all begin anew."""
+    pairs = []
+    for look in range(LOOKS):
+        reads(node, 101 + look)
+        other = read_by_another(node, 11 + look)
+        pairs.append((counted(tracer), {os.getpid(): 101 + look, other: 11 + look}))
+        forget_all(tracer)
+    return pairs
+
+
+def test_who_comes_again_after_it_was_forgotten_begins_anew(disk: ScratchDisk) -> None:
+    leaves, _ = choose_leaves(Devices(), [disk.name])
+    for _ in range(ATTEMPTS):
+        tracer = BlockTracer(leaves, by=By.PROCESS)
+        try:
+            pairs = looks_at(tracer, disk.node)
+        finally:
+            tracer.close()
+        if all(ours == theirs for ours, theirs in pairs):
+            break
+    assert [ours for ours, _ in pairs] == [theirs for _, theirs in pairs]

@@ -32,6 +32,17 @@ frame.onload = () => {
     for (let at = 1; at < boxes.length; at++)
       if (meet(boxes[at - 1][1], boxes[at][1])) problems.push(boxes[at - 1][0] + " meets " + boxes[at][0]);
   }
+  for (const area of page.querySelectorAll(".area")) {
+    const frame = area.closest("figure")?.getBoundingClientRect();
+    const flags = [...area.querySelectorAll(".flag")].filter(one => one.tagName === "SPAN")
+      .map(one => [one.textContent, one.getBoundingClientRect()]);
+    flags.forEach(([name, box], at) => {
+      for (const [other, there] of flags.slice(at + 1))
+        if (meet(box, there)) problems.push(name + " lies on " + other);
+      if (frame && (box.left < frame.left || box.right > frame.right))
+        problems.push(name + " leaves its plot");
+    });
+  }
   const plots = [...page.querySelectorAll("svg")].map(svg => ({
     name: svg.getAttribute("aria-label"),
     size: [svg.getBoundingClientRect().width, svg.getBoundingClientRect().height],

@@ -4,6 +4,7 @@ any network. Skipped where there is no Chromium."""
 from __future__ import annotations
 
 import gzip
+import random
 import struct
 from pathlib import Path
 
@@ -33,12 +34,16 @@ def recordings(folder: Path) -> list[list[str]]:
     """What pages are made of: names that are long, a cliff, a drive's counters, two at once."""
     rates = [20_000 + 31 * (at % 5) if at < 30 else 600 + 7 * (at % 4) for at in range(70)]
     write_recording(folder / "cliff.opw", entries([{"write": {400_000: rate}} for rate in rates]))
+    # Steps that are near to each other.
+    chance, levels = random.Random(1), [900] * 90 + [1200] * 30 + [21_000] * 180 + [880] * 50
+    steps = [{"write": {400_000: round(chance.gauss(level, level**0.5))}} for level in levels]
+    write_recording(folder / "steps.opw", entries(steps))
     long_name = "a-device-with-a-name-that-no-page-has-room-for-" * 3
     write_recording(folder / "long.opw", entries([{"read": {90_000: 500}, "discard": {5_000_000: 3}}] * 40))
     record(folder / "drive.opw", a_run(ticks=9))
     write_recording(folder / "named.opw", entries([{"read": {10**9: 1}}] * 30, long_name))
     (folder / "kept.opw").write_bytes(gzip.decompress((FIXTURES / "3.opw.gz").read_bytes()))
-    return [["cliff"], ["drive"], ["named"], ["kept"], ["cliff", "long"]]
+    return [["cliff"], ["drive"], ["named"], ["kept"], ["steps"], ["cliff", "long"]]
 
 
 def test_pages_are_whole_at_every_width(chromium: Browser, tmp_path: Path) -> None:
@@ -61,11 +66,15 @@ def test_what_is_wrong_with_a_page_is_noticed(chromium: Browser, tmp_path: Path)
     page.write_text(
         "<!doctype html><main><div style='width:3000px'>wide</div><img src=https://example.invalid/x.png>"
         "<div class=xs style='position:relative;height:20px'><b style='position:absolute'>one</b>"
-        "<b style='position:absolute'>two</b></div><svg aria-label=empty><path class=grid d='M0 0h1'/></svg>"
+        "<b style='position:absolute'>two</b></div><div class=area style='position:relative;height:20px'>"
+        "<span class=flag style='position:absolute'>up</span>"
+        "<span class=flag style='position:absolute'>down</span></div>"
+        "<svg aria-label=empty><path class=grid d='M0 0h1'/></svg>"
     )
     look = looked_at(chromium, page, 390)
     assert "it is wider than its window" in look.problems
     assert "one meets two" in look.problems
+    assert "up lies on down" in look.problems
     assert [plot["traces"] for plot in look.plots] == [0]
     assert look.requests
     assert set(look.requests) == {"https://example.invalid/x.png"}

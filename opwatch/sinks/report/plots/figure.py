@@ -10,6 +10,8 @@ from opwatch.sinks.report.plots.scales import EXTENT, AxisScale
 
 # Ticks that are closer to an end than this are written inside of it.
 _EDGE = 0.04
+# Names of flags lie upon each other in so many rows, where a plot is as wide as on a telephone.
+_FLAG_ROWS, _LEAST_WIDTH = 4, 280
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +94,23 @@ class Figure:
                     f'<span class=phase style="left:{100 * part.left / EXTENT:.2f}%;'
                     f'width:{100 * share:.2f}%">{text(part.name)}</span>'
                 )
-        last = -EXTENT
+        yield from self._flag_names()
+
+    def _flag_names(self) -> Iterator[str]:
+        """Names of flags in rows, so that none lies on another; what has no row stands in a table."""
+        ends = [-EXTENT] * _FLAG_ROWS
         for flag in self.flags:
-            if flag.name and flag.place - last >= EXTENT // 20:
-                left = 100 * min(max(flag.place / EXTENT, 0.015), 0.985)
-                yield f'<span class="flag {flag.kind}" style="left:{left:.2f}%">{text(flag.name)}</span>'
-                last = flag.place
+            half = 5 + 7 * len(flag.name) // 2
+            reach = half * EXTENT // _LEAST_WIDTH
+            row = next((row for row, end in enumerate(ends) if flag.place - reach >= end), None)
+            if not flag.name or row is None:
+                continue
+            ends[row] = flag.place + reach
+            left = f"clamp({half}px,{100 * flag.place / EXTENT:.2f}%,calc(100% - {half}px))"
+            yield (
+                f'<span class="flag {flag.kind}" style="left:{left};bottom:{2 + 18 * row}px">'
+                f"{text(flag.name)}</span>"
+            )
 
     def _ys(self) -> Iterator[str]:
         for value, name in self.y.ticks:

@@ -23,6 +23,7 @@ from opwatch.recording.writing.newfile import NewDatabase
 from opwatch.recording.writing.writer import RecordingWriter
 from opwatch.samples.entries import Began, Ticked
 from tests.bench.recording_bench.made_up_day import DAY_S, MadeUpMachine, S, disks, rates
+from tests.bench.recording_bench.made_up_owners import MadeUpOwners
 
 MOST_BYTES_A_DAY = 6_000_000
 MOST_SEEK_S = 1.0
@@ -30,15 +31,17 @@ MOST_MEMORY = 200 << 20
 _SEEKS = 9
 
 
-def write(path: Path, seconds: int, seed: int) -> float:
-    """Record so many seconds, spread over the day; seconds of CPU time that the writer took."""
+def write(path: Path, seconds: int, seed: int, *, owned: bool = False) -> float:
+    """Record so many seconds, spread over the day; seconds of CPU time that the writer took. `owned`: with
+    whose the requests were."""
     chance, watched = random.Random(seed), disks(seed)
     machine = MadeUpMachine(random.Random(seed + 9))
     database = NewDatabase(path)
     writer = RecordingWriter(database, {"tool": "bench", "interval_ns": 10**9})
+    owners = [MadeUpOwners(disk, seed) for disk in watched] if owned else []
     writer.begin()
     for place, disk in enumerate(watched):
-        writer.put(Began(place, disk.sample(0)))
+        writer.put(Began(place, disk.sample(0), owners=owners[place].sample(0) if owned else None))
     writer.commit()
     spent = 0.0
     for second in range(1, seconds + 1):
@@ -53,9 +56,10 @@ def write(path: Path, seconds: int, seed: int) -> float:
         samples = {place: disk.sample(second) for place, disk in enumerate(watched)}
         anchor, cpu = samples[0].anchor, machine.work(requests)
         shared = {place: replace(one, anchor=anchor, cpu=cpu) for place, one in samples.items()}
+        whose = {place: one.sample(second) for place, one in enumerate(owners)}
         begun = time.thread_time()
         writer.begin()
-        writer.put(Ticked(shared))
+        writer.put(Ticked(shared, owners=whose))
         writer.commit()
         spent += time.thread_time() - begun
     writer.end("done", 0, 0)

@@ -1,0 +1,67 @@
+"""Whose the requests of a made-up disk are: some containers all day, and jobs that come and go."""
+
+from __future__ import annotations
+
+import random
+
+from opwatch.owners.cells import By, OwnedCounts, OwnerKind, counts_sum
+from opwatch.owners.sample import OwnerRow, OwnerSample
+from opwatch.trace.abi import OPS, SCALARS, SLOTS
+from tests.bench.recording_bench.made_up_day import MadeUpDisk
+
+_WIDTH = len(SCALARS) + sum(SLOTS)
+_PLACES = tuple(SCALARS.index(name) for name in ("completed", "bytes", "sum_ns"))
+# Of each second's requests; what is left is a job's, but for what nobody is known for.
+_SHARES = (0.41, 0.23, 0.13, 0.07, 0.05, 0.04, 0.02)
+_NOBODYS = 0.01
+# A job begins so often, and that many stay known: a tracer makes room by those that are idle.
+_JOB_S, _MOST_JOBS = 300, 60
+
+
+class MadeUpOwners:
+    """The groups that a disk's requests are accounted to, since the day began."""
+
+    def __init__(self, disk: MadeUpDisk, seed: int) -> None:
+        self._disk, self._chance = disk, random.Random(seed)
+        self._totals: dict[str, OwnedCounts] = {}
+        self._counts: dict[int, dict[str, OwnedCounts]] = {}
+        self._names: dict[int, str] = {}
+        self._stay = [self._group() for _ in _SHARES]
+        self._job = 0
+
+    def _group(self) -> int:
+        """A container of a pod, new."""
+        number = self._chance.randrange(1, 1 << 40)
+        pod, container = (f"{self._chance.getrandbits(bits):0{bits // 4}x}" for bits in (128, 256))
+        folder = "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod"
+        self._names[number] = f"{folder}{pod}.slice/cri-containerd-{container}.scope"
+        self._counts[number] = {}
+        return number
+
+    def sample(self, second: int) -> OwnerSample:
+        """Whose all was that the disk has done until now."""
+        if second % _JOB_S == 0 or not self._job:
+            self._job = self._group()
+            jobs = [number for number in self._counts if number not in self._stay]
+            for number in jobs[:-_MOST_JOBS]:
+                del self._counts[number], self._names[number]
+        for op in {stream.op for stream in self._disk.streams}:
+            begin = 2 + OPS.index(op) * _WIDTH
+            now = OwnedCounts(*(self._disk.words[begin + place] for place in _PLACES))
+            before = self._totals.get(op, OwnedCounts())
+            self._share(op, [more - less for more, less in zip(now, before, strict=True)])
+            self._totals[op] = now
+        rows = (
+            OwnerRow(OwnerKind.CGROUP, one, 0, self._names[one], dict(self._counts[one]))
+            for one in self._counts
+        )
+        return OwnerSample(By.CGROUP, tuple(rows))
+
+    def _share(self, op: str, grown: list[int]) -> None:
+        """Give what was done to its owners."""
+        rest = 1 - sum(_SHARES) - _NOBODYS
+        for number, share in (*zip(self._stay, _SHARES, strict=True), (self._job, rest)):
+            part = OwnedCounts(*(int(value * share) for value in grown))
+            if any(part):
+                counts = self._counts[number]
+                counts[op] = counts_sum((counts.get(op, OwnedCounts()), part))

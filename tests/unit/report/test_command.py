@@ -198,6 +198,9 @@ def test_sentences(report: Shown) -> None:
     assert document["sentences"][0].startswith(
         "nvme0n1, 40.0 s: 159,440 reads (3,986 a second, 16.3 MB/s; half"
     )
+    report("a.opw", "-o", "a.html", "-q")
+    # A line of the page ends between words, and not before a unit.
+    assert "40.0&nbsp;s: 159,440 reads (3,986 a second, 16.3&nbsp;MB/s; half" in Path("a.html").read_text()
     status, out, _ = report("idle.opw", "--markdown")
     assert status == 0
     assert "nvme0n1, 5\\.0 s" not in out

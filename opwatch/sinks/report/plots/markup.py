@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Iterable, Sequence
 
 from opwatch import units
+
+# The space between a number and its unit.
+_BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:%|[nµm]?s|min|h|[KMGT]i?B)(?!\w))")
 
 
 def text(words: object) -> str:
@@ -26,8 +30,8 @@ def lines_of(texts: Iterable[str]) -> str:
 
 
 def items(texts: Iterable[str], kind: str = "") -> str:
-    """A list, nothing of none."""
-    lines = "".join(f"<li>{text(words)}</li>" for words in texts)
+    """A list, nothing of none. No line of it ends between a number and its unit."""
+    lines = "".join(f"<li>{_BEFORE_UNIT.sub('&nbsp;', text(words))}</li>" for words in texts)
     return f"<ul{f' class={kind}' if kind else ''}>{lines}</ul>" if lines else ""
 
 

@@ -34,6 +34,9 @@ def _row(entry: Entry) -> str:
         host = entry.fault if entry.fault and not entry.host else _side(entry.host, "log 02h")
         nand = _side(entry.nand, entry.no_nand or "as the standards have it")
         nand = f"{where}{nand}" if entry.nand else nand
+        if entry.own_ratio and entry.nand:
+            host, unit = "log 02h", "the unit of the host's side"
+            nand = f"{where}{' + '.join(entry.nand.terms)} in {unit}, where {entry.own_ratio} proves it"
     else:
         host = _side(entry.host, "device statistics")
         nand = _side(entry.nand, "not proven")

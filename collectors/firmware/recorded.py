@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from opwatch.counters.decode import amazon, identify, monitor, ocp, smart_log
+from opwatch.counters.decode import amazon, identify, monitor, ocp, smart_log, telemetry
 from opwatch.counters.evidence import Evidence, merge
 from opwatch.counters.looks.pages import controller_evidence, page_evidence
 from opwatch.counters.reading import DriveFacts
@@ -31,6 +31,8 @@ def _looks_like_smart(raw: bytes) -> bool:
 
 def _from_bytes(name: str, raw: bytes) -> Evidence:
     """A binary file: Identify by its length, a log page by its GUID, its name or its content."""
+    if telemetry.is_telemetry(raw):
+        return page_evidence(raw[0], raw)
     stem = name.rsplit(".", 1)[0]
     if len(raw) == identify.LENGTH and "log" not in stem:
         if "namespace" in stem or "id-ns" in stem or "id_ns" in stem:
@@ -101,7 +103,7 @@ def evidence_of(name: str, raw: bytes) -> Evidence:
         text = ""
     if text and "\0" not in text:
         return _from_text(name, text)
-    if 64 <= len(raw) <= amazon.DETAILED_LENGTH:
+    if 64 <= len(raw) <= amazon.DETAILED_LENGTH or telemetry.is_telemetry(raw):
         return _from_bytes(name, raw)
     text = raw.decode("latin-1")
     if b"\0" not in raw and is_smartctl_text(text):

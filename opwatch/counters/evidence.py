@@ -10,6 +10,7 @@ from opwatch.counters.decode.fdp import FdpStatistics
 from opwatch.counters.decode.identify import Namespace
 from opwatch.counters.decode.ocp import BootLog, CloudLog
 from opwatch.counters.decode.smart_log import SmartLog
+from opwatch.counters.decode.telemetry import TelemetryHeader
 from opwatch.counters.decode.vendor_page import Item
 from opwatch.counters.reading import DriveFacts
 from opwatch.errors import UsageError
@@ -61,6 +62,8 @@ class ScsiCounters:
     read_mb: int | None = None
     blocks_received: int | None = None
     percentage_used: int | None = None
+    uncorrected: int | None = None
+    grown_defects: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +87,7 @@ class Evidence:
     ocp: CloudLog | None = None
     boot: BootLog | None = None
     namespace: Namespace | None = None
+    telemetry: TelemetryHeader | None = None
     vendor: tuple[VendorPage, ...] = ()
     attributes: tuple[Attribute, ...] = ()
     statistics: Statistics | None = None
@@ -121,7 +125,7 @@ def _filled(ours: Any, theirs: Any, what: str) -> Any:  # noqa: ANN401
     return replace(ours, **merged)
 
 
-_RECORDS = ("smart", "endurance", "fdp", "ocp", "boot", "namespace", "scsi")
+_RECORDS = ("smart", "endurance", "fdp", "ocp", "boot", "namespace", "telemetry", "scsi")
 
 
 def same_drive(ours: DriveFacts, theirs: DriveFacts) -> DriveFacts:

@@ -8,6 +8,7 @@ Prints what failed and how to repeat it.
 
 from __future__ import annotations
 
+import gc
 import json
 import random
 import sys
@@ -20,20 +21,35 @@ from opwatch.collectors.firmware.recorded import evidence_of
 from opwatch.counters.catalogue.families import load_catalogue
 from opwatch.counters.catalogue.fingerprints import PACKAGED, parse_rules
 from opwatch.counters.decode import identify, ocp
+from opwatch.counters.decode.smart_log import SmartLog
 from opwatch.counters.decode.vendor_page import LAYOUTS
-from opwatch.counters.evidence import Evidence, Statistics
+from opwatch.counters.evidence import Evidence, Statistics, VendorPage
 from opwatch.counters.looks.pages import page_evidence
 from opwatch.counters.prove.report import report
 from opwatch.counters.reading import DriveFacts, Proof
 from opwatch.sinks.counters import document, lines
 from tests.learning.rows import read_rows
 
-from .rules import refused_or_sound
+from .rules import BOUND, STRICT_S, refused_or_sound
 
 GOOD = Path(__file__).parents[1] / "fixtures" / "good" / "counters"
 ROWS = GOOD.parent / "smart_rows" / "drives.jsonl"
-_LIDS = (0x02, 0x09, 0x22, 0xC0, 0xCA, 0xD0, 0xFB, 0xC4)
-_MODELS = (None, "INTEL SSDPEDME016T4F", "XM1441-1AB112048", "Micron_9300_MTFDHAL3T8TDP", "HFS512GDE9X083N")
+_LIDS = (0x02, 0x07, 0x08, 0x09, 0x22, 0xC0, 0xCA, 0xD0, 0xFB, 0xC4)
+# Models of which a vendor's page is known, and where it has counters: offset and width.
+_PAGES = (
+    (None, 0xCA, ((0, 16),)),
+    ("INTEL SSDPEDME016T4F", 0xCA, ((137, 6), (149, 6))),
+    ("XM1441-1AB112048", 0xC4, ((6, 8), (18, 8))),
+    ("Micron_9300_MTFDHAL3T8TDP", 0xD0, ((176, 8),)),
+    ("HFS512GDE9X083N", 0xFB, ((0, 16), (16, 16))),
+    ("Micron_7300_MTFDHBA960TDF", 0xFB, ((0, 16), (16, 16))),
+    ("WDC PC SN730 SDBQNTY-512G-1001", 0xFB, ((0, 16), (16, 16))),
+    ("WUS4BB038D7P3E1", 0xD0, ((16, 4), (68, 8), (80, 8))),
+    ("SAMSUNG MZQLB960HAJR-00007", 0xCA, ((256, 4), (264, 16), (280, 16))),
+    ("SOLIDIGM SSDPF2KX038T1", 0xCA, ((5, 6), (17, 6))),
+)
+_MODELS = tuple(model for model, _, _ in _PAGES)
+_VENDOR_UNITS = (1, 512, 4096, 512_000, 10**6, 1 << 25, 10**9, 1 << 30)
 _EDGES = (0, 1, 0x7F, 0x80, 0xFE, 0xFF)
 _NUMBERS = ("0", "-1", "18446744073709551616", "281474976710655", "1e9", "0x7fffffffffffffff", "NaN", "1,2,3")
 
@@ -52,7 +68,8 @@ class Fuzz:
 
     def run(self, inputs: int) -> None:
         """Try that many inputs; the first that breaks a rule raises."""
-        targets: list[Callable[[], Evidence | None]] = [self._page] * 12 + [self._text] * 3
+        targets: list[Callable[[], Evidence | None]] = [self._page] * 10 + [self._text] * 3
+        targets += [self._vendor, self._vendor]
         targets += [self._json, self._rules, self._row]
         for index in range(inputs):
             target = self._random.choice(targets)
@@ -107,6 +124,32 @@ class Fuzz:
             drive=DriveFacts(protocol="nvme", model=model, capacity_bytes=chance.choice((None, 10**12))),
         )
 
+    def _vendor(self) -> Evidence:
+        """A vendor's page whose counters are near those of log 02h in some unit, some of them changed."""
+        chance = self._random
+        model, lid, places = chance.choice(_PAGES)
+        units = chance.randrange(1, 1 << chance.choice((8, 20, 34, 50)))
+        unit = chance.choice(_VENDOR_UNITS)
+        raw = bytearray(512)
+        ratio = chance.choice((100, 130, 250, 1000))
+        for place, (offset, width) in enumerate(places):
+            value = ratio if width == 4 else units * 512_000 // unit * (ratio if place else 100) // 100
+            if chance.random() < 0.1:
+                value = chance.choice((0, 1, value * 7, (1 << 8 * width) - 1))
+            raw[offset : offset + width] = (value & ((1 << 8 * width) - 1)).to_bytes(width, "little")
+        for at, key in ((0, 0xF4), (12, 0xF5)) if model == "SOLIDIGM SSDPF2KX038T1" else ():
+            raw[at] = key
+        if chance.random() < 0.2:
+            raw[chance.randrange(512)] = chance.choice(_EDGES)
+        smart = SmartLog(
+            data_units_written=units,
+            write_commands=chance.choice((None, units * 8, 1)),
+            power_on_hours=chance.choice((None, 0, 9000, 1 << 70)),
+        )
+        drive = DriveFacts(protocol="nvme", model=model, capacity_bytes=chance.choice((None, 10**12)))
+        cut = bytes(raw[: chance.choice((512, 512, 512, 290, 128))])
+        return Evidence(drive, smart=smart, vendor=(VendorPage(lid, cut),))
+
     def _bytes(self, line: bytes) -> bytes:
         chance, damaged = self._random, bytearray(line)
         for _ in range(chance.randrange(3)):
@@ -132,17 +175,18 @@ class Fuzz:
         chance = self._random
         if chance.random() < 0.01:
             return chance.choice((None, True, -1, 1 << 200, 1.5, "x", [], {}, *_NUMBERS))
-        if isinstance(value, dict):
-            return {
-                key: self._damaged(member, depth + 1)
-                for key, member in value.items()
-                if chance.random() > 0.02
-            }
-        if isinstance(value, list):
-            return [
-                self._damaged(element, depth + 1) for element in value[: chance.choice((1, 6, len(value)))]
-            ]
-        if isinstance(value, int) and not isinstance(value, bool) and chance.random() < 0.05:
+        if isinstance(value, dict) and value:
+            # Of a document as a whole all members are damaged, of what is in it one, or two.
+            keys = value if depth == 0 else chance.choices(tuple(value), k=chance.choice((1, 2)))
+            changed = {**value, **{key: self._damaged(value[key], depth + 1) for key in keys}}
+            if chance.random() < 0.2:
+                del changed[chance.choice(tuple(changed))]
+            return changed
+        if isinstance(value, list) and value:
+            some = value[: chance.choice((1, 6, len(value)))]
+            at = chance.randrange(len(some))
+            return [*some[:at], self._damaged(some[at], depth + 1), *some[at + 1 :]]
+        if isinstance(value, int) and not isinstance(value, bool) and chance.random() < 0.3:
             return value * chance.choice((0, -1, 512, 1 << 25, 1 << 60))
         return value
 
@@ -187,14 +231,19 @@ def main() -> int:
     inputs = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000_000
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else time.time_ns()
     begun, done, step = time.monotonic(), 0, 100_000
+    # A pause of the collector is none of the input's.
+    gc.disable()
+    BOUND.seconds = STRICT_S
     while done < inputs:
         count = min(step, inputs - done)
+        gc.collect()
         try:
             Fuzz(seed + done).run(count)
         except Exception:
             print(f"failed; to repeat: python -m tests.fuzz.counters {count} {seed + done}")
             raise
         done += count
+        print(f"{done:>10} of {inputs} inputs, seed {seed}: nothing found", flush=True)
     print(f"{done} inputs from seed {seed} in {time.monotonic() - begun:.0f} s: nothing found")
     return 0
 

@@ -62,6 +62,8 @@ class Entry:
     for_host: Counter | None = None
     worn: Counter | None = None
     page_ratio: tuple[int, ...] = ()
+    # A page's own ratio of both its sides: it proves that they have one unit, which the host's then tells.
+    own_ratio: str | None = None
     names: dict[str, tuple[str, ...]] = field(default_factory=dict)
     requires: tuple[int, ...] = ()
     forbids: tuple[int, ...] = ()
@@ -216,6 +218,16 @@ def _equal(table: _Table) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(group) for group in groups)
 
 
+# Keys of an entry that are counters, and those that are true or false.
+_COUNTERS = ("host", "nand", "trimmed", "trims", "for_host", "worn")
+_FLAGS = ("below_host", "tight", "by_attributes", "statistics_wrap")
+
+
+def _counters_and_flags(table: _Table) -> dict[str, Any]:
+    counters = {name: _counter(table.table(name)) for name in _COUNTERS}
+    return counters | {name: bool(table.take(name, bool, "true or false")) for name in _FLAGS}
+
+
 def _entry(values: Mapping[str, Any], protocol: str, where: str) -> Entry:
     table = _Table(values, where)
     layout = table.text("layout")
@@ -231,13 +243,9 @@ def _entry(values: Mapping[str, Any], protocol: str, where: str) -> Entry:
         not_firmware=table.pattern("not_firmware"),
         family=table.pattern("family"),
         vendor_id=table.number("vendor_id", 0xFFFF),
-        host=_counter(table.table("host")),
-        nand=_counter(table.table("nand")),
-        trimmed=_counter(table.table("trimmed")),
-        trims=_counter(table.table("trims")),
-        for_host=_counter(table.table("for_host")),
-        worn=_counter(table.table("worn")),
+        **_counters_and_flags(table),
         page_ratio=table.ids("page_ratio"),
+        own_ratio=table.text("own_ratio"),
         names=_names(table.table("names")),
         requires=table.ids("requires"),
         forbids=table.ids("forbids"),
@@ -248,10 +256,6 @@ def _entry(values: Mapping[str, Any], protocol: str, where: str) -> Entry:
         layout=layout,
         fault=table.text("fault"),
         no_nand=table.text("no_nand"),
-        below_host=bool(table.take("below_host", bool, "true or false")),
-        tight=bool(table.take("tight", bool, "true or false")),
-        by_attributes=bool(table.take("by_attributes", bool, "true or false")),
-        statistics_wrap=bool(table.take("statistics_wrap", bool, "true or false")),
     )
     table.finish()
     _require(table, entry)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from opwatch.counters.decode import endurance, fdp, identify, ocp, smart_log
+from opwatch.counters.decode import endurance, fdp, identify, ocp, smart_log, telemetry
 from opwatch.counters.decode.pages import BadPage
 from opwatch.counters.evidence import Evidence, VendorPage
 from opwatch.counters.reading import DriveFacts
@@ -40,6 +40,8 @@ def page_evidence(lid: int, raw: bytes) -> Evidence:
         if isinstance(page, ocp.CloudLog):
             return replace(evidence, ocp=page)
         return replace(evidence, boot=page)
+    if lid in (telemetry.HOST_LID, telemetry.CONTROLLER_LID):
+        return replace(evidence, telemetry=telemetry.decode_telemetry(raw))
     if lid >= 0xC0:
         return replace(evidence, vendor=(VendorPage(lid, raw),))
     raise BadPage(f"log page {lid:02X}h holds no counters that are known")

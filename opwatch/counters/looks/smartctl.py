@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 from opwatch.counters.evidence import Evidence
 from opwatch.counters.reports.smartctl_json import parse_smartctl_json
 from opwatch.errors import BadInput, OpwatchError, PermissionMissing, Unsupported
 from opwatch.foreign import parse_json
 
 USAGE, _OPEN = 0b01, 0b10
+# How smartctl advises to name a controller.
+_KIND = re.compile(r"'?-d |device type|megaraid|RAID controller")
 
 
 def parse_output(status: int, text: bytes | str) -> Evidence:
@@ -24,5 +28,6 @@ def parse_output(status: int, text: bytes | str) -> Evidence:
         said = "; ".join(evidence.failures) or "it could not open the device"
         if "ermission" in said:
             raise PermissionMissing("SMART data are for root only")
-        raise Unsupported(f"no SMART data: {said}")
+        hint = "; what smartctl has behind -d is --type megaraid,N here" if _KIND.search(said) else ""
+        raise Unsupported(f"no SMART data: {said}{hint}")
     return evidence

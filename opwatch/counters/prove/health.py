@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from opwatch.counters.decode.smart_log import SmartLog
-from opwatch.counters.evidence import Evidence, Statistics
+from opwatch.counters.decode.telemetry import CONTROLLER_LID, TelemetryHeader
+from opwatch.counters.evidence import Evidence, ScsiCounters, Statistics
 from opwatch.counters.prove.sanity import MOST_HOURS
 from opwatch.counters.reading import CounterReading, HealthNote, WearOutlook
 
@@ -86,6 +87,27 @@ def _of_statistics(statistics: Statistics) -> Iterator[HealthNote]:
             yield HealthNote(f"{count} {what}", source, serious=page == 4)
 
 
+def _of_telemetry(header: TelemetryHeader) -> Iterator[HealthNote]:
+    """What a drive saved by itself may say of a fault; what the host made it save says nothing."""
+    source = f"log {header.lid:02X}h"
+    if header.has_saved:
+        why = f": {header.reason}" if header.reason and header.lid == CONTROLLER_LID else ""
+        says = f"it has saved its state for its maker by itself, generation {header.generation}{why}"
+        yield HealthNote(says, source)
+    elif header.lid == CONTROLLER_LID:
+        yield HealthNote("it has saved nothing for its maker by itself", source)
+
+
+def _of_scsi(scsi: ScsiCounters) -> Iterator[HealthNote]:
+    if scsi.uncorrected and scsi.uncorrected < _MANY:
+        says = f"{scsi.uncorrected} errors that could not be corrected"
+        yield HealthNote(says, "SCSI error counter logs", serious=True)
+    if scsi.grown_defects and scsi.grown_defects < _MANY:
+        yield HealthNote(
+            f"{scsi.grown_defects} defects that came since it was made", "SCSI grown defect list"
+        )
+
+
 def _of_attributes(evidence: Evidence) -> Iterator[HealthNote]:
     for (number, name), what in _ATTRIBUTES.items():
         attribute = evidence.attribute(number)
@@ -100,6 +122,10 @@ def health_notes(evidence: Evidence, used: CounterReading) -> tuple[HealthNote, 
         notes += _of_smart(evidence.smart)
     if evidence.statistics:
         notes += _of_statistics(evidence.statistics)
+    if evidence.telemetry:
+        notes += _of_telemetry(evidence.telemetry)
+    if evidence.scsi:
+        notes += _of_scsi(evidence.scsi)
     notes += _of_attributes(evidence)
     if used.value is not None and used.value >= 100:
         says = f"{used.value} % of the life that its maker rates it for is used"

@@ -8,7 +8,13 @@ from opwatch.counters.decode.pages import BadPage
 from opwatch.counters.decode.vendor_page import LAYOUTS, Item, pick
 from opwatch.counters.evidence import Evidence, VendorPage
 from opwatch.counters.prove import sanity
+from opwatch.counters.prove.statistics import close
 from opwatch.counters.reading import CounterReading, Proof, unknown
+
+# Units of counters in vendors' pages, each more than 2 % from the next.
+_OWN_UNITS = (1, 512, 4096, 16384, 512_000, 10**6, 1 << 20, 1 << 25, 10**9, 1 << 30)
+# What a page multiplies its ratio with. Below 20 a step of it is too much of it to prove anything.
+_SCALES, _LEAST_OWN = (1, 10, 100, 1000), 20
 
 
 class NvmeProof:
@@ -33,7 +39,17 @@ class NvmeProof:
         candidates = [self._fdp_host(), self._smart_host(), self._endurance_host(), *self._vendor("host")]
         listed = [reading for reading in candidates if reading]
         listed.sort(key=lambda reading: reading.value is None)
-        return listed or [unknown("no page with a count of host writes was read")]
+        if not listed:
+            return [unknown("no page with a count of host writes was read")]
+        return [listed[0], *(self._agreeing(reading, listed[0]) for reading in listed[1:])]
+
+    def _agreeing(self, reading: CounterReading, best: CounterReading) -> CounterReading:
+        """S1 for a vendor's count of the same: it has no number where it is not what the best one says."""
+        if reading.proof is not Proof.CATALOGUE or reading.value is None or best.value is None:
+            return reading
+        if close(reading.value, best.value, reading.quantum + best.quantum):
+            return reading
+        return reading.refused(f"{reading.value} bytes are not the {best.value} of {best.source}")
 
     def _fdp_host(self) -> CounterReading | None:
         fdp, smart = self._evidence.fdp, self._evidence.smart
@@ -197,7 +213,8 @@ class NvmeProof:
             page = next(
                 (candidate for candidate in self._evidence.vendor if candidate.lid == entry.lid), None
             )
-            if counter and page and not entry.fault:
+            # A side that only proves the unit of the other is no count of its own.
+            if counter and page and not entry.fault and not (entry.own_ratio and side == "host"):
                 readings.append(self._from_page(entry, counter, page, host))
         if readings or not self._evidence.vendor:
             return readings
@@ -228,6 +245,9 @@ class NvmeProof:
         if total == 0 and all(term.normalized in (0, None) for term in known):
             return unknown("all its parts are 0: it is not implemented", source=source)
         average = self._average(entry, items, page.raw)
+        if entry.own_ratio:
+            proven = self._by_own_ratio(entry, page, source, host)
+            return proven if proven.value is None or not host else self._checked_nand(proven, host, average)
         if len(counter.units) > 1:
             return self._by_ratio(total, counter, source, host or unknown("none"), average)
         quantum = max(counter.quantum, max(term.step for term in known) * counter.units[0])
@@ -238,6 +258,30 @@ class NvmeProof:
             return reading
         reason = self._same_host(entry, page, host)
         return reading.refused(reason) if reason else self._checked_nand(reading, host, average)
+
+    def _by_own_ratio(
+        self, entry: Entry, page: VendorPage, source: str, host: CounterReading | None
+    ) -> CounterReading:
+        """NAND writes of a page that divides both of its sides itself, in the unit of its host's."""
+        sides = [
+            pick({}, page.raw, term)
+            for counter in (entry.host, entry.nand)
+            for term in (counter.terms if counter else ())
+        ]
+        own = pick({}, page.raw, entry.own_ratio or "")
+        raws = [side.raw for side in sides if side]
+        if host is None or host.value is None or own is None or len(raws) != 2 or not all(raws):
+            return unknown(
+                "log 02h or a part of it is missing, and nothing else tells its unit", source=source
+            )
+        ours, nand = raws
+        if own.raw < _LEAST_OWN or not any(abs(nand * scale / ours - own.raw) <= 1 for scale in _SCALES):
+            return unknown("its own ratio does not prove that both of its sides have one unit", source=source)
+        fits = [unit for unit in _OWN_UNITS if close(ours * unit, host.value, unit + host.quantum)]
+        if len(fits) != 1:
+            return unknown("its count of host writes is in no unit what log 02h says", source=source)
+        proven = f"{source} ({fits[0]} B by its count of host writes and its own ratio)"
+        return CounterReading(nand * fits[0], "bytes", fits[0], proven, Proof.CALIBRATED)
 
     def _same_host(self, entry: Entry, page: VendorPage, host: CounterReading) -> str | None:
         """S1: what the page says of the host is what the best source says of it."""

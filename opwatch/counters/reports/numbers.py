@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 
-_GROUPED = re.compile(r"\d{1,3}(?:([,.'\u2019\u00a0\u202f ])\d{3})(?:\1\d{3})*", re.ASCII)
+# Thousands as languages have them; in India the groups before the last are pairs.
+_GROUPED = re.compile(
+    r"\d{1,3}(?:([,.'\u2019\u00a0\u2009\u202f ])\d{3})(?:\1\d{3})*|\d{1,2}(?:,\d\d)+,\d{3}", re.ASCII
+)
 _PLAIN = re.compile(r"[0-9]{1,39}")
 # 39 digits and the separators between them.
 _LONGEST = 60

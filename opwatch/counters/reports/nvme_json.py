@@ -186,7 +186,7 @@ def _known(fields: Mapping[str, Any]) -> dict[str, Any]:
         return {"drive": _drive(fields)}
     if {"nsze", "ncap", "nuse"} <= set(fields):
         return {"namespace": _namespace(fields)}
-    if any(fold(key) == "logpageguid" for key in fields):
+    if any("uid" in key.lower() and fold(key) == "logpageguid" for key in fields):
         return {"ocp": cloud_log(fields), "boot": boot_log(fields)}
     vendor = _intel(fields)
     return {"vendor": (vendor,)} if vendor else {}

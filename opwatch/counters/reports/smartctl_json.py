@@ -113,18 +113,32 @@ def _megabytes(log: Mapping[str, Any], kind: str) -> int | None:
     return scaled(value, 3) if isinstance(value, str) else None
 
 
+def _uncorrected(errors: Mapping[str, Any]) -> list[int]:
+    """What reads, writes and verifications have lost, of those that tell."""
+    counts = (
+        json_number(mapping(errors.get(kind)).get("total_uncorrected_errors"))
+        for kind in ("read", "write", "verify")
+    )
+    return [count for count in counts if count is not None]
+
+
 def _scsi(document: Mapping[str, Any]) -> ScsiCounters | None:
     errors = mapping(document.get("scsi_error_counter_log"))
     statistics = mapping(document.get("scsi_general_statistics_and_performance_log"))
     access = mapping(statistics.get("general_access"))
-    used = document.get("scsi_percentage_used_endurance_indicator")
+    # Its name until version 7.4, and the one since.
+    used = json_number(document.get("scsi_percentage_used_endurance_indicator"))
+    if used is None:
+        used = json_number(mapping(document.get("endurance_used")).get("current_percent"))
     if not errors and not access and used is None:
         return None
     return ScsiCounters(
         written_mb=_megabytes(errors, "write"),
         read_mb=_megabytes(errors, "read"),
         blocks_received=json_number(access.get("number of logical blocks received")),
-        percentage_used=json_number(used),
+        percentage_used=used,
+        uncorrected=sum(known) if (known := _uncorrected(errors)) else None,
+        grown_defects=json_number(document.get("scsi_grown_defect_list")),
     )
 
 

@@ -40,11 +40,13 @@ _STATISTIC = re.compile(
     r"0x(?P<page>[0-9a-f]{2})\s+0x(?P<offset>[0-9a-f]{3})\s+\d\s+(?P<value>\d{1,20})\s+(?P<flags>[A-Z-]{3,4})~?\s",
     re.ASCII,
 )
-_ERRORS = re.compile(r"(?P<kind>read|write):(?:\s+\d+){5}\s+(?P<gb>\d+[.,]\d{3})\s+\d+\s*$")
+_ERRORS = re.compile(
+    r"(?P<kind>read|write|verify):(?:\s+\d+){5}\s+(?P<gb>\d+[.,]\d{3})\s+(?P<lost>\d{1,20})\s*$", re.ASCII
+)
 _LABEL = re.compile(r"(?P<label>[A-Z][A-Za-z0-9 ./-]{1,50}?):\s+(?P<text>\S.*)")
 # Thousands may be apart by a blank, as some languages have it. What stands after it has three digits then.
 _LEADING = re.compile(
-    r"(?:[0-9]{1,3}(?: [0-9]{3})+|[0-9](?:[0-9,.'\u2019\u00a0\u202f]*[0-9])?)(?=\s|%|$)(?!\s[0-9])"
+    r"(?:[0-9]{1,3}(?: [0-9]{3})+|[0-9](?:[0-9,.'\u2019\u00a0\u2009\u202f]*[0-9])?)(?=\s|%|$)(?!\s[0-9])"
 )
 _REMARK = re.compile(r"\[(\d{1,4}(?:[.,]\d{1,3})?) ([KMGTPE]?)B\]", re.ASCII)
 _PREFIXES = ("", "K", "M", "G", "T", "P", "E")
@@ -173,14 +175,22 @@ def _smart(lines: list[str]) -> SmartLog | None:
 
 def _scsi(lines: list[str], labels: dict[str, str]) -> ScsiCounters | None:
     megabytes: dict[str, int | None] = {}
+    lost: dict[str, int] = {}
     for line in lines:
         row = _ERRORS.match(line)
         if row:
             megabytes.setdefault(row["kind"], scaled(row["gb"], 3))
+            lost.setdefault(row["kind"], int(row["lost"]))
     used = _leading(labels.get("Percentage used endurance indicator", ""))
     if not megabytes and used is None:
         return None
-    return ScsiCounters(megabytes.get("write"), megabytes.get("read"), None, used)
+    return ScsiCounters(
+        written_mb=megabytes.get("write"),
+        read_mb=megabytes.get("read"),
+        percentage_used=used,
+        uncorrected=sum(lost.values()) if lost else None,
+        grown_defects=_leading(labels.get("Elements in grown defect list", "")),
+    )
 
 
 def _power_on_hours(text: str, attributes: tuple[Attribute, ...]) -> int | None:

@@ -72,6 +72,12 @@ EXAMPLES = {
     "toshiba-liteon-before-ocp": ("SSSTC EPX-KW960", "CMWF2P3", None, "SSSTC CL4-8D512"),
     "hynix-boot": ("HFS512GDE9X083N", "41021C20", None, "HFS512GDE9X084N-X"),
     "seagate-nytro-nvme": ("XM1441-1AB112048", "PA00FB0C", None, "XP1920LE30002"),
+    "solidigm": ("SOLIDIGM SSDPF2KX038T1", "9CV10410", None, "SOLIDIGM SSDPFKKW512H7X"),
+    "memblaze-10": ("P6531DT0384M00", "00230520", None, None),
+    "micron-tlc-slc": ("Micron_7300_MTFDHBA960TDF", "95420260", None, "Micron_7450_MTFDKCC3T8TFR"),
+    "wdc-tlc-slc": ("WDC PC SN730 SDBQNTY-512G-1001", "11170101", None, "WDC PC SN530 SDBPNPZ-512G-1114"),
+    "wdc-smart": ("WUS4BB038D7P3E1", "R1110006", None, "WDC WUH721414ALE6L4"),
+    "samsung-smart": ("SAMSUNG MZQLB960HAJR-00007", "EDA5202Q", None, "SAMSUNG MZ1LB1T9HALS-000FB"),
     "micron-9200-9300": ("Micron_9300_MTFDHAL3T8TDP", "11300DN0", None, "Micron_7450_MTFDKCC3T8TFR"),
 }
 CAPACITY, HOURS = 960 * 10**9, 20_000

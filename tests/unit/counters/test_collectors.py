@@ -15,6 +15,7 @@ from opwatch.collectors.firmware.transports import FolderTransport
 from opwatch.counters.catalogue.families import load_catalogue
 from opwatch.counters.decode.ocp import CLOUD_GUID
 from opwatch.counters.looks.nvme import collect_nvme
+from opwatch.counters.looks.smartctl import parse_output
 from opwatch.counters.looks.transport import IdentifyOnce
 from opwatch.counters.prove.report import report
 from opwatch.errors import OpwatchError, PermissionMissing, Unsupported
@@ -157,6 +158,23 @@ def test_a_drive_behind_a_controller_is_asked_by_its_number(
     assert collect_smart(Path("/dev/sda"), "megaraid,3").scsi
     with pytest.raises(OpwatchError):
         collect_smart(Path("/dev/sda"))
+
+
+@pytest.mark.parametrize(
+    ("message", "hinted"),
+    [
+        ("DELL or MegaRaid controller, please try adding '-d megaraid,N'", True),
+        ("/dev/sda: Unknown device type 'megaraidd,3'", True),
+        ("Smartctl open device: /dev/bus/0 [megaraid_disk_09] failed: INQUIRY failed", True),
+        ("Smartctl open device: /dev/sda failed: No such device", False),
+    ],
+)
+def test_what_smartctl_advises_is_said_in_our_words(message: str, *, hinted: bool) -> None:
+    said = json.dumps({"smartctl": {"exit_status": 2, "messages": [{"string": message}]}})
+    with pytest.raises(Unsupported) as refused:
+        parse_output(2, said)
+    assert message in str(refused.value)
+    assert ("--type megaraid,N" in str(refused.value)) == hinted
 
 
 @pytest.mark.parametrize("kind", ["-H", "megaraid,3;reboot", "megaraid,", "MEGARAID,1", "", "a b"])

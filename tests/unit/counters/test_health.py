@@ -16,11 +16,16 @@ from opwatch.counters.prove.health import health_notes, rated_outlook, wear_outl
 from opwatch.counters.prove.lifetime import lifetime_ratio
 from opwatch.counters.prove.report import report
 from opwatch.counters.reading import CounterReading, DriveFacts, Proof, unknown
+from opwatch.counters.reports.smartctl_json import parse_smartctl_json
+from opwatch.counters.reports.smartctl_text import parse_smartctl_text
 from opwatch.sinks.counters import document, lines
 from opwatch.tools.cli import main
 
 GOOD = Path(__file__).parents[2] / "fixtures" / "good" / "counters"
 NVME = GOOD / "smartctl_exporter" / "nvme-null-SAMSUNG_MZQL23T8HCLS-00A07-nvme9.json"
+
+
+CATALOGUE = load_catalogue(system=Path("/nonexistent"))
 
 
 def number(value: int, unit: str, quantum: int = 1) -> CounterReading:
@@ -143,6 +148,37 @@ def test_a_real_drive_has_both_in_words_and_in_json() -> None:
     page = json.loads(json.dumps(document(drive_report, None)))
     assert {"says", "source", "serious"} == set(page["health"][0])
     assert {"by", "least_hours", "most_hours", "assumes"} == set(page["outlook"][0])
+
+
+SAS = {
+    "device": {"protocol": "SCSI"},
+    "logical_block_size": 512,
+    "scsi_grown_defect_list": 3,
+    "endurance_used": {"current_percent": 7},
+    "scsi_error_counter_log": {
+        "read": {"gigabytes_processed": "5000.000", "total_uncorrected_errors": 2},
+        "write": {"gigabytes_processed": "7000.000", "total_uncorrected_errors": 0},
+        "verify": {"gigabytes_processed": "0.000", "total_uncorrected_errors": 1},
+    },
+}
+
+
+def test_a_sas_drive_says_its_wear_and_what_it_lost() -> None:
+    sas = report(parse_smartctl_json(SAS), CATALOGUE)
+    assert sas.readings["percentage_used"].value == 7
+    assert sas.readings["host_written"].value == 7 * 10**12
+    notes = {note.says: note.serious for note in sas.health}
+    assert notes == {
+        "3 errors that could not be corrected": True,
+        "3 defects that came since it was made": False,
+    }
+    text = (
+        "=== START OF INFORMATION SECTION ===\nVendor: ACME\nProduct: SAS\n"
+        "Elements in grown defect list: 3\nPercentage used endurance indicator: 7%\n"
+        "read:   0 0 0 0 0    5000.000    2\nwrite:  0 0 0 0 0    7000.000    0\n"
+        "verify: 0 0 0 0 0       0.000    1\n"
+    )
+    assert report(parse_smartctl_text(text), CATALOGUE).health == sas.health
 
 
 def test_a_lifetime_ratio_has_its_bounds() -> None:

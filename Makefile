@@ -128,7 +128,7 @@ exactness: build
 	OPWATCH_REQUIRE=vm $(PY) -m pytest tests/vm -m notes_rows -n 2 --maxschedchunk 1
 	$(PY) -m tests.vm.exactness
 
-# By hand, or weekly: ten million damaged pages and reports, about ten minutes.
+# By hand, or weekly: ten million damaged pages and reports, a quarter of an hour of one core.
 fuzz-counters: build
 	$(PY) -m tests.fuzz.counters $(or $(INPUTS),10000000)
 

@@ -49,6 +49,8 @@ class Saturated:
     expected: GainBand | None
     likeness: ScenarioVerdict
     why: str
+    # Its IOPS, or those of the first, are not at rest, and WAF of both is.
+    is_by_waf: bool = False
 
 
 def saturated(outcomes: Sequence[LevelOutcome], scale: float, *, has_cache: bool = False) -> list[Saturated]:
@@ -62,8 +64,15 @@ def _level(first: LevelOutcome, outcome: LevelOutcome, scale: float, *, has_cach
     place = _first_collecting(outcome.rounds)
     fresh = _rate(outcome.rounds[:place])
     gain, error = _gain(first, outcome)
+    by_waf = gain is None
+    if by_waf:
+        gain, error = _gain_by_waf(first, outcome)
     expected = expected_gain(first, outcome)
-    likeness, why = _likeness(outcome, fresh, gain, error, expected)
+    likeness, why = _likeness(outcome, None if by_waf else fresh, gain, error, expected)
+    if by_waf and outcome is first and gain is not None:
+        why = "its WAF is at rest, and its IOPS are not; the others are compared with it"
+    elif by_waf and gain is not None:
+        why += ", by WAF alone: its IOPS, or those of the first level, are not at rest"
     return Saturated(
         outcome=outcome,
         fresh_iops=fresh,
@@ -74,6 +83,7 @@ def _level(first: LevelOutcome, outcome: LevelOutcome, scale: float, *, has_cach
         expected=expected,
         likeness=likeness,
         why=why,
+        is_by_waf=by_waf and gain is not None,
     )
 
 
@@ -102,6 +112,24 @@ def _gain(first: LevelOutcome, outcome: LevelOutcome) -> tuple[float | None, flo
     if outcome is first:
         return 1.0, 0.0
     return now / then, (rest_error_ratio(first) + rest_error_ratio(outcome)) * now / then
+
+
+def _gain_by_waf(first: LevelOutcome, outcome: LevelOutcome) -> tuple[float | None, float | None]:
+    """The same by how much less is written for a byte of the host, which a busy host leaves alone: that is
+    what models speak of."""
+    if not (_is_waf_at_rest(first) and _is_waf_at_rest(outcome)):
+        return None, None
+    then, now = first.figures, outcome.figures
+    if then.waf is None or not now.waf:
+        return None, None
+    if outcome is first:
+        return 1.0, 0.0
+    errors = ((one.waf_error or 0.0) / one.waf for one in (then, now) if one.waf)
+    return then.waf / now.waf, sum(errors) * then.waf / now.waf
+
+
+def _is_waf_at_rest(outcome: LevelOutcome) -> bool:
+    return outcome.strict.state is StrictState.PASS or outcome.strict.is_amplification_proven
 
 
 def rest_iops(outcome: LevelOutcome) -> float | None:

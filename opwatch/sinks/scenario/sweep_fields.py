@@ -30,6 +30,7 @@ def _saturated(level: Saturated) -> dict[str, Any]:
         "gain": level.gain,
         "gain_error": level.gain_error,
         "expected_gain": level.expected._asdict() if level.expected else None,
+        "is_by_waf": level.is_by_waf,
         "likeness": level.likeness.value,
         "why": level.why,
     }

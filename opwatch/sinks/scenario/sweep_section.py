@@ -62,7 +62,8 @@ def _gain(level: Fields) -> str:
     gain, error = number(level, "gain"), number(level, "gain_error")
     if gain is None:
         return "-"
-    return f"x {units.with_error(gain, error)}" if error else f"x {gain:.2f}"
+    by = ", WAF" if level.table.get("is_by_waf") is True else ""
+    return (f"x {units.with_error(gain, error)}" if error else f"x {gain:.2f}") + by
 
 
 def _expected(level: Fields) -> str:

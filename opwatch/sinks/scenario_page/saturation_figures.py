@@ -20,6 +20,8 @@ from opwatch.sinks.report.plots.scales import EXTENT, AxisScale, capacities, ela
 MOST_COLOURS = 6
 # More stretches than this are added up before steps are looked for, and more dots before they are drawn.
 _MOST_POINTS, _MOST_DOTS = 300, 4000
+# Rounds of less than a second have none: what was seen of less than this is not all that there was.
+_LEAST_SEEN = 0.5
 # What is nearer to each other has one name.
 ONE_PLACE = EXTENT // 50
 
@@ -73,6 +75,8 @@ def saturation_figures(document: Fields) -> Iterator[Figure]:
 def _course(place: int, level: Fields, facts: Fields, ratio: float) -> _Course:
     rounds = list(_points([[_numbers(row, ratio)] for row in level.tables("rounds")]))
     seconds = list(_seconds(level))
+    if sum(one.written_bytes for one in seconds) < _LEAST_SEEN * sum(one.written_bytes for one in rounds):
+        seconds = []
     window = level.sub("opwatch").table.get("window")
     begin = window[0] if isinstance(window, list) and window and isinstance(window[0], int) else None
     at = None if begin is None else max(begin - 1, 0)

@@ -76,12 +76,26 @@ def test_where_seconds_were_counted_a_dot_is_one_of_them() -> None:
         rates = [1000] * 30 + [200] * 30
         begins = [sum(rates[:at]) * 4096 for at in range(60)]
         level["seconds"] = [[at, begins[at], 1.0, rate, rate * 4096] for at, rate in enumerate(rates)]
+        # Of a model bytes are scaled, and nothing is of what was measured.
+        document["scenario"]["time_ratio"] = 1.0
+        one = {"seconds": 1.0, "p99_ns": None, "nand_bytes": None}
+        level["rounds"] = [one | {"host_bytes": rate * 4096, "ios": rate} for rate in rates]
     time, size = experiment_figures(document)
     assert "A dot is a second;" in time.note
     assert [layer.count("M") for layer in time.layers[:3]] == [60] * 3
     assert [flag.place for flag in time.flags if flag.name == "drop 6.9 %"] == [5000]
     drops = [flag.place for flag in size.flags if flag.name == "drop 6.9 %"]
     assert drops == [pytest.approx(8192, abs=100)]
+
+
+def test_seconds_of_a_part_of_the_rounds_do_not_stand_for_all_of_them() -> None:
+    """Rounds that are shorter than a second have none: a few that were longer would be all that is seen."""
+    document = _document("write-saturation")
+    for level in document["levels"]:
+        level["seconds"] = [[5.0, 4096, 1.0, 1, 4096]] * 2
+    time, _ = experiment_figures(document)
+    assert "A dot is a stretch of writes of the same size;" in time.note
+    assert all(layer.count("M") > 2 for layer in time.layers[:3])
 
 
 def test_where_an_untrimmed_drive_falls_stands_beside_where_it_had_to() -> None:

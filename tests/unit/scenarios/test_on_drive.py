@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from opwatch.errors import UsageError
@@ -62,6 +64,10 @@ def test_figures_without_rest_are_no_rate_at_rest() -> None:
     outcome = RECORD.outcome(drive_levels(SATURATION, GIB, None)[0])
     [level] = saturated([outcome], 1.0)
     assert rest_iops(outcome) is None
+    # What is proven by itself is its WAF.
+    assert level.is_by_waf and "its IOPS are not" in level.why
+    unproven = replace(outcome, strict=replace(outcome.strict, window=None))
+    [level] = saturated([unproven], 1.0)
     assert level.gain is None
     assert level.likeness is ScenarioVerdict.UNTOLD
 

@@ -11,7 +11,7 @@ import pytest
 from opwatch.scenarios.saturation import saturated
 from opwatch.scenarios.scenario import ScenarioVerdict, scenario_names, scenario_of
 from opwatch.steady.rounds import Round
-from opwatch.steady.strict import StrictState, StrictVerdict
+from opwatch.steady.strict import SteadyWindow, StrictCheck, StrictState, StrictVerdict
 from opwatch.sweep.levels import LevelScale, OpBase, OpLevel, OpShare, parse_levels
 from opwatch.sweep.outcome import LevelFigures, LevelOutcome
 from opwatch.tools.cli import main
@@ -68,6 +68,36 @@ def test_the_cliff_is_where_more_is_moved_than_written() -> None:
     assert level.cliff.seconds == pytest.approx(2 * 1024 * 0.0256)
     assert level.cliff.within_bytes == 2 << 20
     assert level.fresh_iops == pytest.approx(10_000)
+
+
+def _disturbed(percent: str, waf: float | None) -> LevelOutcome:
+    """Not at rest for its IOPS alone, as on a busy host."""
+    checks = (
+        StrictCheck("IOPS", "a drift of at most 2 %", "30 %", is_met=False),
+        StrictCheck("WAF", "a drift of at most 2 %", "1 %", is_met=waf is not None),
+    )
+    window = SteadyWindow(1, 5, FRESH, None, None, None)
+    verdict = StrictVerdict(StrictState.NOT_REACHED, checks, window)
+    figures = LevelFigures(iops=1234.0, waf=waf or 9.0, waf_error=0.01)
+    return replace(_outcome(percent, 1234.0, verdict), figures=figures)
+
+
+def test_where_a_busy_host_disturbs_iops_the_gain_is_that_of_waf() -> None:
+    first, second, third = saturated(
+        [_disturbed("7%", 7.4), _disturbed("18%", 3.1), _disturbed("35%", None)], 1.0
+    )
+    assert first.likeness is ScenarioVerdict.REPRODUCED and first.is_by_waf
+    assert second.gain == pytest.approx(7.4 / 3.1) and second.is_by_waf
+    assert second.gain_error == pytest.approx((0.01 / 7.4 + 0.01 / 3.1) * 7.4 / 3.1)
+    assert second.likeness is ScenarioVerdict.REPRODUCED and "by WAF alone" in second.why
+    # What is not proven by itself is no figure either.
+    assert third.gain is None and third.likeness is ScenarioVerdict.UNTOLD
+
+
+def test_a_level_at_rest_is_compared_by_what_both_have() -> None:
+    at_rest = replace(_outcome("7%", 1000.0), figures=LevelFigures(iops=1000.0, waf=7.4, waf_error=0.0))
+    [_, second] = saturated([at_rest, _disturbed("18%", 3.1)], 1.0)
+    assert second.gain == pytest.approx(7.4 / 3.1) and second.is_by_waf
 
 
 def test_of_a_drive_with_a_cache_no_cliff_is_predicted() -> None:

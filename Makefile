@@ -10,6 +10,7 @@ PACKAGES := clang clang-format llvm bpftool gcc libc6-dev libbpf-dev libelf-dev 
 VM_PACKAGES := kmod zstd nvme-cli mdadm dmsetup python3-bpfcc \
 	cryptsetup-bin f2fs-tools lvm2 sg3-utils thin-provisioning-tools dosfstools ntfs-3g bcache-tools
 ARM64_PACKAGES := qemu-system-arm gcc-aarch64-linux-gnu libc6-dev-arm64-cross
+LOAD_PACKAGES := sysbench
 BENCH_PACKAGES := libbpf-tools bpfcc-tools
 PYTHON_TOOLS := ruff==0.17.* mypy==2.4.* pytest==9.* pytest-xdist==3.* hypothesis==6.* \
 	duckdb==2.* textual==8.* jsonschema==4.* prometheus-client==0.26.*
@@ -103,10 +104,12 @@ demo: build
 
 # Tests without privilege side by side; those that trace the machine one after the other.
 test: build
+	$(call install_packages,$(LOAD_PACKAGES))
 	$(PY) -m pytest -n auto --maxprocesses 4 tests/unit
 	$(PY) -m pytest tests/native tests/kernel
 
 test-kernel: build
+	$(call install_packages,$(LOAD_PACKAGES))
 	OPWATCH_REQUIRE=kernel $(PY) -m pytest tests/kernel
 
 # All kernels of tests/vm/kernels.toml, or KERNEL=6.12; all tests, or those that match TEST=nvme, or with

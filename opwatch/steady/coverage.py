@@ -6,6 +6,7 @@ again and leaves the rest as it was: the drive has then more room to move data w
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 
@@ -38,6 +39,8 @@ class WriteMap:
         self._bits = bytearray((self._units + 7) // 8)
         self._covered = 0
         self._counts = [0] * min(_REGIONS, self._units)
+        # What all counted writes begin at a multiple of, in units.
+        self._step = 0
 
     def add(self, offset_bytes: int, len_bytes: int, *, counted: bool = True) -> None:
         """Take in a write. What lies outside, or covers a unit in part, covers nothing there. `counted` is
@@ -51,6 +54,7 @@ class WriteMap:
                 self._covered += 1
         if counted and first < last:
             self._counts[first * len(self._counts) // self._units] += 1
+            self._step = math.gcd(self._step, first)
 
     def spread(self, source: str = "block trace") -> WriteSpread:
         return WriteSpread(self._covered / self._units, self._sigmas(), source)
@@ -63,13 +67,18 @@ class WriteMap:
         if total < 5 * len(self._counts) or len(self._counts) < 2:
             return None
         chi = 0.0
-        for region, count in enumerate(self._counts):
-            expected = total * self._size(region) / self._units
-            chi += (count - expected) ** 2 / expected
-        freedom = len(self._counts) - 1
-        return (chi - freedom) / math.sqrt(2 * freedom)
+        sizes = self._sizes()
+        for size, count in zip(sizes, self._counts, strict=True):
+            if size:
+                expected = total * size / sum(sizes)
+                chi += (count - expected) ** 2 / expected
+        freedom = sum(map(bool, sizes)) - 1
+        return (chi - freedom) / math.sqrt(2 * freedom) if freedom else None
 
-    def _size(self, region: int) -> int:
-        """How many units a region has: not all have as many where the regions do not divide them."""
-        regions = len(self._counts)
-        return -(-(region + 1) * self._units // regions) - -(-region * self._units // regions)
+    def _sizes(self) -> list[int]:
+        """How many places each region has for a write to begin at: not all have as many where the regions do
+        not divide them, and some have none where writes are larger than a region."""
+        regions, step = len(self._counts), self._step or self._units
+        edges = [-(-region * self._units // regions) for region in range(regions + 1)]
+        places = [-(-edge // step) for edge in edges]
+        return [end - begin for begin, end in itertools.pairwise(places)]

@@ -217,3 +217,17 @@ def test_a_part_of_a_unit_covers_nothing_and_what_lies_outside_neither() -> None
     written.add(2048, 4096)
     written.add(9 * 4096, 3 * 4096)
     assert written.spread().coverage_ratio == 0.1
+
+
+@pytest.mark.parametrize("units", [4, 32])
+def test_large_writes_on_little_are_as_uniform_as_small_ones(units: int) -> None:
+    """Regions of 25 units have six or seven places for a write of four, and most have none for one of 32."""
+    whole, draw = 25 * 256, random.Random(5)
+    written = WriteMap(whole * 4096)
+    for _ in range(40_000):
+        written.add(draw.randrange(whole // units) * units * 4096, units * 4096)
+    assert written.spread().is_uniform
+    # A hot spot is one all the same.
+    for _ in range(4_000):
+        written.add(draw.randrange(whole // units // 50) * units * 4096, units * 4096)
+    assert written.spread().is_uniform is False

@@ -121,6 +121,12 @@ def untrimmed_place(devices: Devices, folder: Path) -> UntrimmedPlace:
     now = truth(drive, "sweep run")
     if now["slc_limit_bytes"]:
         raise Unsupported(f"{folder}: drive {drive.name} has a cache, of which --virtual tells more")
+    if space.f_frsize % now["iu_bytes"]:
+        raise Unsupported(
+            f"{folder}: blocks of {space.f_frsize} bytes are less than the {now['iu_bytes']} that the drive "
+            "maps, and what it writes for a request hangs on where that begins: make it anew, mkfs -b "
+            f"{now['iu_bytes']}"
+        )
     free = space.f_bavail * space.f_frsize
     if free < _LEAST_BYTES:
         raise RefusedError(f"{folder}: {free} bytes are free, and less than {_LEAST_BYTES} tell nothing")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -87,6 +89,26 @@ def test_runs_that_are_done_are_kept(point: Path, tmp_path: Path, number: int) -
     assert shrunk["cliff_bytes"] is None and trimmed["cliff_bytes"] is None
     assert len({round(one["rounds"][0]["host_bytes"]) for one in document["runs"]}) == 1
     assert [one.name for one in point.iterdir()] == ["lost+found"]
+
+
+def test_blocks_that_the_drive_writes_in_parts_are_refused(tmp_path: Path) -> None:
+    """What mkfs.ext4 makes of a small drive: 16 KiB begin within one of its units, and write five of them."""
+    with drive(256 * MIB, "7%") as made, new_mount(made.device, "-b", "1024") as where:
+        before = made.truth()["host_write_bytes"]
+        with pytest.raises(Unsupported, match=r"blocks of 1024 bytes.*mkfs -b 4096"):
+            untrimmed_place(Devices(), where)
+        assert made.truth()["host_write_bytes"] == before
+
+
+@contextlib.contextmanager
+def new_mount(device: str, *words: str) -> Iterator[Path]:
+    subprocess.run(["mkfs.ext4", "-q", "-F", "-E", "nodiscard", *words, device], check=True)
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run(["mount", device, folder], check=True)
+        try:
+            yield Path(folder)
+        finally:
+            subprocess.run(["umount", folder], check=True)
 
 
 def _state(folder: Path) -> ExperimentState | None:

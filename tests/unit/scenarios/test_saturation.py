@@ -94,6 +94,20 @@ def test_where_a_busy_host_disturbs_iops_the_gain_is_that_of_waf() -> None:
     assert third.gain is None and third.likeness is ScenarioVerdict.UNTOLD
 
 
+@pytest.mark.parametrize(
+    ("part", "likeness"), [(0.995, ScenarioVerdict.REPRODUCED), (0.97, ScenarioVerdict.NOT_REPRODUCED)]
+)
+def test_models_are_no_nearer_to_a_drive_than_a_percent(part: float, likeness: ScenarioVerdict) -> None:
+    """They are of very many superblocks, none of which is open or kept in reserve."""
+    [_, second] = saturated([_disturbed("7%", 7.4), _disturbed("18%", 3.1)], 1.0)
+    assert second.expected
+    exact = replace(_disturbed("7%", 7.4), figures=LevelFigures(waf=7.4, waf_error=0.0))
+    waf = 7.4 / (part * second.expected.low)
+    other = replace(_disturbed("18%", waf), figures=LevelFigures(waf=waf, waf_error=0.0))
+    [_, level] = saturated([exact, other], 1.0)
+    assert level.likeness is likeness
+
+
 def test_a_level_at_rest_is_compared_by_what_both_have() -> None:
     at_rest = replace(_outcome("7%", 1000.0), figures=LevelFigures(iops=1000.0, waf=7.4, waf_error=0.0))
     [_, second] = saturated([at_rest, _disturbed("18%", 3.1)], 1.0)

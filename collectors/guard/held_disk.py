@@ -14,6 +14,7 @@ from types import TracebackType
 from opwatch.collectors.guard.looking import identity_of_disk, look_at
 from opwatch.errors import OpwatchError, PermissionMissing, RefusedError
 from opwatch.guard.facts import without_part
+from opwatch.guard.identity import DiskIdentity
 from opwatch.guard.obstacles import Consent, obstacles, require_none
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.host.loop import diskseq
@@ -41,6 +42,8 @@ class HeldDisk:
         self.is_purged = False
         # The name of a partition that was made of it since, by whoever holds it.
         self.own_part: str | None = None
+        # The size that it has for as long as whoever holds it has made it smaller.
+        self.own_size: int | None = None
         self._descriptor = -1
 
     def __enter__(self) -> HeldDisk:
@@ -82,7 +85,11 @@ class HeldDisk:
         )
         if self.own_part:
             facts = without_part(facts, self.own_part)
-        require_none(obstacles(facts, replace(self._consent, planned=self.identity)))
+        require_none(obstacles(facts, replace(self._consent, planned=self._identity_now())))
+
+    def _identity_now(self) -> DiskIdentity:
+        """Which disk it has to be, with the size that we have given it."""
+        return replace(self.identity, size_bytes=self.own_size) if self.own_size else self.identity
 
     def _require_descriptor(self) -> None:
         """RefusedError unless its name leads to what we have open: what is known of it is looked up by its
@@ -95,7 +102,7 @@ class HeldDisk:
         disk = self.devices.by_number(*dev)
         if disk is None or (life is not None and life != self.identity.diskseq):
             raise RefusedError(f"{name} has gone; another drive may have its name by now")
-        if identity_of_disk(self.devices, disk) != self.identity:
+        if identity_of_disk(self.devices, disk) != self._identity_now():
             raise RefusedError(f"{name} is another drive by now than the one that was looked at")
 
     def take(self, disk: BlockDevice) -> None:

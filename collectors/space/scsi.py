@@ -1,13 +1,14 @@
-"""Asks a SCSI disk, by SG_IO. Whoever asks knows that his command only reads."""
+"""Asks a SCSI disk, by SG_IO. Whoever asks knows what his command does."""
 
 from __future__ import annotations
 
 import ctypes
 import fcntl
+from dataclasses import dataclass
 
 from opwatch.errors import OpwatchError
 
-_SG_IO, _FROM_DEVICE = 0x2285, -3
+_SG_IO, _NO_DATA, _FROM_DEVICE = 0x2285, -1, -3
 _SENSE_BYTES, _TIMEOUT_MS = 64, 5000
 _ILLEGAL_REQUEST = 5
 
@@ -57,23 +58,42 @@ def _sense_key(sense: bytes) -> int | None:
     return sense[1] & 0xF if code in (0x72, 0x73) else None
 
 
-def ask_scsi(descriptor: int, command: bytes, length: int) -> bytes:
+@dataclass(frozen=True, slots=True)
+class ScsiAnswer:
+    """What came back, `is_good` or not."""
+
+    is_good: bool
+    status: int
+    data: bytes
+    sense: bytes
+
+
+def send_scsi(descriptor: int, command: bytes, length: int = 0, timeout_ms: int = _TIMEOUT_MS) -> ScsiAnswer:
     """The answer to one command, of at most so many bytes. OSError where this is no SCSI disk, or for want of
-    a privilege; ScsiRefusal where the disk refuses."""
+    a privilege."""
     sent = ctypes.create_string_buffer(command, len(command))
-    answer, sense = ctypes.create_string_buffer(length), ctypes.create_string_buffer(_SENSE_BYTES)
+    answer, sense = ctypes.create_string_buffer(max(length, 1)), ctypes.create_string_buffer(_SENSE_BYTES)
     header = _Header(
         interface_id=ord("S"),
-        dxfer_direction=_FROM_DEVICE,
+        dxfer_direction=_FROM_DEVICE if length else _NO_DATA,
         cmd_len=len(command),
         mx_sb_len=_SENSE_BYTES,
         dxfer_len=length,
-        dxferp=ctypes.addressof(answer),
+        dxferp=ctypes.addressof(answer) if length else None,
         cmdp=ctypes.addressof(sent),
         sbp=ctypes.addressof(sense),
-        timeout=_TIMEOUT_MS,
+        timeout=timeout_ms,
     )
     fcntl.ioctl(descriptor, _SG_IO, header)
-    if header.status or header.host_status or header.driver_status & 0xF:
-        raise ScsiRefusal(header.status, sense.raw[: header.sb_len_wr])
-    return answer.raw[: max(length - header.resid, 0)]
+    is_good = not (header.status or header.host_status or header.driver_status & 0xF)
+    data = answer.raw[: max(length - header.resid, 0)] if length else b""
+    return ScsiAnswer(is_good, header.status, data, sense.raw[: header.sb_len_wr])
+
+
+def ask_scsi(descriptor: int, command: bytes, length: int) -> bytes:
+    """The answer to one command that only reads, of at most so many bytes. OSError where this is no SCSI
+    disk, or for want of a privilege; ScsiRefusal where the disk refuses."""
+    answer = send_scsi(descriptor, command, length)
+    if not answer.is_good:
+        raise ScsiRefusal(answer.status, answer.sense)
+    return answer.data

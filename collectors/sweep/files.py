@@ -13,10 +13,10 @@ from opwatch.collectors.guard.held_mount import HeldMount
 from opwatch.collectors.space.free_space import settle
 from opwatch.collectors.space.lowest import file_extents
 from opwatch.collectors.sweep.bench import SweepBench
-from opwatch.collectors.sweep.changes import note_changed, note_restored
 from opwatch.errors import OpwatchError, RefusedError
 from opwatch.load.words import LoadWindow, fill_words, seed_of
 from opwatch.steady.placing import FileRun, joined_runs
+from opwatch.sweep.journal.changes import note_changed, note_restored
 from opwatch.sweep.journal.file import JournalFile
 from opwatch.sweep.journal.state import SweepState
 from opwatch.sweep.journal.undo import FOLDER_PREFIX, FilesUndo, parse_undo

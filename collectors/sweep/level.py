@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Iterator
 
+from opwatch.collectors.addresses.lowering import lowered, require_changeable
 from opwatch.collectors.fio.runner import FioProcess
 from opwatch.collectors.firmware.counting import POLL_S
 from opwatch.collectors.sweep.bench import TICK_S, SweepBench, require_alone, require_written
@@ -81,6 +82,8 @@ class LevelRun:
     def run(self) -> LevelRecord:
         keeper, phase = self._bench.keeper, f"level {self._level.label}"
         keeper.began(phase)
+        if self._request.method == "max-address":
+            require_changeable(self._bench.whole_disk)
         self._prepare()
         with self._limited() as (window, runs):
             self._window = window
@@ -95,6 +98,9 @@ class LevelRun:
         if method in ON_FILES:
             with files_of_level(bench, self._place, level) as (window, runs):
                 yield window, runs
+        elif method == "max-address":
+            with lowered(bench.whole_disk, bench.journal, bench.state, level.usable_bytes) as path:
+                yield LoadWindow(path, level.usable_bytes), []
         elif method == "partition":
             with partitioned(bench, level.usable_bytes) as path:
                 yield LoadWindow(path, level.usable_bytes), []

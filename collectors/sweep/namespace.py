@@ -17,13 +17,13 @@ from opwatch.collectors.namespaces.commands import (
 )
 from opwatch.collectors.namespaces.controller import HeldController, controller_like, controller_of
 from opwatch.collectors.sweep.bench import SweepBench
-from opwatch.collectors.sweep.changes import note_changed, note_restored
 from opwatch.collectors.sweep.purging import empty
 from opwatch.errors import OpwatchError, RefusedError, Unsupported
 from opwatch.guard.facts import GuardFacts, PartFacts
 from opwatch.guard.identity import DiskIdentity
 from opwatch.guard.obstacles import Consent, obstacles, require_none
 from opwatch.host.device import BlockDevice, Devices
+from opwatch.sweep.journal.changes import note_changed, note_restored
 from opwatch.sweep.journal.file import JournalFile
 from opwatch.sweep.journal.state import SweepState
 from opwatch.sweep.journal.undo import parse_undo

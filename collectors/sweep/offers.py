@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 import shutil
 from collections.abc import Callable
+from pathlib import Path
 
+from opwatch.collectors.addresses.highest import probe_highest
 from opwatch.collectors.namespaces.controller import offer_of
 from opwatch.collectors.stack.disks import Identify, ask_nvme
 from opwatch.counters.decode.identify import Controller, Namespace
-from opwatch.errors import BadInput, OpwatchError
+from opwatch.errors import BadInput, OpwatchError, PermissionMissing
+from opwatch.foreign import read_text
 from opwatch.host.device import BlockDevice
-from opwatch.sweep.ata import AtaOffers, decode_offers
+from opwatch.sweep.ata.offers import AtaOffers, decode_offers
 from opwatch.sweep.namespace.offer import NamespaceOffer, reasons_against
 
+LIBATA = Path("/sys/module/libata")
 _UNUSED = "opwatch does not use it yet"
 
 
@@ -70,7 +76,9 @@ def _ata(disk: BlockDevice, what: str) -> AtaOffers:
     except BadInput as error:
         raise _NotOffered(f"{disk.name} does not tell whether it has {what}: {error}") from error
     if offers is None:
-        raise _NotOffered(f"{disk.name} is no ATA drive")
+        raise _NotOffered(
+            f"{disk.name} is no ATA drive, or is behind a bridge or controller that does not show it as one"
+        )
     return offers
 
 
@@ -88,9 +96,35 @@ def _namespace(disk: BlockDevice, ask: Identify, look: Callable[[BlockDevice], N
 
 
 def _max_address(disk: BlockDevice, _: Identify) -> None:
-    if not _ata(disk, "a host protected area").has_protected_area:
-        raise _NotOffered(f"{disk.name} has no host protected area (IDENTIFY word 82 bit 10 is 0)")
-    raise _NotOffered(f"{disk.name} has a host protected area, and {_UNUSED}")
+    offers = _ata(disk, "a host protected area")
+    if not offers.has_protected_area and not offers.has_accessible_max:
+        raise _NotOffered(
+            f"{disk.name} has no host protected area (IDENTIFY word 82 bit 10 is 0), and its accessible max "
+            "address cannot be configured (word 119 bit 8 is 0)"
+        )
+    if offers.is_locked:
+        raise _NotOffered(f"{disk.name} is locked by a password (IDENTIFY word 128 bit 2)")
+    if offers.is_frozen:
+        raise _NotOffered(
+            f"the security of {disk.name} is frozen until it was without power (IDENTIFY word 128 bit 3): "
+            "most BIOSes do that, and a suspend of the machine undoes it"
+        )
+    if _is_unlocked_by_the_kernel(disk):
+        raise _NotOffered(
+            f"the kernel takes the limit of {disk.name} away with every reset of its link "
+            "(libata.ignore_hpa is 1): echo 0 > /sys/module/libata/parameters/ignore_hpa"
+        )
+    # Without root the drive itself cannot be asked; a plan has that among its reasons already.
+    try:
+        with contextlib.suppress(PermissionMissing):
+            probe_highest(disk)
+    except OpwatchError as error:
+        raise _NotOffered(str(error)) from error
+
+
+def _is_unlocked_by_the_kernel(disk: BlockDevice) -> bool:
+    is_of_libata = any(re.fullmatch(r"ata[0-9]+", part) for part in disk.sysfs.resolve().parts)
+    return is_of_libata and read_text(LIBATA / "parameters" / "ignore_hpa").strip() == "1"
 
 
 def _format(disk: BlockDevice, ask: Identify) -> None:

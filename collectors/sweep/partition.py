@@ -16,11 +16,11 @@ from pathlib import Path
 from opwatch.collectors.guard.looking import look_at
 from opwatch.collectors.space.raw_disk import open_device
 from opwatch.collectors.sweep.bench import SweepBench
-from opwatch.collectors.sweep.changes import note_changed, note_restored
 from opwatch.errors import OpwatchError, RefusedError
 from opwatch.guard.facts import without_part
 from opwatch.guard.obstacles import Consent, obstacles, require_none
 from opwatch.host.device import SECTOR, BlockDevice, Devices
+from opwatch.sweep.journal.changes import note_changed, note_restored
 from opwatch.sweep.journal.file import JournalFile
 from opwatch.sweep.journal.state import SweepState
 from opwatch.sweep.journal.undo import PartitionUndo, parse_undo

@@ -44,7 +44,7 @@ METHODS = (
         "max-address",
         "lower the highest address of an ATA drive (HPA or Accessible Max Address)",
         "an ATA drive with the feature, not frozen",
-        "the native highest address is set again",
+        "the highest address of before is set again; that of an HPA goes with the power, too",
         True,
     ),
     LevelMethod(
@@ -66,7 +66,7 @@ METHODS = (
 
 
 # A sweep goes by these; collectors/sweep/offers.py says why by no other.
-SWEPT = ("window", "partition", "namespace", "file", "fill")
+SWEPT = ("window", "partition", "namespace", "max-address", "file", "fill")
 # These leave a file system as it is.
 ON_FILES = ("file", "fill")
 

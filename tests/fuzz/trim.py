@@ -14,7 +14,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from opwatch.guard import reservations
-from opwatch.sweep.ata import decode_offers
+from opwatch.sweep.ata.commands import decode_registers
+from opwatch.sweep.ata.offers import decode_offers
 from opwatch.trim.audit import kernel_log
 from opwatch.trim.space import btrfs, f2fs, fiemap, fsmap, lba_status
 from opwatch.trim.space.extents import Extents
@@ -24,6 +25,8 @@ from .rules import refused_or_sound
 GUARD = Path(__file__).parents[1] / "fixtures" / "good" / "guard"
 _ANSWERS = ("two-keys.hex", "reservation.hex")
 GOOD = Path(__file__).parents[1] / "fixtures" / "good" / "trim"
+# The sense data of a SCSI disk behind which an ATA drive has answered.
+_REGISTERS = bytes.fromhex("7201001d0000000e090c0100000000ff007f00004050")
 _EDGES = (0, 1, 0x7F, 0x80, 0xFF)
 
 
@@ -53,6 +56,7 @@ class Fuzz:
             self._lba_status,
             self._reservations,
             self._ata_offers,
+            self._ata_registers,
             self._segments,
             self._log,
         )
@@ -96,6 +100,9 @@ class Fuzz:
     def _ata_offers(self) -> None:
         raw = self._damaged(bytes.fromhex((GUARD / "page-89-qemu.hex").read_text()))
         assert decode_offers(raw[: self._random.randrange(len(raw) + 1)])
+
+    def _ata_registers(self) -> None:
+        assert decode_registers(self._damaged(_REGISTERS)).lba < 1 << 48
 
     def _segments(self) -> None:
         raw, text = self._f2fs

@@ -10,6 +10,7 @@ from opwatch.sweep.namespace.back import NamespaceUndo, namespace_undo
 
 _PARTITION = re.compile(r"partition 1: ([0-9]{1,20}) bytes from the begin", re.ASCII)
 _FILES = re.compile(r"files in (\.opwatch-sweep-[0-9A-Za-z-]{1,100})", re.ASCII)
+_HIGHEST = re.compile(r"highest address: ([0-9]{1,20}) of ([0-9]{1,20}) bytes", re.ASCII)
 # Behind these words stands the name of the sweep.
 FOLDER_PREFIX = ".opwatch-sweep-"
 
@@ -34,7 +35,19 @@ class FilesUndo:
         return f"files in {self.folder}"
 
 
-SweepUndo = PartitionUndo | FilesUndo | NamespaceUndo
+@dataclass(frozen=True, slots=True)
+class HighestUndo:
+    """A highest address that has to be set again: at the level the drive shows the first of these, and else
+    the second."""
+
+    shown_bytes: int
+    original_bytes: int
+
+    def __str__(self) -> str:
+        return f"highest address: {self.shown_bytes} of {self.original_bytes} bytes"
+
+
+SweepUndo = PartitionUndo | FilesUndo | NamespaceUndo | HighestUndo
 
 
 def parse_undo(text: str) -> SweepUndo:
@@ -45,4 +58,6 @@ def parse_undo(text: str) -> SweepUndo:
         return FilesUndo(match[1])
     if namespace := namespace_undo(text):
         return namespace
+    if match := _HIGHEST.fullmatch(text):
+        return HighestUndo(int(match[1]), int(match[2]))
     raise BadInput(f"the journal has a change that this opwatch cannot undo: {text!r:.100}")

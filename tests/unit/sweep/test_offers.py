@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from opwatch.collectors.sweep import offers as offers_module
 from opwatch.collectors.sweep.offers import method_refusal, purge_refusal
 from opwatch.counters.decode.identify import (
     LENGTH,
@@ -17,12 +19,12 @@ from opwatch.counters.decode.identify import (
     decode_controller,
     decode_namespace,
 )
-from opwatch.errors import BadInput, OpwatchError, UsageError
+from opwatch.errors import BadInput, OpwatchError, PermissionMissing, RefusedError, UsageError
 from opwatch.fields import Fields
 from opwatch.host.device import BlockDevice, Devices
-from opwatch.sweep.ata import AtaOffers, decode_offers
+from opwatch.sweep.ata.offers import decode_identify, decode_offers
 from opwatch.sweep.journal.request import request_of
-from opwatch.sweep.journal.undo import PartitionUndo, parse_undo
+from opwatch.sweep.journal.undo import HighestUndo, PartitionUndo, parse_undo
 from opwatch.sweep.levels import LevelScale, parse_levels
 from opwatch.sweep.methods import METHODS, SWEPT
 from opwatch.sweep.namespace.offer import NamespaceOffer
@@ -32,6 +34,8 @@ from tests.unit.sweep.namespace.test_offer import OFFER
 from tests.unit.sweep.test_journal import REQUEST
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
+# What QEMU's page says: sectors, their bytes, serial number.
+QEMU = (524288, 512, "opw-ahci")
 DRIVE = Controller(can_format=True, manages_namespaces=True, most_namespaces=256)
 ALONE = Namespace(lba_bytes=512)
 
@@ -77,11 +81,32 @@ def test_identify_says_what_is_offered() -> None:
 
 def test_an_ata_drive_says_what_it_offers() -> None:
     # QEMU's: READ NATIVE MAX ADDRESS is there, the feature set is not.
-    assert decode_offers(page("page-89-qemu")) == AtaOffers(False, False, False)
-    assert decode_offers(with_words(w82=0x0402)) == AtaOffers(True, True, False)
-    assert decode_offers(with_words(w82=0x0002, w128=0x0009)) == AtaOffers(False, True, True)
-    # Word 83 says that words 82 to 84 mean nothing.
-    assert decode_offers(with_words(w82=0x0402, w83=0xFFFF)) == AtaOffers(False, False, False)
+    assert features(page("page-89-qemu")) == (False, False, False, False, False)
+    assert features(with_words(w82=0x0402, w85=0x0402)) == (True, False, True, False, False)
+    # It knows the feature, and does not have it switched on.
+    assert features(with_words(w82=0x0402, w85=0x0002)) == (False, False, True, False, False)
+    assert features(with_words(w82=0x0002, w128=0x0009)) == (False, False, True, True, False)
+    assert features(with_words(w82=0x0002, w128=0x0005)) == (False, False, True, False, True)
+    later = {"w86": 0x8000, "w87": 0x4000, "w119": 0x4100}
+    assert features(with_words(**later)) == (False, True, False, False, False)
+    # Words 83, 86 and 119 say that the others mean nothing.
+    assert not any(features(with_words(w82=0x0402, w85=0x0402, w83=0xFFFF)))
+    assert not any(features(with_words(**later | {"w86": 0})))
+    assert not any(features(with_words(**later | {"w119": 0xFFFF})))
+
+
+def test_an_ata_drive_says_how_large_it_is_and_who() -> None:
+    plain = decode_offers(page("page-89-qemu"))
+    assert (plain.sectors, plain.sector_bytes, plain.serial) == QEMU
+    large = decode_offers(with_words(w83=0x4400, w106=0x5000, w117=2048, w118=0, w101=1))
+    assert (large.sectors, large.sector_bytes) == (1 << 16, 4096)
+    with pytest.raises(BadInput, match="IDENTIFY DEVICE of 511 bytes"):
+        decode_identify(bytes(511))
+
+
+def features(raw: bytes) -> tuple[bool, ...]:
+    it = decode_offers(raw)
+    return (it.has_protected_area, it.has_accessible_max, it.has_security, it.is_frozen, it.is_locked)
 
 
 @pytest.mark.parametrize("name", ["page-89-short", "page-89-atapi"])
@@ -144,12 +169,36 @@ def test_who_cannot_be_asked_is_refused(tmp_path: Path) -> None:
     [
         (None, "is no ATA drive"),
         (page("page-89-qemu"), "no host protected area (IDENTIFY word 82 bit 10 is 0)"),
-        (with_words(w82=0x0400), "opwatch does not use it yet"),
+        (with_words(w82=0x0400), "no host protected area"),
+        (with_words(w82=0x0402, w85=0x0402, w128=0x0009), "is frozen until it was without power"),
+        (with_words(w82=0x0402, w85=0x0402, w128=0x0005), "is locked by a password"),
         (page("page-89-atapi", "bad"), "does not tell"),
     ],
 )
 def test_no_highest_address_is_lowered(ata_page: bytes | None, why: str, tmp_path: Path) -> None:
     assert why in (method_refusal(a_disk(tmp_path, "sda", ata_page), "max-address") or "")
+
+
+def test_a_drive_that_cannot_be_asked_is_asked_when_it_is_swept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plan without root says that root is missing, and nothing of the drive that it cannot know."""
+    disk = a_disk(tmp_path, "sda", with_words(w82=0x0400, w85=0x0400))
+    for error, refused in ((PermissionMissing("no"), None), (RefusedError("hidden"), "hidden")):
+        monkeypatch.setattr(offers_module, "probe_highest", Mock(side_effect=error))
+        assert method_refusal(disk, "max-address") == refused
+
+
+def test_a_kernel_that_takes_the_limit_away_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(offers_module, "probe_highest", Mock())
+    module = tmp_path / "libata"
+    (module / "parameters").mkdir(parents=True)
+    disk = a_disk(tmp_path / "ata7", "sda", with_words(w82=0x0400, w85=0x0400))
+    monkeypatch.setattr(offers_module, "LIBATA", module)
+    for value, refused in (("0", None), ("1", "libata.ignore_hpa is 1")):
+        (module / "parameters" / "ignore_hpa").write_text(f"{value}\n")
+        assert refused in (method_refusal(disk, "max-address") or "") if refused else True
+        assert (method_refusal(disk, "max-address") is None) == (refused is None)
 
 
 def blocks(lba_format: int, metadata: int = 0, protection: int = 0) -> bytes:
@@ -239,14 +288,14 @@ def test_a_journal_keeps_the_purge_and_an_old_one_discards() -> None:
     assert request_of(Fields(document, "it")).purge == "format"
     del document["purge"]
     assert request_of(Fields(document, "it")).purge == "discard"
-    for key, value in (("purge", "sanitize"), ("method", "max-address")):
+    for key, value in (("purge", "sanitize"), ("method", "magic")):
         with pytest.raises(BadInput, match=value):
             request_of(Fields(document | {key: value}, "it"))
 
 
 def test_what_was_changed_is_known_by_its_text() -> None:
-    undo = PartitionUndo(32 << 20)
-    assert parse_undo(str(undo)) == undo
+    for undo in (PartitionUndo(32 << 20), HighestUndo(32 << 20, 64 << 20)):
+        assert parse_undo(str(undo)) == undo
 
 
 @pytest.mark.parametrize(
@@ -260,6 +309,8 @@ def test_what_was_changed_is_known_by_its_text() -> None:
         f"partition 1: {'9' * 21} bytes from the begin",
         "namespace 1 of 5 blocks",
         "namespace 1: 5 blocks of 512 bytes, capacity 5, format 0, set 0, group 0",
+        "highest address: 5 bytes",
+        "highest address: 5 of -6 bytes",
     ],
 )
 def test_a_change_that_is_not_known_is_not_undone(text: str) -> None:
@@ -267,10 +318,10 @@ def test_a_change_that_is_not_known_is_not_undone(text: str) -> None:
         parse_undo(text)
 
 
-def test_two_ways_are_open_to_every_drive_and_the_others_have_a_reason(tmp_path: Path) -> None:
+def test_some_ways_hang_on_the_drive_and_the_others_are_open_to_every_one(tmp_path: Path) -> None:
     disk = a_disk(tmp_path, "sda")
     ways = {method.name: method_refusal(disk, method.name) for method in METHODS}
     # What is swept by namespaces has to be a drive with them.
     assert ways["namespace"] == "sda is no NVMe drive, and has no namespace management"
-    open_ways = tuple(name for name, refused in ways.items() if refused is None)
-    assert open_ways == tuple(name for name in SWEPT if name != "namespace")
+    hanging = {"namespace", "max-address"}
+    assert {name for name, refused in ways.items() if refused is None} == set(SWEPT) - hanging

@@ -4,8 +4,10 @@ its name, the loads that an experiment on file systems has left."""
 from __future__ import annotations
 
 import argparse
+from collections.abc import Collection
 from dataclasses import replace
 
+from opwatch.collectors.addresses.lowering import undo_highest
 from opwatch.collectors.guard.held_disk import HeldDisk
 from opwatch.collectors.guard.looking import identity_of_disk
 from opwatch.collectors.sweep.files import undo_files
@@ -17,6 +19,8 @@ from opwatch.host import privilege
 from opwatch.host.device import Devices
 from opwatch.scenarios.experiment_file import experiment_again, has_experiment
 from opwatch.sweep.journal.file import FOLDER, again
+from opwatch.sweep.journal.state import SweepState
+from opwatch.sweep.journal.undo import HighestUndo, parse_undo
 from opwatch.tools.commands.sweep.arguments.drive_arguments import (
     add_consent_arguments,
     add_wear_arguments,
@@ -54,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
         # It comes first: without its namespace the drive has no disk to be known by.
         undo_namespaces(devices, consent_from(args), journal, state)
         consent = replace(consent_from(args), planned=state.identity)
-        name = drive_now(devices, state.identity)
+        name = drive_now(devices, state.identity, sizes_of(state))
         budget = state.allowed(args.max_write, args.max_life, args.max_temperature)
         state.request = replace(state.request, budget=budget)
         with Waiter() as waiter:
@@ -63,6 +67,7 @@ def run(args: argparse.Namespace) -> int:
                     undo_files(mount, journal, state)
                     perform(mount, journal, state, waiter, args)
             else:
+                undo_highest(devices, name, consent, journal, state)
                 undo_partitions(devices, name, consent, journal, state)
                 with HeldDisk(devices, name, consent) as claim:
                     perform(claim, journal, state, waiter, args)
@@ -79,14 +84,21 @@ def _resume_experiment(args: argparse.Namespace) -> int:
     return tell_experiment(answer, args)
 
 
-def drive_now(devices: Devices, planned: DiskIdentity) -> str:
+def sizes_of(state: SweepState) -> set[int]:
+    """The sizes that the drive may have now: its own, and that of the level at which a sweep was killed."""
+    undone = [parse_undo(text) for text in state.undo]
+    lowered = {undo.shown_bytes for undo in undone if isinstance(undo, HighestUndo)}
+    return {state.identity.size_bytes} | lowered
+
+
+def drive_now(devices: Devices, planned: DiskIdentity, sizes: Collection[int]) -> str:
     """The name that the drive has by now. RefusedError when it is not there, or more than one is."""
     alike = [
         disk.name
         for disk in devices.disks()
-        if disk.size_bytes == planned.size_bytes
+        if (size := disk.size_bytes) in sizes
         and not disk.is_hidden
-        and not differences(planned, identity_of_disk(devices, disk))
+        and not differences(replace(planned, size_bytes=size), identity_of_disk(devices, disk))
     ]
     if len(alike) != 1:
         which = f"{', '.join(alike)} all are" if alike else "nothing here is"

@@ -1,0 +1,1 @@
+"""The highest addresses of ATA drives: asked, lowered for a level, and raised again."""

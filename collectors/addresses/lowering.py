@@ -1,0 +1,103 @@
+"""A level by the highest address of an ATA drive: whoever asks for what lies behind it, the drive refuses."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import replace
+
+from opwatch.collectors.addresses.highest import HighestAddress, require_whole
+from opwatch.collectors.guard.held_disk import HeldDisk
+from opwatch.errors import OpwatchError, RefusedError, Unsupported
+from opwatch.guard.obstacles import Consent
+from opwatch.host.device import Devices
+from opwatch.sweep.journal.changes import note_changed, note_restored
+from opwatch.sweep.journal.file import JournalFile
+from opwatch.sweep.journal.state import SweepState
+from opwatch.sweep.journal.undo import HighestUndo, parse_undo
+
+
+def require_changeable(claim: HeldDisk) -> None:
+    """Raise Unsupported where the drive refuses to be set, before anything on it is lost. It is set twice to
+    what it shows: some drives take one change until they were without power, and could not be set back."""
+    disk = claim.disk
+    address = HighestAddress(claim.fileno(), disk)
+    require_whole(address)
+    _require_same(claim, address)
+    address.set(disk.size_bytes)
+    try:
+        address.set(disk.size_bytes)
+    except Unsupported as error:
+        raise Unsupported(
+            f"{disk.name} takes one change of its highest address until it was without power, and a level "
+            f"takes two: nothing was changed ({error})"
+        ) from error
+
+
+@contextlib.contextmanager
+def lowered(claim: HeldDisk, journal: JournalFile, state: SweepState, n_bytes: int) -> Iterator[str]:
+    """A drive that shows so many bytes; yields a path to it. The journal knows of it before it is lowered,
+    and as long as it is."""
+    disk = claim.disk
+    address = HighestAddress(claim.fileno(), disk)
+    undo = HighestUndo(n_bytes, disk.size_bytes)
+    note_changed(journal, state, undo)
+    try:
+        address.set(undo.shown_bytes)
+        size = address.rescan()
+        if size not in (undo.shown_bytes, undo.original_bytes):
+            raise OpwatchError(f"{disk.name} shows {n_bytes} bytes, and the kernel {size}")
+        claim.own_size = size
+        yield claim.path
+        if (shown := address.shown_bytes()) != n_bytes:
+            raise OpwatchError(
+                f"{disk.name} shows {shown} bytes at the end of a level of {n_bytes}: something has reset it "
+                "meanwhile (dmesg), and the level is none; resume"
+            )
+    finally:
+        _raise(address, undo, journal)
+        claim.own_size = None
+        note_restored(journal, state, undo)
+
+
+def _require_same(claim: HeldDisk, address: HighestAddress) -> None:
+    """RefusedError where the drive calls itself by another serial number than the kernel calls it."""
+    if address.offers.serial != claim.identity.serial:
+        raise RefusedError(
+            f"{claim.identity.name} calls itself {address.offers.serial!r}, and not "
+            f"{claim.identity.serial!r}: whose ATA commands these would be is not known"
+        )
+
+
+def _raise(address: HighestAddress, undo: HighestUndo, journal: JournalFile) -> None:
+    """Have it show again what it showed."""
+    name = address.disk.name
+    try:
+        shown = address.shown_bytes()
+        if shown not in (undo.shown_bytes, undo.original_bytes):
+            raise RefusedError(f"somebody else has set it to {shown} bytes")
+        if shown != undo.original_bytes:
+            address.set(undo.original_bytes)
+        if (size := address.rescan()) != undo.original_bytes:
+            raise OpwatchError(f"the kernel takes its size for {size} bytes")
+    except OpwatchError as error:
+        raise OpwatchError(
+            f"{name} is to show {undo.original_bytes} bytes again, and does not: {error}; switch it off "
+            f"and on, and then: {journal.resume_words}"
+        ) from error
+
+
+def undo_highest(
+    devices: Devices, named: str, consent: Consent, journal: JournalFile, state: SweepState
+) -> None:
+    """Undo what a sweep left that was killed, unless anything but its size speaks against it."""
+    for undo in [parse_undo(text) for text in state.undo]:
+        if not isinstance(undo, HighestUndo):
+            continue
+        size = devices.resolve(named).disk.size_bytes
+        planned = replace(state.identity, size_bytes=size)
+        with HeldDisk(devices, named, replace(consent, planned=planned)) as claim:
+            address = HighestAddress(claim.fileno(), claim.disk)
+            _require_same(claim, address)
+            _raise(address, undo, journal)
+        note_restored(journal, state, undo)

@@ -1,0 +1,74 @@
+"""What an ATA drive says of itself by IDENTIFY DEVICE, from the drive or as the kernel keeps it (SAT's page
+89h). Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from opwatch.errors import BadInput
+
+_PAGE, _IDENTIFY_AT, _BYTES = 0x89, 60, 512
+_IDENTIFY_COMMAND = 0xEC
+_SECTOR = 512
+
+
+@dataclass(frozen=True, slots=True)
+class AtaOffers:
+    """`has_protected_area` is the feature by which SET MAX ADDRESS EXT lowers what it shows, and
+    `has_accessible_max` the one that stands in its place since ACS-3. `is_frozen` says that its security
+    takes no command until it was without power, `is_locked` that it asks for a password. It shows `sectors`
+    of `sector_bytes`."""
+
+    has_protected_area: bool
+    has_security: bool
+    is_frozen: bool
+    has_accessible_max: bool = False
+    is_locked: bool = False
+    sectors: int = 0
+    sector_bytes: int = _SECTOR
+    serial: str = ""
+
+
+def decode_offers(page: bytes) -> AtaOffers:
+    """The offers in SAT's page 89h. BadInput for what is none, or of no ATA disk."""
+    if len(page) < _IDENTIFY_AT + _BYTES or page[1] != _PAGE:
+        raise BadInput(f"page 89h of {len(page)} bytes")
+    if page[56] != _IDENTIFY_COMMAND:
+        raise BadInput(f"page 89h is of command {page[56]:02X}h, and so of no disk")
+    return decode_identify(page[_IDENTIFY_AT : _IDENTIFY_AT + _BYTES])
+
+
+def decode_identify(raw: bytes) -> AtaOffers:
+    """The offers in the answer to IDENTIFY DEVICE. BadInput for less than there has to be."""
+    if len(raw) < _BYTES:
+        raise BadInput(f"IDENTIFY DEVICE of {len(raw)} bytes")
+
+    def word(number: int) -> int:
+        return int.from_bytes(raw[2 * number : 2 * number + 2], "little")
+
+    def counts(number: int) -> bool:
+        return word(number) >> 14 == 1
+
+    # Words 82 to 84 count where bits 14 and 15 of word 83 are 01, 85 to 87 by word 87, and 119 by its own
+    # where bit 15 of word 86 is set.
+    supported = word(82) if counts(83) else 0
+    enabled = word(85) if counts(87) else 0
+    later = word(119) if counts(87) and word(86) & 1 << 15 and counts(119) else 0
+    has_48_bits = counts(83) and bool(word(83) & 1 << 10)
+    is_large = counts(106) and bool(word(106) & 1 << 12)
+    return AtaOffers(
+        has_protected_area=bool(supported & enabled & 1 << 10),
+        has_security=bool(supported & 1 << 1),
+        is_frozen=bool(word(128) & 1 << 3),
+        has_accessible_max=bool(later & 1 << 8),
+        is_locked=bool(word(128) & 1 << 2),
+        sectors=int.from_bytes(raw[200:208] if has_48_bits else raw[120:124], "little"),
+        sector_bytes=2 * int.from_bytes(raw[234:238], "little") if is_large else _SECTOR,
+        serial=_text(raw[20:40]),
+    )
+
+
+def _text(raw: bytes) -> str:
+    """Characters whose pairs are the other way round."""
+    swapped = bytes(raw[at ^ 1] for at in range(len(raw)))
+    return swapped.decode("ascii", "replace").strip(" \0")

@@ -1,0 +1,220 @@
+"""The highest address of an ATA drive: commands and answers to the bit, and a drive of the tests' own that
+does what ATA says, without a kernel in between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opwatch.collectors.addresses import highest as module
+from opwatch.collectors.addresses.highest import HighestAddress, require_whole
+from opwatch.collectors.space.scsi import ScsiAnswer
+from opwatch.errors import BadInput, OpwatchError, PermissionMissing, RefusedError, Unsupported
+from opwatch.host.device import BlockDevice
+from opwatch.sweep.ata.commands import (
+    AtaRegisters,
+    decode_registers,
+    identify_command,
+    read_native_command,
+    set_max_command,
+)
+from tests.vm.guest.atadrive.ata import AtaDrive, TaskFile, Wishes
+from tests.vm.guest.atadrive.disk import ScsiDisk
+
+SIZE, LEVEL = 16 << 20, 6 << 20
+
+
+def test_commands_are_those_of_the_standard() -> None:
+    assert identify_command().hex() == "85080e00000001000000000000" + "40ec00"
+    assert read_native_command(is_accessible=False).hex() == "850720" + "00" * 10 + "402700"
+    assert read_native_command(is_accessible=True).hex() == "850720" + "00" * 10 + "407800"
+    lba = 0x665544332211
+    assert set_max_command(lba, is_accessible=False).hex() == "85072000000000441155226633403700"
+    assert set_max_command(lba, is_accessible=True).hex() == "85072000010000441155226633407800"
+
+
+# As target and disk of the guests answered READ NATIVE MAX ADDRESS EXT.
+ANSWERED = bytes.fromhex("7201001d0000000e090c0100000000ff007f00004050")
+
+
+def test_registers_stand_in_sense_data_of_either_form() -> None:
+    assert decode_registers(ANSWERED) == AtaRegisters(status=0x50, error=0, lba=0x7FFF)
+    high = bytes.fromhex("7201001d0000000e090c010000004411552266334050")
+    assert decode_registers(high).lba == 0x665544332211
+    # Another descriptor before it.
+    behind = bytes.fromhex("720b000000000012" + "02020000") + ANSWERED[8:]
+    assert decode_registers(behind).lba == 0x7FFF
+    short = bytes.fromhex("70000104514000" + "0a" + "00112233" + "001d" + "00000000")
+    assert decode_registers(short) == AtaRegisters(status=0x51, error=0x04, lba=0x332211)
+    assert decode_registers(short).is_failed
+
+
+@pytest.mark.parametrize(
+    ("sense", "why"),
+    [
+        (b"", "does not come back"),
+        (ANSWERED[:20], "does not come back"),
+        (bytes.fromhex("7205200000000000"), "does not come back"),
+        (bytes.fromhex("70000500000000" + "0a" + "00000000" + "2000" + "00000000"), "does not come back"),
+        (bytes.fromhex("70000150000000" + "0a" + "a0112233" + "001d" + "00000000"), "cut in half"),
+    ],
+)
+def test_an_answer_that_is_none_is_refused(sense: bytes, why: str) -> None:
+    with pytest.raises(BadInput, match=why):
+        decode_registers(sense)
+
+
+@given(st.binary(max_size=80), st.sampled_from([0x70, 0x71, 0x72, 0x73, 0x7F]))
+def test_any_sense_is_survived(rest: bytes, code: int) -> None:
+    try:
+        registers = decode_registers(bytes([code]) + rest)
+    except BadInput:
+        return
+    assert 0 <= registers.lba < 1 << 48
+
+
+class Bench:
+    """A drive, and a kernel that keeps its size in a file. Before each command `meddle` is called."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, wishes: Wishes) -> None:
+        self.drive = AtaDrive(wishes, folder / "log")
+        self.scsi = ScsiDisk(self.drive, -1)
+        self.meddle: Callable[[bytes], None] = lambda _: None
+        sysfs = folder / "sda"
+        (sysfs / "device").mkdir(parents=True)
+        (sysfs / "size").write_text(f"{wishes.sectors - wishes.hidden}\n")
+        self.disk = BlockDevice("sda", (8, 0), sysfs)
+        monkeypatch.setattr(module, "send_scsi", self.send)
+        monkeypatch.setattr(module, "_PATIENCE_S", 0.0)
+
+    def send(self, _: int, command: bytes, length: int, __: int) -> ScsiAnswer:
+        self.meddle(command)
+        answer = self.scsi.answer(command, b"")
+        return ScsiAnswer(not answer.status, answer.status, answer.data[:length], answer.sense)
+
+    @property
+    def address(self) -> HighestAddress:
+        return HighestAddress(-1, self.disk)
+
+
+BenchOf = Callable[[Wishes], Bench]
+
+
+@pytest.fixture
+def bench_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BenchOf:
+    return lambda wishes: Bench(tmp_path, monkeypatch, wishes)
+
+
+@pytest.mark.parametrize("wishes", [Wishes(), Wishes(has_area=False, has_accessible=True)])
+def test_it_is_lowered_and_raised_again(wishes: Wishes, bench_of: BenchOf) -> None:
+    bench = bench_of(wishes)
+    require_whole(bench.address)
+    bench.address.set(LEVEL)
+    assert (bench.drive.current * 512, bench.address.shown_bytes()) == (LEVEL, LEVEL)
+    assert bench.address.native_bytes() == SIZE
+    bench.address.set(SIZE)
+    require_whole(bench.address)
+
+
+@pytest.mark.parametrize(
+    ("wishes", "left"), [(Wishes(), SIZE), (Wishes(has_area=False, has_accessible=True), LEVEL)]
+)
+def test_a_loss_of_power_undoes_set_max_and_not_its_successor(
+    wishes: Wishes, left: int, bench_of: BenchOf
+) -> None:
+    bench = bench_of(wishes)
+    bench.address.set(LEVEL)
+    bench.drive.lose_power()
+    assert bench.address.shown_bytes() == left
+
+
+def test_what_comes_in_between_is_no_reason_to_give_up(bench_of: BenchOf) -> None:
+    """A drive takes SET MAX directly behind READ NATIVE MAX; smartd may ask for something in between."""
+    bench, left = bench_of(Wishes()), [2]
+
+    def meddle(command: bytes) -> None:
+        if command[14] == 0x37 and left[0]:
+            left[0] -= 1
+            bench.drive.do(TaskFile(0, 0, 0, 0xE5))
+
+    bench.meddle = meddle
+    bench.address.set(LEVEL)
+    assert (left, bench.address.shown_bytes()) == ([0], LEVEL)
+
+
+def test_who_never_gets_through_is_told_why(bench_of: BenchOf) -> None:
+    bench = bench_of(Wishes(is_stubborn=True))
+    with pytest.raises(Unsupported, match=r"refuses SET MAX ADDRESS EXT .status 51h, error 04h: it aborts"):
+        bench.address.set(LEVEL)
+    assert bench.address.shown_bytes() == SIZE
+
+
+def test_a_second_change_is_not_tried_again_and_again(bench_of: BenchOf) -> None:
+    bench = bench_of(Wishes(has_area=False, has_accessible=True, is_once=True))
+    bench.address.set(SIZE)
+    with pytest.raises(Unsupported, match=r"refuses SET ACCESSIBLE MAX ADDRESS EXT .*was set once already"):
+        bench.address.set(LEVEL)
+    log = (bench.disk.sysfs.parent / "log").read_text()
+    assert log.count("refused") == 1
+
+
+def test_what_somebody_has_hidden_stays_hidden(bench_of: BenchOf) -> None:
+    bench = bench_of(Wishes(hidden=8192))
+    with pytest.raises(RefusedError, match="shows 12582912 of its 16777216 bytes"):
+        require_whole(bench.address)
+
+
+def test_a_kernel_that_takes_it_for_another_size_is_noticed(bench_of: BenchOf) -> None:
+    bench = bench_of(Wishes())
+    (bench.disk.sysfs / "size").write_text("4096\n")
+    with pytest.raises(RefusedError, match="and the kernel 2097152"):
+        require_whole(bench.address)
+    assert bench.address.rescan() == 2097152
+    assert (bench.disk.sysfs / "device" / "rescan").read_text() == "1"
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (PermissionError(1, "Operation not permitted"), PermissionMissing),
+        (OSError(25, "not a tty"), Unsupported),
+    ],
+)
+def test_who_cannot_ask_is_told_so(
+    error: OSError, kind: type[OpwatchError], bench_of: BenchOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = bench_of(Wishes())
+
+    def send(*_: object) -> ScsiAnswer:
+        raise error
+
+    monkeypatch.setattr(module, "send_scsi", send)
+    with pytest.raises(kind):
+        _ = bench.address
+
+
+SWALLOWED = ScsiAnswer(False, 2, b"", bytes.fromhex("7005200000000000"))
+EMPTY = ScsiAnswer(True, 0, bytes(36), b"")
+
+
+@pytest.mark.parametrize("answer", [SWALLOWED, EMPTY])
+def test_a_bridge_that_swallows_ata_commands_is_told_of(
+    answer: ScsiAnswer, bench_of: BenchOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = bench_of(Wishes())
+    monkeypatch.setattr(module, "send_scsi", lambda *_: answer)
+    with pytest.raises(Unsupported, match="IDENTIFY DEVICE"):
+        _ = bench.address
+
+
+def test_a_bridge_that_gives_no_registers_back_is_told_of(
+    bench_of: BenchOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = bench_of(Wishes()).address
+    monkeypatch.setattr(module, "send_scsi", lambda *_: EMPTY)
+    with pytest.raises(Unsupported, match="what stands in its registers does not come back"):
+        asked.native_bytes()

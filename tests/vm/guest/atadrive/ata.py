@@ -1,0 +1,125 @@
+"""An ATA drive whose highest address can be lowered, as ATA8-ACS (host protected area) and ACS-3 (accessible
+max address configuration) say it. What it was told is in a log: the oracle of the tests.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.vm.guest.atadrive.identify import identify_data
+
+_IDENTIFY, _READ_NATIVE, _SET_MAX, _ACCESSIBLE = 0xEC, 0x27, 0x37, 0x78
+_GET_NATIVE_ACCESSIBLE, _SET_ACCESSIBLE, _FREEZE_ACCESSIBLE = 0, 1, 2
+_READY, _FAILED = 0x50, 0x51
+ABORTED, NOT_FOUND = 0x04, 0x10
+_KEEP = 0x1
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What kind of drive it is. With `is_once` it takes one change of either kind in a power cycle, with
+    `is_stubborn` none. `size_of_start` goes to the host whatever is set later, as libata keeps it.
+    `security` is word 128 of IDENTIFY, `hidden` how many sectors somebody hid before."""
+
+    serial: str = "opw-hpa"
+    sectors: int = 32768
+    has_area: bool = True
+    has_accessible: bool = False
+    is_once: bool = False
+    is_stubborn: bool = False
+    size_of_start: bool = False
+    security: int = 0
+    hidden: int = 0
+
+
+@dataclass(frozen=True)
+class TaskFile:
+    """A command as the drive gets it."""
+
+    features: int
+    count: int
+    lba: int
+    command: int
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What stands in the drive's registers behind a command."""
+
+    error: int = 0
+    count: int = 0
+    lba: int = 0
+    data: bytes = b""
+
+    @property
+    def status(self) -> int:
+        return _FAILED if self.error else _READY
+
+
+class AtaDrive:
+    """The drive, without what is on it."""
+
+    def __init__(self, wishes: Wishes, log: Path) -> None:
+        self.wishes, self._log = wishes, log
+        self.current = self._kept = wishes.sectors - wishes.hidden
+        self._changes, self._is_frozen, self._before = 0, False, 0
+        # The highest sector that was written since the last change, and one more.
+        self._end = 0
+        self._tell("start")
+
+    def wrote(self, end: int) -> None:
+        self._end = max(self._end, end)
+
+    def lose_power(self) -> None:
+        """What was set for a while is gone, and one more change is taken."""
+        self.current, self._changes, self._is_frozen = self._kept, 0, False
+        self._tell("power")
+
+    def _tell(self, what: str) -> None:
+        line = json.dumps({"what": what, "sectors": self.current, "written_to": self._end})
+        with self._log.open("a") as log:
+            log.write(f"{line}\n")
+        self._end = 0
+
+    def do(self, task: TaskFile) -> Outcome:
+        before, self._before = self._before, task.command
+        if task.command == _IDENTIFY:
+            return Outcome(data=identify_data(self.wishes, self.current))
+        if task.command == _READ_NATIVE and self.wishes.has_area:
+            return Outcome(lba=self.wishes.sectors - 1)
+        if task.command == _SET_MAX and self.wishes.has_area:
+            if before != _READ_NATIVE:
+                self._tell("set without a look")
+                return Outcome(ABORTED)
+            return self._set(task.lba, "set", is_kept=bool(task.count & _KEEP))
+        if task.command == _ACCESSIBLE and self.wishes.has_accessible:
+            return self._do_accessible(task)
+        return Outcome(ABORTED)
+
+    def _do_accessible(self, task: TaskFile) -> Outcome:
+        if task.features == _GET_NATIVE_ACCESSIBLE:
+            return Outcome(lba=self.wishes.sectors - 1)
+        if task.features == _FREEZE_ACCESSIBLE:
+            self._is_frozen = True
+            return Outcome()
+        if task.features != _SET_ACCESSIBLE or self._is_frozen:
+            return Outcome(ABORTED)
+        return self._set(task.lba, "set accessible", is_kept=True)
+
+    def _set(self, lba: int, what: str, *, is_kept: bool) -> Outcome:
+        if self.wishes.is_stubborn or lba >= self.wishes.sectors:
+            self._tell(f"{what} refused")
+            return Outcome(ABORTED)
+        # A drive takes one SET MAX that lasts, and a strict one takes one change of any kind.
+        is_counted = self.wishes.is_once or (is_kept and what == "set")
+        if is_counted and self._changes:
+            self._tell(f"{what} refused")
+            return Outcome(NOT_FOUND)
+        self._changes += is_counted
+        self.current = lba + 1
+        if is_kept:
+            self._kept = self.current
+        self._tell(what)
+        return Outcome(lba=lba)

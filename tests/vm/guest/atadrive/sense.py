@@ -1,0 +1,39 @@
+"""Why a command failed, or what an ATA drive answered, as sense data with descriptors."""
+
+from __future__ import annotations
+
+from tests.vm.guest.atadrive.ata import Outcome
+from tests.vm.guest.atadrive.ring import Answer
+
+_CHECK_CONDITION = 2
+_RECOVERED, _ILLEGAL, _ABORTED = 0x1, 0x5, 0xB
+
+
+def _answer(key: int, code: int, descriptor: bytes = b"", data: bytes = b"") -> Answer:
+    sense = bytes([0x72, key, code >> 8, code & 0xFF, 0, 0, 0, len(descriptor)]) + descriptor
+    return Answer(_CHECK_CONDITION, data, sense)
+
+
+def unknown_command() -> Answer:
+    return _answer(_ILLEGAL, 0x2000)
+
+
+def behind_the_end() -> Answer:
+    return _answer(_ILLEGAL, 0x2100)
+
+
+def unknown_field() -> Answer:
+    return _answer(_ILLEGAL, 0x2400)
+
+
+def of_ata(outcome: Outcome, *, is_asked: bool) -> Answer:
+    """The registers of the drive, where it failed or `is_asked` (CK_COND)."""
+    if not outcome.error and not is_asked:
+        return Answer(data=outcome.data)
+    lba = outcome.lba.to_bytes(6, "little")
+    middle = bytes([lba[3], lba[0], lba[4], lba[1], lba[5], lba[2]])
+    head = bytes([0x09, 12, 1, outcome.error]) + outcome.count.to_bytes(2, "big")
+    descriptor = head + middle + bytes([0x40, outcome.status])
+    if outcome.error:
+        return _answer(_ABORTED, 0, descriptor)
+    return _answer(_RECOVERED, 0x001D, descriptor, outcome.data)

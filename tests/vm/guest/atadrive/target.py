@@ -1,0 +1,104 @@
+"""Makes such a drive a disk of this machine: a user-space store of the kernel's SCSI target, looped back."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.vm.guest.atadrive.ata import Wishes
+from tests.vm.guest.support.shell import mounted, put
+from tests.vm.guest.support.sysfs import SYS_BLOCK, wait_for
+from tests.vm.requirements import need_module
+
+_TARGET = Path("/sys/kernel/config/target")
+_NAMES = ("6001405000000011", "6001405000000012")
+
+
+@dataclass(frozen=True)
+class AtaDisk:
+    """The disk that the kernel shows, and what the drive itself wrote down."""
+
+    name: str
+    log: Path
+    process: subprocess.Popen[bytes]
+
+    @property
+    def node(self) -> str:
+        return f"/dev/{self.name}"
+
+    @property
+    def sectors(self) -> int:
+        return int((SYS_BLOCK / self.name / "size").read_text())
+
+    def entries(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.log.read_text().splitlines()]
+
+    def set_to(self) -> list[int]:
+        """To how many sectors it was set, one after the other."""
+        return [entry["sectors"] for entry in self.entries() if entry["what"] in ("set", "set accessible")]
+
+    def lose_power(self) -> None:
+        count = len(self.entries())
+        self.process.send_signal(signal.SIGUSR1)
+        put(SYS_BLOCK / self.name / "device/rescan", 1)
+        wait_for("a loss of power", lambda: len(self.entries()) > count)
+        put(SYS_BLOCK / self.name / "device/rescan", 1)
+
+
+@contextlib.contextmanager
+def ata_disk(folder: Path, wishes: Wishes) -> Iterator[AtaDisk]:
+    """Such a drive, as long as this is entered."""
+    for module in ("sd_mod", "target_core_user", "tcm_loop"):
+        need_module(module)
+    mounted("configfs", Path("/sys/kernel/config"))
+    store = _TARGET / "core" / "user_7" / "drive"
+    port = _TARGET / "loopback" / f"naa.{_NAMES[0]}" / "tpgt_1"
+    with contextlib.ExitStack() as stack:
+        _folder(stack, store)
+        put(store / "control", f"dev_config=opwatch/{wishes.serial},dev_size={wishes.sectors * 512}")
+        put(store / "enable", 1)
+        uio = _uio(f"tcm-user/7/drive/opwatch/{wishes.serial}")
+        argv = [sys.executable, "-m", "tests.vm.guest.atadrive.serve", uio, str(folder / "content")]
+        log = folder / "drive.log"
+        process = subprocess.Popen([*argv, str(log), json.dumps(asdict(wishes))])
+        stack.callback(_end, process)
+        wait_for("the drive", log.exists)
+        before = {path.name for path in SYS_BLOCK.glob("sd*")}
+        _folder(stack, port.parent)
+        _folder(stack, port)
+        put(port / "nexus", f"naa.{_NAMES[1]}")
+        _folder(stack, port / "lun/lun_0")
+        (port / "lun/lun_0/drive").symlink_to(store)
+        stack.callback(os.unlink, port / "lun/lun_0/drive")
+        wait_for("a disk", lambda: bool(_added(before)))
+        yield AtaDisk(_added(before)[0], log, process)
+
+
+def _added(before: set[str]) -> list[str]:
+    names = sorted({path.name for path in SYS_BLOCK.glob("sd*")} - before)
+    return [name for name in names if (SYS_BLOCK / name / "size").read_text().strip() != "0"]
+
+
+def _folder(stack: contextlib.ExitStack, path: Path) -> None:
+    path.mkdir(parents=True)
+    stack.callback(path.rmdir)
+
+
+def _uio(name: str) -> str:
+    [uio] = [
+        path.parent.name for path in Path("/sys/class/uio").glob("*/name") if path.read_text().strip() == name
+    ]
+    return uio
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()

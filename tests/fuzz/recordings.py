@@ -28,6 +28,7 @@ from opwatch.recording.coding.audits import SeenAudit
 from opwatch.recording.coding.blocks import closed, joined, opened, split, split_first
 from opwatch.recording.coding.contents import deflated
 from opwatch.recording.coding.frames import Streams
+from opwatch.recording.reading.command import command_cpu
 from opwatch.recording.reading.notes import kept_notes
 from opwatch.recording.reading.reader import RecordedRun
 from opwatch.recording.reading.window import ended
@@ -336,6 +337,7 @@ def look_at(path: Path, sink: Sink) -> None:
                 else:
                     sink.write(news)
         beside(recording)
+        command_cpu(recording)
         list(kept_notes(recording))
         if is_of_waf(recording):
             recorded_waf(recording, Catalogue(())).outcome()

@@ -13,13 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.cpu import CpuTimes
+from opwatch.cpu import CommandCpu, CpuTimes
 from opwatch.errors import BadInput
 from opwatch.recording.coding.blocks import compressed
 from opwatch.recording.coding.contents import deflated
+from opwatch.recording.reading.command import command_cpu
 from opwatch.recording.reading.opening import CheckedFile
 from opwatch.recording.reading.reader import RecordedRun
-from opwatch.recording.schema import PHASE_BEGAN, PHASE_ENDED
+from opwatch.recording.schema import COMMAND_CPU, PHASE_BEGAN, PHASE_ENDED
 from opwatch.recording.writing.newfile import NewDatabase
 from opwatch.recording.writing.writer import RecordingWriter
 from opwatch.samples.entries import Began, Ended, Looked, RunEntry, Slowed, Ticked
@@ -115,6 +116,24 @@ def test_one_that_was_killed_is_read_for_ever(tmp_path: Path, version: int) -> N
     assert len(entries) == 10
     assert recording.trailer is None
     recording.close()
+
+
+def test_what_a_command_took_of_the_cpus_is_read_for_ever(tmp_path: Path) -> None:
+    with closing(RecordedRun(unpacked("good/recordings/5-command.opw.gz", tmp_path))) as recording:
+        assert command_cpu(recording) == CommandCpu(1.25, 0.5)
+    with closing(RecordedRun(unpacked("good/recordings/5.opw.gz", tmp_path))) as recording:
+        assert command_cpu(recording) is None
+
+
+@pytest.mark.parametrize(
+    "words", ["", "[]", "{}", '{"user_s":-1,"system_s":0}', '{"user_s":"1","system_s":0}']
+)
+def test_a_cpu_time_that_is_none_is_refused(tmp_path: Path, words: str) -> None:
+    path = unpacked("good/recordings/5-command.opw.gz", tmp_path)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE events SET words = ? WHERE kind = ?", (words, COMMAND_CPU))
+    with closing(RecordedRun(path)) as recording, pytest.raises(BadInput, match="table events, command CPU"):
+        command_cpu(recording)
 
 
 @pytest.mark.parametrize(

@@ -40,27 +40,28 @@ class Built:
     shares: bool = False
 
     def watch(self) -> Callable[[], int]:
-        """What tells the bytes that were freed since, by the kernel's own count: blocks of the highest file,
-        or the places on its disk that no file has any more where files share their blocks; else blocks of
-        the files in memory."""
-        before, places = self._holds(), self._places()
-        if self.shares:
+        """What tells the bytes that were freed since, by the kernel's own count: the places on its disk that
+        the highest file has no more, nor any other that shares them; else blocks of the files in memory."""
+        places, blocks = self._places(), self._blocks()
+        if self.files:
             return lambda: (places - self._places()).total
-        return lambda: before - self._holds()
+        return lambda: blocks - self._blocks()
 
-    def _holds(self) -> int:
-        return sum(trims.allocated(file) for file in (self.files[:1] or self.drives))
+    def _blocks(self) -> int:
+        return sum(trims.allocated(drive) for drive in self.drives)
 
     def _places(self) -> Extents:
-        """Where the files lie that share their blocks, by XFS itself. What is written meanwhile lies
-        elsewhere: among the free blocks of the filesystem it would make up for what was freed."""
+        """Where the file lies, and those that share its blocks. Sums would be of other things as well: the
+        blocks of a file have those of its tree among them, and what is free in a filesystem is less by what
+        was written meanwhile, and set aside for more."""
+        if not self.files:
+            return Extents()
         for home in self.homes:
             call("sync", "-f", str(home))
-        if not self.shares:
-            return Extents()
-        text = "".join(call("xfs_bmap", str(file)) for file in self.homes[0].iterdir())
-        pairs = re.findall(r": ([0-9]+)\.\.([0-9]+)$", text, re.MULTILINE)
-        return Extents.of((int(first) * 512, (int(last) + 1) * 512) for first, last in pairs)
+        sharing = self.homes[0].glob("copy") if self.shares else ()
+        text = "".join(call("filefrag", "-v", "-b4096", str(file)) for file in (self.files[0], *sharing))
+        pairs = re.findall(r"^ *[0-9]+: +[0-9]+\.\. *[0-9]+: +([0-9]+)\.\. *([0-9]+):", text, re.MULTILINE)
+        return Extents.of((int(first) * 4096, (int(last) + 1) * 4096) for first, last in pairs)
 
 
 def usable() -> set[str]:

@@ -27,19 +27,32 @@ class _Votes:
     drives: int = 0
     models: set[str] = field(default_factory=set)
     agreeing: dict[tuple[int, int], int] = field(default_factory=lambda: defaultdict(int))
+    close: dict[tuple[int, int], int] = field(default_factory=lambda: defaultdict(int))
 
-    def rule(self) -> UnitRule | None:
-        best = max(
-            self.agreeing.items(),
+    def best(self) -> tuple[int, int]:
+        """The attribute and the unit of most drives."""
+        votes = self.agreeing.items()
+        return max(
+            votes,
             key=lambda vote: (vote[1], -CANDIDATES.index(vote[0][0]), -vote[0][1]),
             default=((0, 0), 0),
-        )
-        share = best[1] / self.drives
+        )[0]
+
+    def rule(self) -> UnitRule | None:
+        """What the drives agree about; None where there are too few of them."""
         if self.drives < LEAST_DRIVES:
             return None
+        # A page of statistics may be a little older than the attribute: that is no other unit.
+        share = self.close[self.best()] / self.drives
         if share < LEAST_SHARE:
-            return UnitRule(0, 0, self.drives, len(self.models), round(share, 4))
-        return UnitRule(*best[0], self.drives, len(self.models), round(share, 4), self._only_brand())
+            return self.contested()
+        return UnitRule(*self.best(), self.drives, len(self.models), round(share, 4), self._only_brand())
+
+    def units(self) -> set[int]:
+        return {unit for _, unit in self.agreeing}
+
+    def contested(self) -> UnitRule:
+        return UnitRule(0, 0, self.drives, len(self.models), round(self.close[self.best()] / self.drives, 4))
 
     def _only_brand(self) -> str | None:
         brands = {brand_of(model) for model in self.models}
@@ -57,8 +70,22 @@ def _count(votes: _Votes, drive: Evidence, sectors: int) -> None:
         attribute = drive.attribute(number)
         raw = attribute.raw if attribute else None
         for unit in UNITS if raw and raw >= _LEAST_RAW else ():
+            if is_right((raw or 0) * unit, sectors, unit):
+                votes.close[number, unit] += 1
             if is_right((raw or 0) * unit, sectors, unit, _TOLERANCE):
                 votes.agreeing[number, unit] += 1
+
+
+def _without_late(exact: dict[Ids, _Votes], core: dict[Ids, _Votes]) -> dict[Ids, UnitRule]:
+    """The rules of whole sets. Where their core is contested although nothing in it counts in another unit,
+    its drives save the counter late: few of one brand that happen to be in time prove nothing."""
+    rules = _rules(exact)
+    for ids, rule in rules.items():
+        kind = core.get(core_of(ids))
+        of_kind = kind.rule() if kind else None
+        if kind and of_kind and of_kind.contested and rule.brand and kind.units() == {rule.unit}:
+            rules[ids] = exact[ids].contested()
+    return rules
 
 
 def _rules(votes: dict[Ids, _Votes]) -> dict[Ids, UnitRule]:
@@ -76,4 +103,4 @@ def learn(drives: Iterable[Evidence]) -> UnitRules:
             _count(exact[ids], drive, sectors)
             if core_of(ids):
                 _count(core[core_of(ids)], drive, sectors)
-    return UnitRules(_rules(exact), _rules(core))
+    return UnitRules(_without_late(exact, core), _rules(core))

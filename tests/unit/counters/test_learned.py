@@ -85,6 +85,29 @@ def test_few_drives_of_a_brand_speak_for_no_other() -> None:
     assert host(blind(drive(50, ids=(*IDS, 169))), learn(FLEET)).value is None
 
 
+def late(number: int, share: float, ids: tuple[int, ...] = IDS) -> Evidence:
+    """A drive whose attribute is behind."""
+    good = drive(number, ids=ids)
+    attributes = tuple(
+        replace(one, raw=round((one.raw or 0) * (1 - share))) if one.id == 241 else one
+        for one in good.attributes
+    )
+    return replace(good, attributes=attributes)
+
+
+def test_a_page_that_is_a_little_older_is_no_other_unit() -> None:
+    assert learn([*FLEET, late(40, 0.008)]).of(frozenset(IDS)) == UnitRule(241, MIB32, 13, 3)
+    assert learn([*FLEET, late(40, 0.08)]).of(frozenset(IDS)) is None
+
+
+def test_few_drives_that_are_in_time_prove_nothing_of_a_kind_that_is_late() -> None:
+    in_time = [drive(number, ids=(1, *IDS)) for number in range(20, 25)]
+    others = [late(number, 0.08) for number in range(30, 33)]
+    assert learn([*FLEET, *in_time]).of(frozenset((1, *IDS))) is not None
+    rules = learn([*FLEET, *in_time, *others])
+    assert rules.exact[frozenset((1, *IDS))].contested and rules.of(frozenset((1, *IDS))) is None
+
+
 def test_no_block_held_more_than_it_was_erased() -> None:
     ids = (5, 9, 12, 160, 161, 163, 165, 166, 167, 241)
     rules = learn(drive(number, GIB, ids) for number in range(1, 13))

@@ -50,6 +50,7 @@ class _Course(NamedTuple):
     points: list[_Point]
     stretches: list[_Point]
     has_seconds: bool
+    has_rounds: bool
     changes: Levels
     facts: Fields
     steady: _Point | None
@@ -74,23 +75,37 @@ def saturation_figures(document: Fields) -> Iterator[Figure]:
 
 def _course(place: int, level: Fields, facts: Fields, ratio: float) -> _Course:
     rounds = list(_points([[_numbers(row, ratio)] for row in level.tables("rounds")]))
-    seconds = list(_seconds(level))
-    if sum(one.written_bytes for one in seconds) < _LEAST_SEEN * sum(one.written_bytes for one in rounds):
-        seconds = []
+    spots, has_seconds, has_rounds = _dots(rounds, list(_seconds(level)))
     window = level.sub("opwatch").table.get("window")
     begin = window[0] if isinstance(window, list) and window and isinstance(window[0], int) else None
     at = None if begin is None else max(begin - 1, 0)
-    stretches = [_joined(group) for group in grouped(seconds or rounds, _MOST_POINTS)]
+    stretches = [_joined(group) for group in grouped(spots, _MOST_POINTS)]
     return _Course(
         kind=f"run{place}",
         label=facts.text("label"),
-        points=[_joined(group) for group in grouped(seconds, _MOST_DOTS)] or stretches,
+        points=[_joined(group) for group in grouped(spots, _MOST_DOTS)] if has_seconds else stretches,
         stretches=stretches,
-        has_seconds=bool(seconds),
+        has_seconds=has_seconds,
+        has_rounds=has_rounds,
         changes=_changes(stretches),
         facts=facts,
         steady=rounds[at] if at is not None and at < len(rounds) else None,
     )
+
+
+def _dots(rounds: Sequence[_Point], seconds: Sequence[_Point]) -> tuple[list[_Point], bool, bool]:
+    """(the seconds of each round, or the round itself where it was too short to have any to speak of; whether
+    there are some of the one; and of the other)."""
+    spots: list[_Point] = []
+    left, places = list(seconds), set()
+    for one in rounds:
+        end = one.at_bytes + one.written_bytes / 2
+        count = next((at for at, second in enumerate(left) if second.at_bytes >= end), len(left))
+        own, left = left[:count], left[count:]
+        is_seen = sum(second.written_bytes for second in own) >= _LEAST_SEEN * one.written_bytes
+        spots += own if is_seen else [one]
+        places.add(is_seen)
+    return spots, True in places, False in places
 
 
 def _seconds(level: Fields) -> Iterator[_Point]:
@@ -214,7 +229,10 @@ def _cliffs(courses: Sequence[_Course], x: AxisScale, key: str) -> Iterator[Flag
 
 
 def _note(courses: Sequence[_Course]) -> str:
-    dot = "second" if all(course.has_seconds for course in courses) else "stretch of writes of the same size"
+    dot = "stretch of writes of the same size"
+    if any(course.has_seconds for course in courses):
+        some = any(course.has_rounds for course in courses)
+        dot = "second, or a round that was shorter" if some else "second"
     words = [
         f"A dot is a {dot}; the line is what is left at rest. Cliff: data are moved from here on; step, "
         "drop: a change of level that lasts."

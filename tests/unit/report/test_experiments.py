@@ -98,6 +98,20 @@ def test_seconds_of_a_part_of_the_rounds_do_not_stand_for_all_of_them() -> None:
     assert all(layer.count("M") > 2 for layer in time.layers[:3])
 
 
+def test_rounds_of_less_than_a_second_stand_beside_seconds_of_others() -> None:
+    """A drive that is new does a round in less than a second, and many seconds of one at rest."""
+    document = _document("write-saturation")
+    document["scenario"]["time_ratio"] = 1.0
+    for level in document["levels"]:
+        one = {"p99_ns": None, "nand_bytes": None, "host_bytes": 4096000, "ios": 1000}
+        level["rounds"] = [one | {"seconds": 0.5}] * 10 + [one | {"seconds": 4.0}] * 10
+        begins = [(10 + at / 4) * 4096000 for at in range(40)]
+        level["seconds"] = [[5.0 + at, begin, 1.0, 250, 1024000] for at, begin in enumerate(begins)]
+    time, _ = experiment_figures(document)
+    assert "A dot is a second, or a round that was shorter;" in time.note
+    assert [layer.count("M") for layer in time.layers[:3]] == [50] * 3
+
+
 def test_where_an_untrimmed_drive_falls_stands_beside_where_it_had_to() -> None:
     (figure,) = experiment_figures(_document("untrimmed-cliff"))
     assert [flag.name for flag in figure.flags] == ["cliff A, as foretold"]

@@ -76,7 +76,7 @@ class LoadTexts:
         self._chance = random.Random(seed)
         self._vdbench = (_FOLDER / "mixed.vdb").read_text()
         self._icf = (_FOLDER / "whole-drive.icf").read_text()
-        self._sysbench = (_FOLDER / "rndwr.sysbench.txt").read_text()
+        self._sysbench = (_FOLDER.parent / "sysbench" / "rndwr.txt").read_text()
 
     def look(self) -> None:
         """Read one; what is accepted is a load that fio can do without doing anything else."""

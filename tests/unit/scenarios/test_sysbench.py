@@ -14,11 +14,11 @@ from opwatch.scenarios.mixed import MixConfiguration
 from opwatch.tools.cli import main
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
-BAD = sorted((FIXTURES / "bad" / "loads").glob("*.sysbench.txt"))
+BAD = sorted((FIXTURES / "bad" / "sysbench").glob("*.txt"))
 
 
 def test_what_it_printed_is_read() -> None:
-    text = (FIXTURES / "good" / "loads" / "rndwr.sysbench.txt").read_text()
+    text = (FIXTURES / "good" / "sysbench" / "rndwr.txt").read_text()
     assert parse_sysbench(text, "it") == SysbenchResult(0, 500, 0.0959, 760_000.0)
     mixed = text.replace("reads/s:                      0.00", "reads/s:    15489.39")
     assert parse_sysbench(mixed, "it") == SysbenchResult(375, 125, 0.0959, 760_000.0)

@@ -32,7 +32,11 @@ def begin_experiment(folder: Path, request: ExperimentRequest) -> JournalFile:
 
 
 def has_experiment(folder: Path, name: str) -> bool:
-    return journal_path(folder, name, _SUFFIX).exists()
+    """Whether one of that name is there; not in a folder that nobody but root may look into."""
+    try:
+        return journal_path(folder, name, _SUFFIX).exists()
+    except PermissionError:
+        return False
 
 
 def experiment_again(folder: Path, name: str) -> tuple[JournalFile, ExperimentState]:

@@ -125,4 +125,6 @@ def test_both_say_the_same(made: Callable[[], contextlib.AbstractContextManager[
     ):
         off_s = abs(value * ours["interval_s"] - theirs[name] / scale * elapsed_s)
         assert off_s <= error * ours["interval_s"] + ROUNDED / scale * elapsed_s, (name, times, theirs)
-    assert 0 < times["busy_ratio"] < 1
+    assert times["busy_ratio"] < 1
+    # A fast loop device ends its requests between two ticks of the kernel's clock, and was busy at none.
+    assert times["busy_ratio"] > 0 or made is loop

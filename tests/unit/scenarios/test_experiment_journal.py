@@ -151,3 +151,11 @@ def test_words_of_a_sweep_of_a_drive_mean_nothing_to_it(
     # Nothing is there that it was begun on.
     assert main([*words, "-q"]) == 2
     assert "--on one=/mnt/a: No such file or directory" in capsys.readouterr().err
+
+
+def test_a_folder_of_roots_has_none_for_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "stat", refuse)
+    assert not has_experiment(tmp_path, REQUEST.name)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from opwatch.errors import OpwatchError
 
-_SG_IO, _NO_DATA, _FROM_DEVICE = 0x2285, -1, -3
+_SG_IO, _NO_DATA, _TO_DEVICE, _FROM_DEVICE = 0x2285, -1, -2, -3
 _SENSE_BYTES, _TIMEOUT_MS = 64, 5000
 _ILLEGAL_REQUEST = 5
 
@@ -68,14 +68,19 @@ class ScsiAnswer:
     sense: bytes
 
 
-def send_scsi(descriptor: int, command: bytes, length: int = 0, timeout_ms: int = _TIMEOUT_MS) -> ScsiAnswer:
-    """The answer to one command, of at most so many bytes. OSError where this is no SCSI disk, or for want of
-    a privilege."""
+def send_scsi(
+    descriptor: int, command: bytes, length: int = 0, timeout_ms: int = _TIMEOUT_MS, data: bytes = b""
+) -> ScsiAnswer:
+    """The answer to one command, of at most so many bytes, or with `data` for the disk. OSError where this is
+    no SCSI disk, or for want of a privilege."""
     sent = ctypes.create_string_buffer(command, len(command))
     answer, sense = ctypes.create_string_buffer(max(length, 1)), ctypes.create_string_buffer(_SENSE_BYTES)
+    if data:
+        length, answer = len(data), ctypes.create_string_buffer(data, len(data))
+    direction = _TO_DEVICE if data else _FROM_DEVICE
     header = _Header(
         interface_id=ord("S"),
-        dxfer_direction=_FROM_DEVICE if length else _NO_DATA,
+        dxfer_direction=direction if length else _NO_DATA,
         cmd_len=len(command),
         mx_sb_len=_SENSE_BYTES,
         dxfer_len=length,
@@ -86,8 +91,8 @@ def send_scsi(descriptor: int, command: bytes, length: int = 0, timeout_ms: int 
     )
     fcntl.ioctl(descriptor, _SG_IO, header)
     is_good = not (header.status or header.host_status or header.driver_status & 0xF)
-    data = answer.raw[: max(length - header.resid, 0)] if length else b""
-    return ScsiAnswer(is_good, header.status, data, sense.raw[: header.sb_len_wr])
+    read = b"" if data or not length else answer.raw[: max(length - header.resid, 0)]
+    return ScsiAnswer(is_good, header.status, read, sense.raw[: header.sb_len_wr])
 
 
 def ask_scsi(descriptor: int, command: bytes, length: int) -> bytes:

@@ -14,6 +14,7 @@ from opwatch.collectors.sweep.bench import TICK_S, SweepBench, require_alone, re
 from opwatch.collectors.sweep.files import files_of_level
 from opwatch.collectors.sweep.health import health_of, read_health
 from opwatch.collectors.sweep.namespace import namespaced
+from opwatch.collectors.sweep.offers import purge_as_told
 from opwatch.collectors.sweep.partition import partitioned
 from opwatch.collectors.sweep.preparing import prepare, require_free, require_well, settle
 from opwatch.collectors.sweep.probing import LevelProbing
@@ -231,7 +232,8 @@ class LevelRun:
             round_bytes_per_s=self._round_bytes / round_s,
         )
         levels = [request.levels[place] for place in self._bench.state.left]
-        left = seconds_left(levels, request.method, request.pace, speed, rounds)
+        purge = purge_as_told(self._bench.disk, request.purge)
+        left = seconds_left(levels, request.method, request.pace, speed, rounds, purge)
         return f", {roughly(left[0])} to {roughly(left[1])} left" if left else ""
 
     def end_round(self, trace: LevelTrace) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from opwatch.collectors.addresses.highest import probe_highest
+from opwatch.collectors.erasing.lockable import probe_erasable, way_refusal
 from opwatch.collectors.namespaces.controller import offer_of
 from opwatch.collectors.stack.disks import Identify, ask_nvme
 from opwatch.counters.decode.identify import Controller, Namespace
@@ -16,7 +17,9 @@ from opwatch.errors import BadInput, OpwatchError, PermissionMissing
 from opwatch.foreign import read_text
 from opwatch.host.device import BlockDevice
 from opwatch.sweep.ata.offers import AtaOffers, decode_offers
+from opwatch.sweep.ata.security import security_refusal
 from opwatch.sweep.namespace.offer import NamespaceOffer, reasons_against
+from opwatch.sweep.purges import SECURE_ERASE, PurgeWay, purge_of
 
 LIBATA = Path("/sys/module/libata")
 _UNUSED = "opwatch does not use it yet"
@@ -41,6 +44,15 @@ def method_refusal(
 def purge_refusal(disk: BlockDevice, way: str, ask: Identify = ask_nvme) -> str | None:
     """Why this drive is not purged in this way; None where it is."""
     return _reason(_PURGES.get(way), disk, ask)
+
+
+def purge_as_told(disk: BlockDevice, name: str) -> PurgeWay:
+    """The way of this name, with what the drive says of it, and how long it takes by its own word."""
+    way = purge_of(name)
+    with contextlib.suppress(BadInput):
+        if way is SECURE_ERASE and (offers := ata_offers(disk)) and offers.security.is_supported:
+            return way._replace(what=offers.security.what, seconds=offers.security.time.seconds)
+    return way
 
 
 def _reason(
@@ -154,13 +166,19 @@ def _sanitize(disk: BlockDevice, ask: Identify) -> None:
 
 def _secure_erase(disk: BlockDevice, _: Identify) -> None:
     offers = _ata(disk, "the security feature set")
-    if not offers.has_security:
-        raise _NotOffered(f"{disk.name} has no security feature set (IDENTIFY word 82 bit 1 is 0)")
-    if offers.is_frozen:
-        raise _NotOffered(
-            f"the security of {disk.name} is frozen until it was without power (IDENTIFY word 128 bit 3)"
-        )
-    raise _NotOffered(f"{disk.name} has the security feature set, and {_UNUSED}")
+    refused = way_refusal(disk)
+    if not refused and offers.security.is_supported:
+        # What the kernel keeps of it may be old: it is frozen and thawed meanwhile.
+        try:
+            probe_erasable(disk)
+        except PermissionMissing:
+            pass
+        except OpwatchError as error:
+            raise _NotOffered(str(error)) from error
+        else:
+            return
+    if refused := refused or security_refusal(offers.security, disk.name):
+        raise _NotOffered(refused)
 
 
 _METHODS: dict[str, Callable[[BlockDevice, Identify], None]] = {

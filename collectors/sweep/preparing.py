@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from opwatch.collectors.sweep.bench import SweepBench
 from opwatch.collectors.sweep.health import read_health
+from opwatch.collectors.sweep.offers import purge_as_told
 from opwatch.collectors.sweep.purging import purge
 from opwatch.guard.budget import Health, overdrawn
 from opwatch.guard.obstacles import require_none
-from opwatch.sweep.purges import purge_of
 
 
 def require_free(bench: SweepBench) -> None:
@@ -28,7 +28,10 @@ def prepare(bench: SweepBench, place: int, say: Callable[[str], None], phase: st
     say("looks whether the drive is free")
     require_free(bench)
     is_on_files = bench.state.request.place is not None
-    say("trims what is free" if is_on_files else purge_of(bench.state.request.purge).what)
+    purges = (
+        "trims what is free" if is_on_files else purge_as_told(bench.disk, bench.state.request.purge).what
+    )
+    say(purges)
     bench.announce(place, "purge", 0)
     bench.keeper.began(phase)
     purge(bench)

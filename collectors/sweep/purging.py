@@ -1,5 +1,5 @@
 """Makes a drive as if it was never used: by discards, piece by piece, so that it can be ended in between, or
-by a format, which is waited for.
+by a format or an erase, which are waited for.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import struct
 import subprocess
 from collections.abc import Callable
 
+from opwatch.collectors.erasing.password import erase_drive
 from opwatch.collectors.guard.held_mount import HeldMount
 from opwatch.collectors.space.fitrim import trim_in_pieces
 from opwatch.collectors.stack.disks import ask_nvme
@@ -17,7 +18,7 @@ from opwatch.collectors.sweep.offers import purge_refusal
 from opwatch.errors import OpwatchError, Unsupported
 from opwatch.foreign import text_of
 from opwatch.host.device import BlockDevice
-from opwatch.sweep.purges import FORMAT, purge_of
+from opwatch.sweep.purges import FORMAT, SECURE_ERASE, purge_of
 
 # linux/fs.h: begin and length in bytes.
 _BLKDISCARD = 0x1277
@@ -56,6 +57,8 @@ def purge(bench: SweepBench) -> None:
     bench.whole_disk.is_purged = True
     if purge_of(bench.state.request.purge) is FORMAT:
         return _format(bench)
+    if purge_of(bench.state.request.purge) is SECURE_ERASE:
+        return _erase(bench)
     return empty(bench)
 
 
@@ -87,4 +90,12 @@ def _format(bench: SweepBench) -> None:
     _, after = ask_nvme(disk)
     if (after.size_lbas, after.lba_bytes) != (before.size_lbas, before.lba_bytes):
         raise OpwatchError(f"{disk.name}: the format has changed its blocks, or how many there are")
+    bench.pass_time(0)
+
+
+def _erase(bench: SweepBench) -> None:
+    """Erase the drive. It cannot be called back: a signal ends the sweep behind it."""
+    bench.pass_time(0)
+    erase_drive(bench.whole_disk, bench.journal, bench.state)
+    bench.claim.require_ours()
     bench.pass_time(0)

@@ -8,7 +8,7 @@ from opwatch.pts.loads import PtsLoad, round_loads, stage_loads
 from opwatch.pts.order import PtsOrder
 from opwatch.steady.pts_tests import PtsTest
 from opwatch.sweep.levels import OpLevel
-from opwatch.sweep.plan import StepKind, SweepPace, SweepSpeed, SweepStep
+from opwatch.sweep.plan import StepKind, SweepPace, SweepSpeed, SweepStep, purge_step
 from opwatch.sweep.purges import DISCARD, PurgeWay
 
 # Saturation ends when so many capacities were written.
@@ -46,7 +46,7 @@ def _of_part(
 ) -> Iterable[SweepStep]:
     capacity = level.scale.capacity_bytes
     yield SweepStep(StepKind.GUARD, "the same drive, and nobody else's", level)
-    yield SweepStep(StepKind.PURGE, purge.what, level, discard_bytes=capacity)
+    yield purge_step(level, purge)
     yield SweepStep(StepKind.SETTLE, "let it erase", level, seconds=pace.settle_s)
     passes = order.fill_passes(part, capacity)
     if passes:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from opwatch.sweep.levels import LevelFiles, OpLevel
-from opwatch.sweep.purges import DISCARD, PurgeWay
+from opwatch.sweep.purges import DISCARD, FORMAT, SECURE_ERASE, PurgeWay
 
 # A decimal gigabyte of flash that is made in binary ones.
 _USUAL_HIDDEN = 0.07
@@ -195,7 +195,7 @@ def _probes(level: OpLevel, pace: SweepPace) -> list[SweepStep]:
 
 def _of_drive(level: OpLevel, method: str, purge: PurgeWay) -> Iterator[SweepStep]:
     """How a level is made of a whole drive: the purge first."""
-    yield SweepStep(StepKind.PURGE, purge.what, level, discard_bytes=level.scale.capacity_bytes)
+    yield purge_step(level, purge)
     if method == "namespace" and level.usable_bytes < level.scale.capacity_bytes:
         made = f"one of {level.usable_bytes} bytes in its place"
         yield SweepStep(
@@ -206,6 +206,12 @@ def _of_drive(level: OpLevel, method: str, purge: PurgeWay) -> Iterator[SweepSte
         )
     else:
         yield SweepStep(StepKind.LIMIT, f"leave {level.usable_bytes} bytes in use by {method}", level)
+
+
+def purge_step(level: OpLevel, purge: PurgeWay) -> SweepStep:
+    """The purge of a whole drive. A format and an erase discard nothing beside."""
+    discarded = 0 if purge.name in (FORMAT.name, SECURE_ERASE.name) else level.scale.capacity_bytes
+    return SweepStep(StepKind.PURGE, purge.what, level, discard_bytes=discarded, seconds=purge.seconds)
 
 
 def _of_files(level: OpLevel, files: LevelFiles, speed: SweepSpeed) -> Iterator[SweepStep]:
@@ -250,14 +256,19 @@ def sprandom_ratio(level: OpLevel) -> float:
 
 
 def seconds_left(
-    levels: Sequence[OpLevel], method: str, pace: SweepPace, speed: SweepSpeed, rounds: int
+    levels: Sequence[OpLevel],
+    method: str,
+    pace: SweepPace,
+    speed: SweepSpeed,
+    rounds: int,
+    purge: PurgeWay = DISCARD,
 ) -> tuple[float, float] | None:
     """The least and the most time of these levels, of the first of which so many rounds are done; None where
-    the speed is not known."""
+    the speed is not known, or how long a purge takes."""
     here, *later = levels
     round_bytes = round_size(here, pace)
     seconds = _time(round_bytes, speed.round_bytes_per_s)
-    times = [(step.seconds, step) for step in plan_steps(later, method, pace, speed)]
+    times = [(step.seconds, step) for step in plan_steps(later, method, pace, speed, purge)]
     if seconds is None or any(of_step is None for of_step, _ in times):
         return None
     most = max(pace.most_rounds - rounds, 1)

@@ -8,11 +8,13 @@ from opwatch.errors import UsageError
 
 
 class PurgeWay(NamedTuple):
-    """One of these ways: its name, what a plan says of it, and what it needs."""
+    """One of these ways: its name, what a plan says of it, and what it needs. `seconds` is how long it takes
+    where a drive has told that, None where it takes long and nobody knows how long."""
 
     name: str
     what: str
     needs: str
+    seconds: float | None = 0.0
 
 
 DISCARD = PurgeWay("discard", "discard the whole drive", "a drive that obeys discards")
@@ -21,11 +23,16 @@ FORMAT = PurgeWay(
     "format the namespace (nvme format), in the block size that it has",
     "an NVMe drive that formats one namespace alone, and nvme-cli",
 )
+SECURE_ERASE = PurgeWay(
+    "secure-erase",
+    "erase the drive (ATA SECURITY ERASE UNIT)",
+    "an ATA drive with the feature, not frozen and without a password",
+)
 PURGES = (
     DISCARD,
     FORMAT,
     PurgeWay("sanitize", "sanitize the drive (nvme sanitize)", "an NVMe drive with the command"),
-    PurgeWay("secure-erase", "ATA SECURITY ERASE UNIT", "an ATA drive with the feature, not frozen"),
+    SECURE_ERASE,
 )
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from opwatch.guard import reservations
 from opwatch.sweep.ata.commands import decode_registers
 from opwatch.sweep.ata.offers import decode_offers
+from opwatch.sweep.ata.security import security_refusal
 from opwatch.trim.audit import kernel_log
 from opwatch.trim.space import btrfs, f2fs, fiemap, fsmap, lba_status
 from opwatch.trim.space.extents import Extents
@@ -27,6 +28,9 @@ _ANSWERS = ("two-keys.hex", "reservation.hex")
 GOOD = Path(__file__).parents[1] / "fixtures" / "good" / "trim"
 # The sense data of a SCSI disk behind which an ATA drive has answered.
 _REGISTERS = bytes.fromhex("7201001d0000000e090c0100000000ff007f00004050")
+# Words of IDENTIFY, and what they may be.
+_OF_SECURITY = (82, 83, 85, 87, 89, 90, 128)
+_WORDS = (0, 1, 2, 0x21, 0x29, 0xFE, 0xFF, 0x4000, 0x7FFF, 0x8000, 0xFFFE, 0xFFFF)
 _EDGES = (0, 1, 0x7F, 0x80, 0xFF)
 
 
@@ -56,6 +60,7 @@ class Fuzz:
             self._lba_status,
             self._reservations,
             self._ata_offers,
+            self._ata_security,
             self._ata_registers,
             self._segments,
             self._log,
@@ -100,6 +105,17 @@ class Fuzz:
     def _ata_offers(self) -> None:
         raw = self._damaged(bytes.fromhex((GUARD / "page-89-qemu.hex").read_text()))
         assert decode_offers(raw[: self._random.randrange(len(raw) + 1)])
+
+    def _ata_security(self) -> None:
+        raw = bytearray.fromhex((GUARD / "page-89-qemu.hex").read_text())
+        for word in self._random.sample(_OF_SECURITY, self._random.randrange(1, len(_OF_SECURITY) + 1)):
+            raw[60 + 2 * word : 62 + 2 * word] = self._random.choice(_WORDS).to_bytes(2, "little")
+        security = decode_offers(self._damaged(bytes(raw))).security
+        assert 0 < 1000 * security.time.patience_s < 1 << 32
+        assert security.time.seconds is None or security.time.seconds < security.time.patience_s
+        if security_refusal(security, "sda") is None:
+            assert security.is_supported and not (security.has_password or security.is_frozen)
+            assert not (security.is_locked or security.is_expired)
 
     def _ata_registers(self) -> None:
         assert decode_registers(self._damaged(_REGISTERS)).lba < 1 << 48

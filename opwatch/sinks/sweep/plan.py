@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from opwatch import units
 from opwatch.sinks.folding import folded
-from opwatch.sweep.plan import SweepPlan, SweepStep
+from opwatch.sweep.plan import StepKind, SweepPlan, SweepStep
 from opwatch.times import roughly
 
 
@@ -63,7 +63,9 @@ def _sums(plan: SweepPlan) -> Iterator[str]:
     if plan.bytes_reason and plan.most_write_bytes is None:
         amount = f"{units.capacity(least)} and more: {plan.bytes_reason}"
     yield from folded(f"written by the host: {amount}")
-    if plan.seconds is None:
+    if any(step.kind is StepKind.PURGE and step.seconds is None for step in plan.steps):
+        yield from folded("time: not known, for the drive does not tell how long its purge takes")
+    elif plan.seconds is None:
         yield from folded("time: not known, for want of the drive's speed (--fill-speed, --speed)")
     else:
         begin, end = (roughly(seconds) for seconds in plan.seconds)

@@ -8,16 +8,20 @@ from dataclasses import dataclass
 from opwatch.errors import BadInput
 
 _PASS_THROUGH = 0x85
-_NO_DATA, _PIO_IN = 3, 4
+_NO_DATA, _PIO_IN, _PIO_OUT = 3, 4, 5
 _EXTENDED = 0x1
 # The registers are asked for, also where nothing failed; or a sector is read, as the count says.
 _CHECK, _ONE_SECTOR_IN = 1 << 5, 1 << 3 | 1 << 2 | 2
+_ONE_SECTOR_OUT = 1 << 2 | 2
 _IDENTIFY, _READ_NATIVE, _SET_MAX, _ACCESSIBLE = 0xEC, 0x27, 0x37, 0x78
 _GET_NATIVE, _SET_ACCESSIBLE = 0, 1
 _LBA_MODE = 1 << 6
 _DESCRIPTORS, _RETURNED, _RETURNED_BYTES = (0x72, 0x73), 0x09, 14
 _FAILED, _FAULT, _BUSY = 0x01, 0x20, 0x80
 _MEANINGS = {0x04: "it aborts the command", 0x10: "that address cannot be found, or was set once already"}
+
+
+SET_PASSWORD, UNLOCK, ERASE_PREPARE, ERASE_UNIT, DISABLE_PASSWORD = 0xF1, 0xF2, 0xF3, 0xF4, 0xF6
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,13 @@ def set_max_command(lba: int, *, is_accessible: bool) -> bytes:
     if is_accessible:
         return _wrapped(_ACCESSIBLE, _NO_DATA << 1 | _EXTENDED, _CHECK, features=_SET_ACCESSIBLE, lba=lba)
     return _wrapped(_SET_MAX, _NO_DATA << 1 | _EXTENDED, _CHECK, lba=lba)
+
+
+def security_command(command: int) -> bytes:
+    """A command of the security feature set: all but ERASE PREPARE take a sector with a password."""
+    if command == ERASE_PREPARE:
+        return _wrapped(command, _NO_DATA << 1, _CHECK)
+    return _wrapped(command, _PIO_OUT << 1, _CHECK | _ONE_SECTOR_OUT, count=1)
 
 
 def _wrapped(

@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from opwatch.errors import BadInput
+from opwatch.sweep.ata.security import AtaSecurity, decode_security
 
 _PAGE, _IDENTIFY_AT, _BYTES = 0x89, 60, 512
 _IDENTIFY_COMMAND = 0xEC
@@ -17,7 +18,7 @@ class AtaOffers:
     """`has_protected_area` is the feature by which SET MAX ADDRESS EXT lowers what it shows, and
     `has_accessible_max` the one that stands in its place since ACS-3. `is_frozen` says that its security
     takes no command until it was without power, `is_locked` that it asks for a password. It shows `sectors`
-    of `sector_bytes`."""
+    of `sector_bytes`. `security` is all that it says of that."""
 
     has_protected_area: bool
     has_security: bool
@@ -27,6 +28,7 @@ class AtaOffers:
     sectors: int = 0
     sector_bytes: int = _SECTOR
     serial: str = ""
+    security: AtaSecurity = field(default_factory=AtaSecurity)
 
 
 def decode_offers(page: bytes) -> AtaOffers:
@@ -65,6 +67,7 @@ def decode_identify(raw: bytes) -> AtaOffers:
         sectors=int.from_bytes(raw[200:208] if has_48_bits else raw[120:124], "little"),
         sector_bytes=2 * int.from_bytes(raw[234:238], "little") if is_large else _SECTOR,
         serial=_text(raw[20:40]),
+        security=decode_security(raw),
     )
 
 

@@ -11,6 +11,7 @@ from opwatch.sweep.namespace.back import NamespaceUndo, namespace_undo
 _PARTITION = re.compile(r"partition 1: ([0-9]{1,20}) bytes from the begin", re.ASCII)
 _FILES = re.compile(r"files in (\.opwatch-sweep-[0-9A-Za-z-]{1,100})", re.ASCII)
 _HIGHEST = re.compile(r"highest address: ([0-9]{1,20}) of ([0-9]{1,20}) bytes", re.ASCII)
+_PASSWORD = re.compile(r"password (opwatch) of the user, for an erase", re.ASCII)
 # Behind these words stands the name of the sweep.
 FOLDER_PREFIX = ".opwatch-sweep-"
 
@@ -47,7 +48,17 @@ class HighestUndo:
         return f"highest address: {self.shown_bytes} of {self.original_bytes} bytes"
 
 
-SweepUndo = PartitionUndo | FilesUndo | NamespaceUndo | HighestUndo
+@dataclass(frozen=True, slots=True)
+class PasswordUndo:
+    """A password of an ATA drive that has to go: the one that an erase needs, which is no secret."""
+
+    password: str
+
+    def __str__(self) -> str:
+        return f"password {self.password} of the user, for an erase"
+
+
+SweepUndo = PartitionUndo | FilesUndo | NamespaceUndo | HighestUndo | PasswordUndo
 
 
 def parse_undo(text: str) -> SweepUndo:
@@ -60,4 +71,6 @@ def parse_undo(text: str) -> SweepUndo:
         return namespace
     if match := _HIGHEST.fullmatch(text):
         return HighestUndo(int(match[1]), int(match[2]))
+    if match := _PASSWORD.fullmatch(text):
+        return PasswordUndo(match[1])
     raise BadInput(f"the journal has a change that this opwatch cannot undo: {text!r:.100}")

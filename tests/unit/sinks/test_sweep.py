@@ -19,6 +19,7 @@ from opwatch.steady.strict import StrictState, judge_strict
 from opwatch.sweep.levels import LevelScale, parse_levels
 from opwatch.sweep.outcome import LevelFigures, LevelOutcome
 from opwatch.sweep.plan import SweepPace, SweepPlan, SweepRefusal, SweepSpeed, plan_steps
+from opwatch.sweep.purges import SECURE_ERASE
 from opwatch.sweep.result import ModelScale, SweepResult
 from opwatch.tools.cli import main
 from tests.unit.steady.test_strict import CALM as ROUND
@@ -143,6 +144,17 @@ def test_a_plan_with_a_speed_has_a_time() -> None:
     assert "time: " in "\n".join(plan_lines(plan)) and "not known, for want" not in "\n".join(
         plan_lines(plan)
     )
+    assert _problems(plan_document(plan)) == []
+
+
+def test_a_plan_with_a_purge_whose_time_nobody_tells_has_none() -> None:
+    plan = _plan(speed=SweepSpeed(1e9, 1e8))
+    untold = SECURE_ERASE._replace(seconds=None)
+    steps = plan_steps(plan.levels, "window", SweepPace(), SweepSpeed(1e9, 1e8), untold)
+    plan = replace(plan, steps=steps)
+    text = "\n".join(plan_lines(plan))
+    assert "time: not known, for the drive does not tell how long its purge takes" in text
+    assert "discarded" not in text
     assert _problems(plan_document(plan)) == []
 
 

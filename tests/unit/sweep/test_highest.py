@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opwatch.collectors.addresses import highest as module
+from opwatch.collectors.addresses import line
 from opwatch.collectors.addresses.highest import HighestAddress, require_whole
 from opwatch.collectors.space.scsi import ScsiAnswer
 from opwatch.errors import BadInput, OpwatchError, PermissionMissing, RefusedError, Unsupported
@@ -88,12 +89,12 @@ class Bench:
         (sysfs / "device").mkdir(parents=True)
         (sysfs / "size").write_text(f"{wishes.sectors - wishes.hidden}\n")
         self.disk = BlockDevice("sda", (8, 0), sysfs)
-        monkeypatch.setattr(module, "send_scsi", self.send)
+        monkeypatch.setattr(line, "send_scsi", self.send)
         monkeypatch.setattr(module, "_PATIENCE_S", 0.0)
 
-    def send(self, _: int, command: bytes, length: int, __: int) -> ScsiAnswer:
+    def send(self, _: int, command: bytes, length: int, __: int, data: bytes) -> ScsiAnswer:
         self.meddle(command)
-        answer = self.scsi.answer(command, b"")
+        answer = self.scsi.answer(command, data)
         return ScsiAnswer(not answer.status, answer.status, answer.data[:length], answer.sense)
 
     @property
@@ -192,7 +193,7 @@ def test_who_cannot_ask_is_told_so(
     def send(*_: object) -> ScsiAnswer:
         raise error
 
-    monkeypatch.setattr(module, "send_scsi", send)
+    monkeypatch.setattr(line, "send_scsi", send)
     with pytest.raises(kind):
         _ = bench.address
 
@@ -206,7 +207,7 @@ def test_a_bridge_that_swallows_ata_commands_is_told_of(
     answer: ScsiAnswer, bench_of: BenchOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = bench_of(Wishes())
-    monkeypatch.setattr(module, "send_scsi", lambda *_: answer)
+    monkeypatch.setattr(line, "send_scsi", lambda *_: answer)
     with pytest.raises(Unsupported, match="IDENTIFY DEVICE"):
         _ = bench.address
 
@@ -215,6 +216,6 @@ def test_a_bridge_that_gives_no_registers_back_is_told_of(
     bench_of: BenchOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = bench_of(Wishes()).address
-    monkeypatch.setattr(module, "send_scsi", lambda *_: EMPTY)
+    monkeypatch.setattr(line, "send_scsi", lambda *_: EMPTY)
     with pytest.raises(Unsupported, match="what stands in its registers does not come back"):
         asked.native_bytes()

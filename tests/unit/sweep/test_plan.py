@@ -16,6 +16,7 @@ from opwatch.sweep.plan import (
     plan_steps,
     seconds_left,
 )
+from opwatch.sweep.purges import SECURE_ERASE
 from opwatch.times import roughly
 
 GIB = 1 << 30
@@ -61,6 +62,11 @@ def test_the_time_left_is_that_of_the_plan_less_what_is_done() -> None:
     # One more at least, however many there were.
     least, most = seconds_left(LEVELS[:1], "window", PACE, speed, PACE.most_rounds - 1) or (0, 0)
     assert least == most == pytest.approx(first.seconds)
+    # The purge of the first level is over, too, and that of the second is not.
+    slow = SECURE_ERASE._replace(seconds=3600.0)
+    purged = seconds_left(LEVELS, "window", PACE, speed, 3, slow)
+    assert purged == pytest.approx([one + 3600 for one in left or ()])
+    assert seconds_left(LEVELS, "window", PACE, speed, 3, slow._replace(seconds=None)) is None
     assert seconds_left(LEVELS, "window", PACE, SweepSpeed(), 3) is None
     assert seconds_left(LEVELS, "window", PACE, SweepSpeed(None, GIB), 3) is None
 

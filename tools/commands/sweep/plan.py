@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from opwatch.collectors.fio.options import sprandom_refusal
 from opwatch.collectors.guard.looking import identity_of_disk
+from opwatch.collectors.sweep.offers import purge_as_told
 from opwatch.collectors.sweep.refusals import refusals
 from opwatch.errors import UsageError
 from opwatch.host.device import BlockDevice, Devices
@@ -19,7 +20,7 @@ from opwatch.sinks.terminal import data
 from opwatch.sweep.levels import LevelScale, OpBase, OpLevel, OpShare, parse_levels
 from opwatch.sweep.methods import ON_FILES, method_of
 from opwatch.sweep.plan import SweepPlan, SweepRefusal, SweepSpeed, plan_steps
-from opwatch.sweep.purges import DISCARD, purge_of
+from opwatch.sweep.purges import DISCARD
 from opwatch.tools.arguments import byte_size
 from opwatch.tools.commands.sweep.arguments.drive_arguments import (
     add_allowance_argument,
@@ -127,7 +128,7 @@ def _of_scenario_on_drive(args: argparse.Namespace) -> SweepPlan:
     devices = Devices()
     device = _drive(devices, args.dev)
     _, levels, pattern, pace = planned_on_drive(args, device, args.flash or flash_of(device))
-    purge = purge_of(args.purge or DISCARD.name)
+    purge = purge_as_told(device, args.purge or DISCARD.name)
     steps = plan_steps(levels, DEFAULT_METHOD, pace, _speed(args), purge)
     refused = refusals(devices, args.dev, allow_virtual=args.allow_virtual, purge=purge.name)
     return SweepPlan(
@@ -189,7 +190,7 @@ def _of_test(args: argparse.Namespace) -> SweepPlan:
     refuse_level_options(args)
     devices = Devices()
     device = _drive(devices, args.dev)
-    order, purge = order_from(args, device), purge_of(args.purge or DISCARD.name)
+    order, purge = order_from(args, device), purge_as_told(device, args.purge or DISCARD.name)
     levels = levels_of_parts(order, device)
     planned = [planned_test_bytes(part, device.size_bytes) for part in order.parts]
     return SweepPlan(
@@ -235,7 +236,7 @@ def _of_device(args: argparse.Namespace) -> SweepPlan:
     usual = FILE_LEVELS if is_on_files else DEFAULT_LEVELS
     levels = parse_levels(args.op or usual, LevelScale(capacity, OpShare(args.share), base), args.flash)
     _require_room(levels, device)
-    method, purge = method_of(args.method).name, purge_of(args.purge or DISCARD.name)
+    method, purge = method_of(args.method).name, purge_as_told(device, args.purge or DISCARD.name)
     pattern, pace = load(args.workload or DEFAULT_WORKLOAD), pace_from(args)
     require_reach(pattern, pace.round_ratio)
     if is_on_files:

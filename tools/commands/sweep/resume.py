@@ -8,6 +8,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from opwatch.collectors.addresses.lowering import undo_highest
+from opwatch.collectors.erasing.password import undo_passwords
 from opwatch.collectors.guard.held_disk import HeldDisk
 from opwatch.collectors.guard.looking import identity_of_disk
 from opwatch.collectors.sweep.files import undo_files
@@ -67,6 +68,8 @@ def run(args: argparse.Namespace) -> int:
                     undo_files(mount, journal, state)
                     perform(mount, journal, state, waiter, args)
             else:
+                # Before anything else: a drive that is locked cannot be looked at.
+                undo_passwords(devices, name, journal, state)
                 undo_highest(devices, name, consent, journal, state)
                 undo_partitions(devices, name, consent, journal, state)
                 with HeldDisk(devices, name, consent) as claim:

@@ -5,10 +5,12 @@ max address configuration) say it. What it was told is in a log: the oracle of t
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.vm.guest.atadrive.identify import identify_data
+from tests.vm.guest.atadrive.security import COMMANDS, DriveLock, LockWishes
 
 _IDENTIFY, _READ_NATIVE, _SET_MAX, _ACCESSIBLE = 0xEC, 0x27, 0x37, 0x78
 _GET_NATIVE_ACCESSIBLE, _SET_ACCESSIBLE, _FREEZE_ACCESSIBLE = 0, 1, 2
@@ -21,7 +23,7 @@ _KEEP = 0x1
 class Wishes:
     """What kind of drive it is. With `is_once` it takes one change of either kind in a power cycle, with
     `is_stubborn` none. `size_of_start` goes to the host whatever is set later, as libata keeps it.
-    `security` is word 128 of IDENTIFY, `hidden` how many sectors somebody hid before."""
+    `lock` is its security, `hidden` how many sectors somebody hid before."""
 
     serial: str = "opw-hpa"
     sectors: int = 32768
@@ -30,7 +32,7 @@ class Wishes:
     is_once: bool = False
     is_stubborn: bool = False
     size_of_start: bool = False
-    security: int = 0
+    lock: LockWishes = field(default_factory=LockWishes)
     hidden: int = 0
 
 
@@ -42,6 +44,7 @@ class TaskFile:
     count: int
     lba: int
     command: int
+    data: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,10 @@ class AtaDrive:
         self._changes, self._is_frozen, self._before = 0, False, 0
         # The highest sector that was written since the last change, and one more.
         self._end = 0
+        # Lets go a share of what is on it; whoever has that knows how. How many bytes of it are left.
+        self.let_go: Callable[[float], None] = lambda _: None
+        self.mapped: Callable[[], int] = lambda: 0
+        self.lock = DriveLock(wishes.lock, self._tell, lambda share: self.let_go(share))
         self._tell("start")
 
     def wrote(self, end: int) -> None:
@@ -75,18 +82,26 @@ class AtaDrive:
     def lose_power(self) -> None:
         """What was set for a while is gone, and one more change is taken."""
         self.current, self._changes, self._is_frozen = self._kept, 0, False
+        self.lock.lose_power()
         self._tell("power")
 
+    def identify(self) -> bytes:
+        return identify_data(self.wishes, self.current, self.lock.word)
+
     def _tell(self, what: str) -> None:
-        line = json.dumps({"what": what, "sectors": self.current, "written_to": self._end})
+        entry = {"what": what, "sectors": self.current, "written_to": self._end, "mapped": self.mapped()}
+        line = json.dumps(entry)
         with self._log.open("a") as log:
             log.write(f"{line}\n")
         self._end = 0
 
     def do(self, task: TaskFile) -> Outcome:
         before, self._before = self._before, task.command
+        if task.command in COMMANDS:
+            return Outcome(0 if self.lock.do(task.command, task.data) else ABORTED)
+        self.lock.other_command()
         if task.command == _IDENTIFY:
-            return Outcome(data=identify_data(self.wishes, self.current))
+            return Outcome(data=self.identify())
         if task.command == _READ_NATIVE and self.wishes.has_area:
             return Outcome(lba=self.wishes.sectors - 1)
         if task.command == _SET_MAX and self.wishes.has_area:

@@ -8,11 +8,12 @@ import os
 from tests.vm.guest.atadrive import pages
 from tests.vm.guest.atadrive.ata import AtaDrive, TaskFile
 from tests.vm.guest.atadrive.ring import Answer
-from tests.vm.guest.atadrive.sense import behind_the_end, of_ata, unknown_command, unknown_field
+from tests.vm.guest.atadrive.sense import behind_the_end, no_access, of_ata, unknown_command, unknown_field
 
 _SECTOR = pages.SECTOR
 _KEEP_SIZE_PUNCH = 0x3
 _CHECK = 1 << 5
+_OF_CONTENTS = (0x28, 0x88, 0x2A, 0x8A, 0x42)
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -26,6 +27,8 @@ class ScsiDisk:
     def __init__(self, drive: AtaDrive, descriptor: int) -> None:
         self._drive, self._descriptor = drive, descriptor
         self._first = drive.current
+        drive.let_go = lambda share: self._punch(0, int(share * drive.wishes.sectors) * _SECTOR)
+        drive.mapped = lambda: os.fstat(descriptor).st_blocks * 512 if descriptor >= 0 else 0
         self._commands = {
             **dict.fromkeys((0x00, 0x1B, 0x35, 0x91, 0x2F, 0x8F), lambda _, __: Answer()),
             0x12: self._inquiry,
@@ -46,6 +49,11 @@ class ScsiDisk:
 
     def answer(self, cdb: bytes, data: bytes) -> Answer:
         do = self._commands.get(cdb[0])
+        # A drive takes its reads, writes and discards for commands as all others.
+        if cdb[0] in _OF_CONTENTS:
+            self._drive.lock.other_command()
+            if self._drive.lock.is_locked:
+                return no_access()
         return do(cdb, data) if do else unknown_command()
 
     def _inquiry(self, cdb: bytes, _: bytes) -> Answer:
@@ -104,14 +112,14 @@ class ScsiDisk:
         if length and done:
             raise OSError(ctypes.get_errno(), "no hole can be made in the file")
 
-    def _pass_16(self, cdb: bytes, _: bytes) -> Answer:
+    def _pass_16(self, cdb: bytes, data: bytes) -> Answer:
         upper = cdb[1] & 1
         parts = (cdb[8], cdb[10], cdb[12], cdb[7], cdb[9], cdb[11])
         lba = int.from_bytes(bytes(parts if upper else parts[:3]), "little")
         features = cdb[4] | (cdb[3] << 8 if upper else 0)
-        task = TaskFile(features, cdb[6] | (cdb[5] << 8 if upper else 0), lba, cdb[14])
+        task = TaskFile(features, cdb[6] | (cdb[5] << 8 if upper else 0), lba, cdb[14], data)
         return of_ata(self._drive.do(task), is_asked=bool(cdb[2] & _CHECK))
 
-    def _pass_12(self, cdb: bytes, _: bytes) -> Answer:
-        task = TaskFile(cdb[3], cdb[4], int.from_bytes(cdb[5:8], "little"), cdb[9])
+    def _pass_12(self, cdb: bytes, data: bytes) -> Answer:
+        task = TaskFile(cdb[3], cdb[4], int.from_bytes(cdb[5:8], "little"), cdb[9], data)
         return of_ata(self._drive.do(task), is_asked=bool(cdb[2] & _CHECK))

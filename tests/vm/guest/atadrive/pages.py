@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.vm.guest.atadrive.ata import AtaDrive
-from tests.vm.guest.atadrive.identify import FIRMWARE, MODEL, identify_data
+from tests.vm.guest.atadrive.identify import FIRMWARE, MODEL
 
 SECTOR = 512
 _VENDOR = b"ATA     "
@@ -41,7 +41,7 @@ def _designator(serial: bytes) -> bytes:
 def _ata_information(drive: AtaDrive) -> bytes:
     head = bytes(4) + b"opwatch ".ljust(8) + b"test translator".ljust(16) + b"1".ljust(4)
     signature = bytes(20)
-    return head + signature + bytes([_COMMAND_IDENTIFY, 0, 0, 0]) + identify_data(drive.wishes, drive.current)
+    return head + signature + bytes([_COMMAND_IDENTIFY, 0, 0, 0]) + drive.identify()
 
 
 def _limits() -> bytes:

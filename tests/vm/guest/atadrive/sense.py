@@ -6,7 +6,7 @@ from tests.vm.guest.atadrive.ata import Outcome
 from tests.vm.guest.atadrive.ring import Answer
 
 _CHECK_CONDITION = 2
-_RECOVERED, _ILLEGAL, _ABORTED = 0x1, 0x5, 0xB
+_RECOVERED, _ILLEGAL, _PROTECTED, _ABORTED = 0x1, 0x5, 0x7, 0xB
 
 
 def _answer(key: int, code: int, descriptor: bytes = b"", data: bytes = b"") -> Answer:
@@ -20,6 +20,11 @@ def unknown_command() -> Answer:
 
 def behind_the_end() -> Answer:
     return _answer(_ILLEGAL, 0x2100)
+
+
+def no_access() -> Answer:
+    """A drive that is locked neither reads nor writes."""
+    return _answer(_PROTECTED, 0x7471)
 
 
 def unknown_field() -> Answer:

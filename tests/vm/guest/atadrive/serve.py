@@ -10,10 +10,12 @@ import os
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 from tests.vm.guest.atadrive.ata import AtaDrive, Wishes
 from tests.vm.guest.atadrive.disk import ScsiDisk
 from tests.vm.guest.atadrive.ring import TcmuRing
+from tests.vm.guest.atadrive.security import LockWishes
 
 
 def serve(uio: str, file: Path, log: Path, wishes: Wishes) -> None:
@@ -26,5 +28,9 @@ def serve(uio: str, file: Path, log: Path, wishes: Wishes) -> None:
         ring.answer(command, disk.answer(command.cdb, ring.data_of(command)))
 
 
+def _wishes(table: dict[str, Any]) -> Wishes:
+    return Wishes(**table | {"lock": LockWishes(**table["lock"])})
+
+
 if __name__ == "__main__":
-    serve(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), Wishes(**json.loads(sys.argv[4])))
+    serve(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), _wishes(json.loads(sys.argv[4])))

@@ -12,6 +12,7 @@ import pytest
 
 from opwatch.sweep.journal.file import journals
 from tests.vm.guest.atadrive.ata import Wishes
+from tests.vm.guest.atadrive.security import LockWishes
 from tests.vm.guest.atadrive.target import AtaDisk, ata_disk
 from tests.vm.guest.support import sysfs
 from tests.vm.requirements import need_tool
@@ -65,7 +66,7 @@ def content_of(disk: AtaDisk) -> bytes:
 @pytest.mark.parametrize(
     ("wishes", "why"),
     [
-        (Wishes(security=_FROZEN), "is frozen until it was without power (IDENTIFY word 128 bit 3)"),
+        (Wishes(lock=LockWishes(_FROZEN)), "is frozen until it was without power (IDENTIFY word 128 bit 3)"),
         (Wishes(hidden=8192), "shows 12582912 of its 16777216 bytes"),
     ],
     ids=["frozen", "hidden"],

@@ -1,0 +1,54 @@
+"""Commands to an ATA drive by the descriptor of its disk, and what it answers."""
+
+from __future__ import annotations
+
+from opwatch.collectors.space.scsi import ScsiAnswer, send_scsi
+from opwatch.errors import BadInput, PermissionMissing, Unsupported
+from opwatch.host.device import BlockDevice
+from opwatch.sweep.ata.commands import AtaRegisters, decode_registers, identify_command
+from opwatch.sweep.ata.offers import AtaOffers, decode_identify
+
+# The drive took the command for none that it does now.
+ABORTED = 0x04
+_IDENTIFY_BYTES = 512
+# A drive may write down what is set before it answers.
+_TIMEOUT_MS = 30_000
+
+
+class AtaLine:
+    """The way to the drive that is open. Unsupported where a command does not get to it, or its answer does
+    not get back; PermissionMissing without root."""
+
+    def __init__(self, descriptor: int, disk: BlockDevice) -> None:
+        self._descriptor, self.disk = descriptor, disk
+
+    def identify(self) -> AtaOffers:
+        answer = self._send(identify_command(), _IDENTIFY_BYTES)
+        if not answer.is_good:
+            raise Unsupported(f"{self.disk.name}: IDENTIFY DEVICE does not get to the drive ({_why(answer)})")
+        try:
+            return decode_identify(answer.data)
+        except BadInput as error:
+            raise Unsupported(f"{self.disk.name}: {error}") from error
+
+    def ask(self, command: bytes, data: bytes = b"", timeout_ms: int = _TIMEOUT_MS) -> AtaRegisters:
+        """What stands in its registers behind a command. It is waited for, whatever signal comes."""
+        answer = self._send(command, 0, timeout_ms, data)
+        try:
+            return decode_registers(answer.sense)
+        except BadInput as error:
+            raise Unsupported(f"{self.disk.name}: {error} ({_why(answer)})") from error
+
+    def _send(
+        self, command: bytes, length: int, timeout_ms: int = _TIMEOUT_MS, data: bytes = b""
+    ) -> ScsiAnswer:
+        try:
+            return send_scsi(self._descriptor, command, length, timeout_ms, data)
+        except PermissionError as error:
+            raise PermissionMissing(f"ATA commands to {self.disk.name} are for root only") from error
+        except OSError as error:
+            raise Unsupported(f"{self.disk.name} takes no ATA commands: {error.strerror}") from error
+
+
+def _why(answer: ScsiAnswer) -> str:
+    return f"status {answer.status:02X}h, sense {answer.sense[:22].hex() or 'none'}"

@@ -1,0 +1,1 @@
+"""ATA drives erased by their own command, which takes a password that must not stay."""

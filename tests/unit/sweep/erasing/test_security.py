@@ -1,0 +1,153 @@
+"""What an ATA drive says of its security, word by word, and the commands, to the bit."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from opwatch.errors import BadInput
+from opwatch.sweep.ata.commands import (
+    DISABLE_PASSWORD,
+    ERASE_PREPARE,
+    ERASE_UNIT,
+    SET_PASSWORD,
+    UNLOCK,
+    security_command,
+)
+from opwatch.sweep.ata.offers import decode_identify
+from opwatch.sweep.ata.security import (
+    AtaSecurity,
+    EraseTime,
+    by_hand,
+    decode_security,
+    password_page,
+    security_refusal,
+)
+from opwatch.sweep.journal.undo import PasswordUndo, parse_undo
+
+
+def identified(**words: int) -> bytes:
+    """IDENTIFY DEVICE with such words, of a drive whose words 82 and 85 count."""
+    raw = bytearray(512)
+    for name, value in ({"w82": 2, "w83": 0x4000, "w87": 0x4000} | words).items():
+        at = 2 * int(name.removeprefix("w"))
+        raw[at : at + 2] = value.to_bytes(2, "little")
+    return bytes(raw)
+
+
+ABLE = AtaSecurity(is_supported=True, has_state=True)
+
+
+def test_each_bit_is_what_the_standard_says() -> None:
+    assert decode_security(identified(w128=0x01)) == ABLE
+    all_set = decode_security(identified(w128=0x3F))
+    assert (all_set.has_password, all_set.is_locked, all_set.is_frozen) == (True, True, True)
+    assert (all_set.is_expired, all_set.has_enhanced) == (True, True)
+    assert decode_identify(identified(w128=0x21)).security.has_enhanced
+    # A password is one by either word.
+    assert decode_security(identified(w85=2, w128=1)).has_password
+    assert not decode_security(identified(w85=2, w87=0xFFFF, w128=1)).has_password
+    # Word 83 says that 82 means nothing.
+    assert not decode_security(identified(w83=0xFFFF, w128=1)).is_supported
+    with pytest.raises(BadInput, match="IDENTIFY DEVICE of 511 bytes"):
+        decode_security(bytes(511))
+
+
+@pytest.mark.parametrize(
+    ("word", "minutes", "is_more"),
+    [
+        (0, None, False),
+        (1, 2, False),
+        (0xFE, 508, False),
+        (0xFF, 508, True),
+        # The upper half is reserved where bit 15 is 0.
+        (0x1205, 10, False),
+        (0x8000, None, False),
+        (0x8100, 512, False),
+        (0xFFFE, 65532, False),
+        (0xFFFF, 65532, True),
+    ],
+)
+def test_a_time_is_in_two_minutes_of_8_or_of_15_bits(word: int, minutes: int | None, is_more: bool) -> None:
+    assert decode_security(identified(w128=1, w89=word)).normal == EraseTime(minutes, is_more)
+    assert decode_security(identified(w128=1, w90=word)).enhanced == EraseTime(minutes, is_more)
+
+
+@pytest.mark.parametrize(
+    ("time", "seconds", "patience_s", "text"),
+    [
+        (EraseTime(), None, 12 * 3600, "in a time that it does not tell"),
+        (EraseTime(2), 120, 780, "in 2 minutes by its own word"),
+        (EraseTime(508, True), None, 96 * 3600 + 600, "in more than 508 minutes by its own word"),
+        # The kernel takes no longer time.
+        (EraseTime(65532, True), None, 49 * 86400, "in more than 65532 minutes by its own word"),
+    ],
+)
+def test_it_is_waited_for_longer_than_it_says(
+    time: EraseTime, seconds: float | None, patience_s: int, text: str
+) -> None:
+    assert (time.seconds, time.patience_s, str(time)) == (seconds, patience_s, text)
+
+
+@pytest.mark.parametrize(
+    ("w89", "w90", "w128", "is_enhanced", "minutes"),
+    [
+        (5, 1, 0x21, False, 10),
+        (5, 0, 0x21, False, 10),
+        (0, 1, 0x21, True, 2),
+        # It tells a time of what it does not have.
+        (0, 1, 0x01, False, None),
+        (0, 0, 0x21, False, None),
+    ],
+)
+def test_the_enhanced_erase_is_for_drives_that_have_no_other(
+    w89: int, w90: int, w128: int, is_enhanced: bool, minutes: int | None
+) -> None:
+    security = decode_security(identified(w89=w89, w90=w90, w128=w128))
+    assert (security.is_enhanced_alone, security.time.minutes) == (is_enhanced, minutes)
+    assert ("enhanced" in security.what) == is_enhanced
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ({"w128": 0x01}, None),
+        ({"w128": 0x21}, None),
+        ({"w82": 0, "w128": 0x01}, "no security feature set (IDENTIFY word 82 bit 1 is 0)"),
+        ({"w128": 0x00}, "and has none (word 128 bit 0)"),
+        ({"w128": 0x09}, "a suspend of the machine and its wake-up, or unplugging the drive"),
+        ({"w128": 0x0B}, "is frozen until it was without power"),
+        ({"w128": 0x07}, "is locked by a password (IDENTIFY word 128 bit 2), which is somebody's"),
+        ({"w128": 0x03}, "has a password already (IDENTIFY word 128 bit 1), which is somebody's"),
+        ({"w128": 0x01, "w85": 2}, "has a password already"),
+        ({"w128": 0x11}, "too many wrong passwords (IDENTIFY word 128 bit 4)"),
+    ],
+)
+def test_it_says_why_it_is_not_erased(words: dict[str, int], why: str | None) -> None:
+    refused = security_refusal(decode_security(identified(**words)), "sda")
+    assert refused is None if why is None else why in (refused or "")
+
+
+def test_commands_are_those_of_the_standard() -> None:
+    assert security_command(ERASE_PREPARE).hex() == "850620" + "00" * 10 + "40f300"
+    for command, code in ((SET_PASSWORD, "f1"), (UNLOCK, "f2"), (ERASE_UNIT, "f4"), (DISABLE_PASSWORD, "f6")):
+        # A sector to the drive, counted in blocks, and its registers back.
+        assert security_command(command).hex() == "850a26000000" + "01" + "00" * 6 + "40" + code + "00"
+
+
+def test_the_password_is_the_users_at_level_high_and_no_secret() -> None:
+    page = password_page()
+    # As hdparm sends it: the bytes as they are, and zeroes behind them.
+    assert page == b"\0\0opwatch" + bytes(503)
+    assert password_page(is_enhanced=True) == b"\2\0opwatch" + bytes(503)
+    assert re.findall(r"--security-(\w+) opwatch /dev/sdx", by_hand("sdx")) == ["unlock", "disable"]
+    assert by_hand("sdx").count("--user-master u ") == 2
+
+
+def test_a_journal_keeps_which_password() -> None:
+    undo = PasswordUndo("opwatch")
+    assert parse_undo(str(undo)) == undo
+    for text in ("password other of the user, for an erase", f"{undo}\n", "password opwatch"):
+        with pytest.raises(BadInput, match="cannot undo"):
+            parse_undo(text)

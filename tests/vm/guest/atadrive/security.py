@@ -1,0 +1,130 @@
+"""The security feature set of a drive, as ACS-3 says it: a password, what it locks, and the erase."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+SUPPORTED, ENABLED, LOCKED, FROZEN, EXPIRED, ENHANCED = (1 << bit for bit in range(6))
+_SET, _UNLOCK, _PREPARE, _ERASE, _FREEZE, _DISABLE = range(0xF1, 0xF7)
+COMMANDS = range(_SET, _DISABLE + 1)
+# Of what a command is sent with: whose password, which kind of erase, and whether a master opens it, too.
+_IS_MASTER, _IS_ENHANCED, _IS_MAXIMUM = 1 << 0, 1 << 1, 1 << 8
+_TRIES = 5
+_THEIRS = b"theirs"
+
+
+@dataclass(frozen=True)
+class LockWishes:
+    """`state` is word 128 of IDENTIFY at the start, `normal_word` and `enhanced_word` are 89 and 90. An erase
+    takes `erase_s`, ERASE PREPARE `prepare_s`. `erase_fault` is "" or "aborts" (it does nothing), "breaks"
+    (it aborts behind its time, with a half gone) or "keeps" (it says that it did all, and did nothing);
+    with `is_sticky` no password is taken away by DISABLE."""
+
+    state: int = 0
+    normal_word: int = 1
+    enhanced_word: int = 0
+    erase_s: float = 0.0
+    prepare_s: float = 0.0
+    erase_fault: str = ""
+    is_sticky: bool = False
+
+
+class DriveLock:
+    """What a drive keeps of it. `note` writes a line into the drive's log, and `erase` lets go a share of
+    all that is on the drive."""
+
+    def __init__(
+        self, wishes: LockWishes, note: Callable[[str], None], erase: Callable[[float], None]
+    ) -> None:
+        self._wishes, self._note, self._erase = wishes, note, erase
+        self.word = wishes.state
+        self._password = _THEIRS if wishes.state & ENABLED else b""
+        self._tries, self._is_prepared = _TRIES, False
+
+    @property
+    def is_locked(self) -> bool:
+        return bool(self.word & LOCKED)
+
+    def lose_power(self) -> None:
+        self._tries, self._is_prepared = _TRIES, False
+        self.word &= ~(FROZEN | EXPIRED)
+        if self.word & ENABLED:
+            self.word |= LOCKED
+
+    def other_command(self) -> None:
+        """Another command has come, so that an erase is not prepared any more."""
+        self._is_prepared = False
+
+    def do(self, command: int, page: bytes) -> bool:
+        """Whether it obeys one of `COMMANDS`, sent with such a page."""
+        was_prepared, self._is_prepared = self._is_prepared, False
+        if not self.word & SUPPORTED or (self.word & FROZEN and command != _FREEZE):
+            return False
+        if command == _PREPARE:
+            self._note("prepared")
+            time.sleep(self._wishes.prepare_s)
+            self._is_prepared = True
+            return True
+        if command == _FREEZE:
+            self.word |= FROZEN * (not self.is_locked)
+            return not self.is_locked
+        if len(page) != 512:
+            return False
+        if command == _SET:
+            return self._set(page)
+        if command == _ERASE:
+            return was_prepared and self._opens(page) and self._erase_all(page)
+        return self._unlock(page) if command == _UNLOCK else self._disable(page)
+
+    def _set(self, page: bytes) -> bool:
+        first = int.from_bytes(page[:2], "little")
+        if self.is_locked or first & _IS_MASTER:
+            return False
+        self._password = page[2:34].rstrip(b"\0")
+        self.word |= ENABLED
+        level = "maximum" if first & _IS_MAXIMUM else "high"
+        self._note(f"password {self._password.decode(errors='replace')}, {level}")
+        return True
+
+    def _opens(self, page: bytes) -> bool:
+        if not self.word & ENABLED or self.word & EXPIRED:
+            return False
+        if page[2:34].rstrip(b"\0") == self._password and not page[0] & _IS_MASTER:
+            return True
+        self._tries -= 1
+        self.word |= EXPIRED * (self._tries == 0)
+        return False
+
+    def _unlock(self, page: bytes) -> bool:
+        if not self._opens(page):
+            return False
+        self.word &= ~LOCKED
+        self._note("unlocked")
+        return True
+
+    def _disable(self, page: bytes) -> bool:
+        if self.is_locked or self._wishes.is_sticky or not self._opens(page):
+            return False
+        self._clear()
+        self._note("disabled")
+        return True
+
+    def _clear(self) -> None:
+        self._password, self.word = b"", self.word & ~(ENABLED | LOCKED)
+
+    def _erase_all(self, page: bytes) -> bool:
+        is_enhanced, fault = bool(page[0] & _IS_ENHANCED), self._wishes.erase_fault
+        if fault == "aborts" or (is_enhanced and not self.word & ENHANCED):
+            return False
+        self._note("enhanced erase begins" if is_enhanced else "erase begins")
+        time.sleep(self._wishes.erase_s)
+        if fault == "breaks":
+            self._erase(0.5)
+            return False
+        if fault != "keeps":
+            self._erase(1.0)
+            self._clear()
+            self._note("erased")
+        return True

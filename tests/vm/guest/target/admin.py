@@ -5,16 +5,17 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from tests.vm.guest.target.drive import CONTROLLER, INVALID_FIELD, INVALID_OPCODE, Status, TargetDrive
+from tests.vm.guest.target.drive import CONTROLLER, TargetDrive
 from tests.vm.guest.target.identify import VERSION, identify
 from tests.vm.guest.target.logs import log_page
 from tests.vm.guest.target.pdus import NvmeCommand
+from tests.vm.guest.target.statuses import INVALID_FIELD, INVALID_OPCODE, Status
 
 _PROPERTY_SET, _CONNECT, _PROPERTY_GET = 0x00, 0x01, 0x04
 _CAPABILITIES, _VERSION, _CONFIGURATION, _STATUS = 0x00, 0x08, 0x14, 0x1C
 # Queues of 128, one after the other, 10 s to become ready, the NVM command set.
 _CAP = 127 | 1 << 16 | 20 << 24 | 1 << 37
-_GET_LOG, _IDENTIFY, _ABORT, _SET, _GET = 0x02, 0x06, 0x08, 0x09, 0x0A
+_GET_LOG, _IDENTIFY, _ABORT, _SET, _GET, _SANITIZE = 0x02, 0x06, 0x08, 0x09, 0x0A, 0x84
 EVENT, _MANAGEMENT, _ATTACHMENT, _KEEP_ALIVE, FABRICS = 0x0C, 0x0D, 0x15, 0x18, 0x7F
 _QUEUES, _EVENTS = 0x07, 0x0B
 _MOST_QUEUES = 2
@@ -74,6 +75,9 @@ class TargetController:
             return self._feature(first & 0xFF, second, is_set=command.opcode == _SET)
         if command.opcode == _MANAGEMENT:
             return self._manage(first & 0xF, command)
+        if command.opcode == _SANITIZE:
+            self.drive.sanitizing.begin(first)
+            return Answer()
         if command.opcode == _ATTACHMENT:
             return self._attach(first & 0xF, command)
         if command.opcode == _ABORT:

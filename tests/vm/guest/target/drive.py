@@ -9,21 +9,13 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.vm.guest.target.sanitize import TargetSanitize
+from tests.vm.guest.target.statuses import INVALID_FIELD, INVALID_NAMESPACE, Status
+
 BLOCK = 512
 SERIAL, MODEL = "OPWNSM0001", "opwatch namespace target"
 CONTROLLER = 1
 MOST_NAMESPACES = 4
-
-
-class Status(Exception):
-    """A command is refused with this status."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(f"{number:03X}h")
-        self.number = number
-
-
-INVALID_OPCODE, INVALID_FIELD, INVALID_NAMESPACE, OUT_OF_RANGE = 0x001, 0x002, 0x00B, 0x080
 NO_CAPACITY, NO_IDENTIFIER, IS_ATTACHED, NOT_ATTACHED = 0x115, 0x116, 0x118, 0x11A
 
 
@@ -55,6 +47,12 @@ class TargetDrive:
     lock: threading.RLock = field(default_factory=threading.RLock)
     changed: set[int] = field(default_factory=set)
     made: int = 0
+    sanitizing: TargetSanitize = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.sanitizing = TargetSanitize(
+            self.orders, self.lock, lambda: [one.file for one in self.namespaces.values()], self.note
+        )
 
     @property
     def free(self) -> int:
@@ -104,6 +102,7 @@ class TargetDrive:
 
     def _obey(self, what: str) -> None:
         """Wait as long as the orders say that this waits, and fail if they say so."""
+        self.sanitizing.require_none()
         while True:
             orders = json.loads(self.orders.read_text())
             if what not in orders["hold"]:
@@ -118,6 +117,9 @@ class TargetDrive:
                 raise Status(status)
 
     def _note(self, what: str, number: int, size: int) -> None:
-        line = {"what": what, "namespace": number, "bytes": size * BLOCK, "free": self.free}
+        self.note(what, number, size * BLOCK)
+
+    def note(self, what: str, number: int, n_bytes: int) -> None:
+        line = {"what": what, "namespace": number, "bytes": n_bytes, "free": self.free}
         with self.log.open("a") as log:
             log.write(json.dumps(line) + "\n")

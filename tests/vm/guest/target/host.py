@@ -8,12 +8,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from tests.vm.guest.support import sysfs
 from tests.vm.guest.target.drive import SERIAL
 from tests.vm.guest.target.identify import NQN
+from tests.vm.guest.target.sanitize import SanitizeOrders
 from tests.vm.requirements import need_module
 
 _CLASS = Path("/sys/class/nvme")
@@ -39,10 +40,17 @@ class ConnectedTarget:
         lines = [json.loads(line) for line in (self.folder / "log").read_text().splitlines()]
         return [(line["what"], line["bytes"]) for line in lines]
 
-    def order(self, *, fail: dict[str, list[int]] | None = None, hold: Sequence[str] = ()) -> None:
+    def order(
+        self,
+        *,
+        fail: dict[str, list[int]] | None = None,
+        hold: Sequence[str] = (),
+        sanitize: SanitizeOrders | None = None,
+    ) -> None:
         """Answer the next commands of a kind with these statuses (0 does it), and let others wait."""
         new = self.folder / "orders.new"
-        new.write_text(json.dumps({"fail": fail or {}, "hold": list(hold)}))
+        orders = {"fail": fail or {}, "hold": list(hold), "sanitize": asdict(sanitize or SanitizeOrders())}
+        new.write_text(json.dumps(orders))
         new.rename(self.folder / "orders")
         for path in self.folder.glob("orders.*"):
             path.unlink()

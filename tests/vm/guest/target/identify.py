@@ -2,16 +2,8 @@
 
 from __future__ import annotations
 
-from tests.vm.guest.target.drive import (
-    BLOCK,
-    CONTROLLER,
-    INVALID_FIELD,
-    MODEL,
-    MOST_NAMESPACES,
-    SERIAL,
-    Status,
-    TargetDrive,
-)
+from tests.vm.guest.target.drive import BLOCK, CONTROLLER, MODEL, MOST_NAMESPACES, SERIAL, TargetDrive
+from tests.vm.guest.target.statuses import INVALID_FIELD, Status
 
 NQN = "nqn.2026-11.org.example:namespaces"
 PAGE = 4096
@@ -75,6 +67,7 @@ def _controller(drive: TargetDrive) -> bytes:
     page.put(280, 16, drive.capacity)
     page.put(296, 16, drive.free)
     page.put(320, 2, 10)  # KAS, in 100 ms
+    page.put(328, 4, drive.sanitizing.orders().offers)  # SANICAP
     page.put(512, 2, 0x4466)
     page.put(514, 2, 128)
     page.put(516, 4, MOST_NAMESPACES)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from tests.vm.guest.target.drive import INVALID_FIELD, Status, TargetDrive
+from tests.vm.guest.target.drive import TargetDrive
 from tests.vm.guest.target.identify import Page
+from tests.vm.guest.target.statuses import INVALID_FIELD, Status
 
 _UNIT = 512_000
 _GUID = bytes.fromhex("c5af1028eabff2a49c4f6f7cc914d5af")
 # Commands that are known, and what they change: CSUPP, and NIC for the inventory of namespaces.
-_ADMIN = {0x02: 1, 0x06: 1, 0x09: 1, 0x0A: 1, 0x0C: 1, 0x0D: 1 | 1 << 3, 0x15: 1 | 1 << 3, 0x18: 1}
+_ADMIN = {0x02: 1, 0x06: 1, 0x09: 1, 0x0A: 1, 0x0C: 1, 0x0D: 1 | 1 << 3, 0x15: 1 | 1 << 3, 0x18: 1, 0x84: 3}
 _IO = {0x00: 1, 0x01: 3, 0x02: 1, 0x08: 3, 0x09: 3}
 
 
@@ -25,6 +26,8 @@ def log_page(drive: TargetDrive, number: int) -> bytes:
             for opcode, effects in known.items():
                 page.put(begin + 4 * opcode, 4, effects)
         return bytes(page.bytes)
+    if number == 0x81:
+        return drive.sanitizing.page()
     if number == 0xC0:
         page = Page(512)
         page.put(0, 16, drive.written)

@@ -10,7 +10,7 @@ import threading
 from dataclasses import replace
 
 from tests.vm.guest.target.admin import EVENT, FABRICS, Answer, TargetController
-from tests.vm.guest.target.drive import BLOCK, INVALID_OPCODE, OUT_OF_RANGE, Status, TargetNamespace
+from tests.vm.guest.target.drive import BLOCK, TargetNamespace
 from tests.vm.guest.target.pdus import (
     NvmeCommand,
     Pdu,
@@ -22,6 +22,7 @@ from tests.vm.guest.target.pdus import (
     place_of_data,
     ready_for,
 )
+from tests.vm.guest.target.statuses import INVALID_OPCODE, OUT_OF_RANGE, Status
 
 _FLUSH, _WRITE, _READ, _ZEROES, _DATASET = 0x00, 0x01, 0x02, 0x08, 0x09
 _RANGE = struct.Struct("<IIQ")
@@ -125,6 +126,7 @@ class TargetQueue(threading.Thread):
     def _io(self, controller: TargetController, command: NvmeCommand) -> Answer:
         drive, fields = controller.drive, command.fields
         one = drive.namespace(command.namespace, is_active=True)
+        drive.sanitizing.require_none()
         if command.opcode == _FLUSH:
             return Answer()
         if command.opcode == _DATASET:

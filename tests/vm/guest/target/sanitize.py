@@ -1,0 +1,113 @@
+"""A sanitize of the target: what it offers, how far one is, and what it leaves. The orders say how long it
+takes, and how it ends."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.vm.guest.target.statuses import (
+    INVALID_FIELD,
+    INVALID_OPCODE,
+    SANITIZE_FAILED,
+    SANITIZE_UNDER_WAY,
+    Status,
+)
+
+CRYPTO, BLOCK, OVERWRITE = 1, 2, 4
+# What each kind (SANACT) needs to be offered (SANICAP).
+_NEEDS = {2: BLOCK, 3: OVERWRITE, 4: CRYPTO}
+_NEVER, _DONE, _UNDER_WAY, _FAILED = 0, 1, 2, 3
+_NO_DEALLOCATE = 1 << 9
+# linux/falloc.h: punch a hole, and keep the size.
+_PUNCH = 0x03
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass(frozen=True)
+class SanitizeOrders:
+    """What the orders say of it: SANICAP, how long it takes, and whether the next ones fail."""
+
+    offers: int = CRYPTO | BLOCK
+    seconds: float = 2.0
+    fails: bool = False
+
+
+class TargetSanitize:
+    """The state of sanitizes. What has ended since is found out by whoever asks next. `files` are those of
+    all namespaces, and `note` writes into the target's log."""
+
+    def __init__(
+        self,
+        orders: Path,
+        lock: threading.RLock,
+        files: Callable[[], Collection[int]],
+        note: Callable[[str, int, int], None],
+    ) -> None:
+        self._orders, self._lock, self._files, self._note = orders, lock, files, note
+        self._state, self._order, self._begun = _NEVER, 0, 0.0
+
+    def orders(self) -> SanitizeOrders:
+        return SanitizeOrders(**json.loads(self._orders.read_text()).get("sanitize", {}))
+
+    def begin(self, order: int) -> None:
+        """The command, by its dword 10."""
+        with self._lock:
+            self._settle()
+            orders = self.orders()
+            if not orders.offers:
+                raise Status(INVALID_OPCODE)
+            if self._state == _UNDER_WAY:
+                raise Status(SANITIZE_UNDER_WAY)
+            if not orders.offers & _NEEDS.get(order & 7, 0) or order & _NO_DEALLOCATE:
+                raise Status(INVALID_FIELD)
+            self._state, self._order, self._begun = _UNDER_WAY, order, time.monotonic()
+            self._note("sanitize", order & 7, self._allocated())
+
+    def require_none(self) -> None:
+        """Status where reads, writes and changes are refused."""
+        with self._lock:
+            self._settle()
+            if self._state in (_UNDER_WAY, _FAILED):
+                raise Status(SANITIZE_UNDER_WAY if self._state == _UNDER_WAY else SANITIZE_FAILED)
+
+    def page(self) -> bytes:
+        """The Sanitize Status log."""
+        with self._lock:
+            self._settle()
+            orders = self.orders()
+            if not orders.offers:
+                raise Status(INVALID_FIELD)
+            page, ratio = bytearray(512), 65535
+            if self._state == _UNDER_WAY:
+                ratio = min(int(65536 * (time.monotonic() - self._begun) / orders.seconds), 65535)
+            page[0:2] = ratio.to_bytes(2, "little")
+            page[2:4] = self._state.to_bytes(2, "little")
+            page[4:8] = self._order.to_bytes(4, "little")
+            page[8:32] = b"\xff" * 24
+            page[12:16] = max(round(orders.seconds), 1).to_bytes(4, "little")
+            return bytes(page)
+
+    def _settle(self) -> None:
+        if self._state != _UNDER_WAY:
+            return
+        orders = self.orders()
+        if time.monotonic() - self._begun < orders.seconds:
+            return
+        self._state = _FAILED if orders.fails else _DONE
+        if self._state == _DONE:
+            for file in self._files():
+                length = ctypes.c_longlong(os.fstat(file).st_size)
+                if _LIBC.fallocate(file, _PUNCH, ctypes.c_longlong(0), length):
+                    raise OSError(ctypes.get_errno(), "fallocate")
+        self._note("failed" if orders.fails else "sanitized", self._order & 7, self._allocated())
+
+    def _allocated(self) -> int:
+        """The bytes that all namespaces together have mapped."""
+        return sum(os.fstat(file).st_blocks * 512 for file in self._files())

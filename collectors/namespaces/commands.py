@@ -1,4 +1,5 @@
-"""The admin commands that make, attach, detach and delete an NVMe namespace, by ioctl on an open controller.
+"""The admin commands that make, attach, detach and delete an NVMe namespace, and the one that sanitizes all
+of a drive, by ioctl on an open controller.
 Whoever sends one has looked before whose the namespace is, and has written down what it was.
 """
 
@@ -13,7 +14,7 @@ from opwatch.errors import OpwatchError, PermissionMissing
 
 # linux/nvme_ioctl.h
 _ADMIN, _RESCAN = 0xC0484E41, 0x4E46
-_MANAGEMENT, _ATTACHMENT = 0x0D, 0x15
+_MANAGEMENT, _ATTACHMENT, _SANITIZE = 0x0D, 0x15, 0x84
 _CREATE, _DELETE = 0, 1
 _ATTACH, _DETACH = 0, 1
 _LIST_BYTES = 4096
@@ -75,6 +76,12 @@ def attach_namespace(controller: int, nsid: int, number: int) -> None:
 def detach_namespace(controller: int, nsid: int, number: int) -> None:
     command = _AdminCommand(opcode=_ATTACHMENT, nsid=_single(nsid), cdw10=_DETACH)
     _send(controller, f"Detach Namespace {nsid}", command, _controllers(number))
+
+
+def sanitize_drive(controller: int, action: int) -> None:
+    """Begin to sanitize all namespaces of the drive, which ends at some time. It is restricted (AUSE is 0):
+    should it fail, nothing but another one ends that; and all is deallocated behind it (NDAS is 0)."""
+    _send(controller, "Sanitize", _AdminCommand(opcode=_SANITIZE, cdw10=action))
 
 
 def rescan(controller: int) -> None:

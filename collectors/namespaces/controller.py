@@ -12,14 +12,16 @@ from pathlib import Path
 from opwatch.closing import Closing
 from opwatch.collectors.firmware.transports import KernelTransport
 from opwatch.collectors.namespaces.commands import rescan
-from opwatch.counters.decode import identify
+from opwatch.counters.decode import identify, sanitize_log
 from opwatch.counters.decode.identify import Controller, Namespace
+from opwatch.counters.decode.sanitize_log import SanitizeLog, decode_sanitize_log
 from opwatch.errors import OpwatchError, PermissionMissing, RefusedError
 from opwatch.foreign import read_text
 from opwatch.guard.identity import DiskIdentity
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.sweep.namespace.back import SeenNamespace
 from opwatch.sweep.namespace.offer import NamespaceOffer
+from opwatch.sweep.namespace.sanitize import SanitizeOffer
 
 _CONTROLLERS = Path("/sys/class/nvme")
 _EFFECTS_LOG, _EFFECTS_BYTES = 0x05, 4096
@@ -130,6 +132,26 @@ class HeldController(Closing):
             if controller.has_effects_log
             else None,
             is_zoned=any(path.attribute("queue/zoned") not in (None, "none") for path in paths),
+        )
+
+    def sanitize_log(self) -> SanitizeLog:
+        """How far a sanitize is, or how the last one ended."""
+        return decode_sanitize_log(self._transport.get_log(sanitize_log.LID, sanitize_log.LENGTH))
+
+    def sanitize_offer(self, disk: BlockDevice) -> SanitizeOffer:
+        """What the drive says of sanitizing it; `disk` is the one of its namespaces that is to be purged."""
+        nsid, controller = disk.number("nsid") or 0, self.identified
+        there: tuple[int, ...] = (nsid,)
+        if controller.manages_namespaces:
+            there = self._list(identify.ALLOCATED_LIST)
+        elif controller.most_namespaces != 1:
+            there = self._list(identify.ATTACHED_LIST)
+        return SanitizeOffer(
+            controller=controller,
+            namespace=identify.decode_namespace(self._transport.identify(identify.NAMESPACE, nsid)),
+            nsid=nsid,
+            namespaces=there,
+            log=self.sanitize_log() if controller.can_sanitize else None,
         )
 
     def disk_of(self, devices: Devices, nsid: int, size_bytes: int) -> BlockDevice:

@@ -11,6 +11,7 @@ from pathlib import Path
 from opwatch.collectors.addresses.highest import probe_highest
 from opwatch.collectors.erasing.lockable import probe_erasable, way_refusal
 from opwatch.collectors.namespaces.controller import offer_of
+from opwatch.collectors.namespaces.sanitizing import sanitize_offer_of
 from opwatch.collectors.stack.disks import Identify, ask_nvme
 from opwatch.counters.decode.identify import Controller, Namespace
 from opwatch.errors import BadInput, OpwatchError, PermissionMissing
@@ -19,10 +20,10 @@ from opwatch.host.device import BlockDevice
 from opwatch.sweep.ata.offers import AtaOffers, decode_offers
 from opwatch.sweep.ata.security import security_refusal
 from opwatch.sweep.namespace.offer import NamespaceOffer, reasons_against
+from opwatch.sweep.namespace.sanitize import reasons_against_sanitize
 from opwatch.sweep.purges import SECURE_ERASE, PurgeWay, purge_of
 
 LIBATA = Path("/sys/module/libata")
-_UNUSED = "opwatch does not use it yet"
 
 
 class _NotOffered(Exception):
@@ -158,10 +159,13 @@ def _format(disk: BlockDevice, ask: Identify) -> None:
 
 
 def _sanitize(disk: BlockDevice, ask: Identify) -> None:
-    controller, _ = _nvme(disk, ask, "Sanitize")
-    if not controller.can_sanitize:
-        raise _NotOffered(f"{disk.name} offers no Sanitize (SANICAP is 0)")
-    raise _NotOffered(f"{disk.name} offers Sanitize, which is one of all of its namespaces, and {_UNUSED}")
+    _nvme(disk, ask, "Sanitize")
+    try:
+        reasons = reasons_against_sanitize(sanitize_offer_of(disk))
+    except OpwatchError as error:
+        raise _NotOffered(f"what {disk.name} says of Sanitize cannot be asked: {error}") from error
+    if reasons:
+        raise _NotOffered(f"{disk.name} {'; and it '.join(reasons)}")
 
 
 def _secure_erase(disk: BlockDevice, _: Identify) -> None:

@@ -1,5 +1,5 @@
 """Makes a drive as if it was never used: by discards, piece by piece, so that it can be ended in between, or
-by a format or an erase, which are waited for.
+by a format, a sanitize or an erase, which are waited for.
 """
 
 from __future__ import annotations
@@ -11,14 +11,17 @@ from collections.abc import Callable
 
 from opwatch.collectors.erasing.password import erase_drive
 from opwatch.collectors.guard.held_mount import HeldMount
+from opwatch.collectors.namespaces.controller import HeldController, controller_of
+from opwatch.collectors.namespaces.sanitizing import sanitize
 from opwatch.collectors.space.fitrim import trim_in_pieces
 from opwatch.collectors.stack.disks import ask_nvme
 from opwatch.collectors.sweep.bench import SweepBench
 from opwatch.collectors.sweep.offers import purge_refusal
+from opwatch.counters.decode.identify import Namespace
 from opwatch.errors import OpwatchError, Unsupported
 from opwatch.foreign import text_of
 from opwatch.host.device import BlockDevice
-from opwatch.sweep.purges import FORMAT, SECURE_ERASE, purge_of
+from opwatch.sweep.purges import FORMAT, SANITIZE, SECURE_ERASE, PurgeWay, purge_of
 
 # linux/fs.h: begin and length in bytes.
 _BLKDISCARD = 0x1277
@@ -55,10 +58,13 @@ def purge(bench: SweepBench) -> None:
     if bench.state.request.place:
         return empty(bench)
     bench.whole_disk.is_purged = True
-    if purge_of(bench.state.request.purge) is FORMAT:
+    way = purge_of(bench.state.request.purge)
+    if way is FORMAT:
         return _format(bench)
-    if purge_of(bench.state.request.purge) is SECURE_ERASE:
+    if way is SECURE_ERASE:
         return _erase(bench)
+    if way is SANITIZE:
+        return _sanitize(bench)
     return empty(bench)
 
 
@@ -87,10 +93,32 @@ def _format(bench: SweepBench) -> None:
             f"{disk.name}: the format failed: {text_of(done.stderr).strip() or done.returncode}"
         )
     bench.claim.require_ours()
+    _require_as_before(disk, before, FORMAT)
+    bench.pass_time(0)
+
+
+def _sanitize(bench: SweepBench) -> None:
+    """Sanitize the drive, and discard all of it: a drive only should deallocate what it has sanitized, and
+    the kernel may have pages of what was there. A sanitize cannot be called back either."""
+    disk, claim = bench.disk, bench.whole_disk
+    bench.pass_time(0)
+    if refused := purge_refusal(disk, SANITIZE.name):
+        raise Unsupported(f"--purge {SANITIZE.name}: {refused}")
+    _, before = ask_nvme(disk)
+    with HeldController(controller_of(claim.devices, disk)) as controller:
+        controller.require(claim.identity)
+        claim.require_ours()
+        sanitize(controller, bench.talk.show, bench.journal.resume_words)
+    claim.require_ours()
+    _require_as_before(disk, before, SANITIZE)
+    empty(bench)
+
+
+def _require_as_before(disk: BlockDevice, before: Namespace, way: PurgeWay) -> None:
+    """OpwatchError where a purge has changed more than what the blocks hold."""
     _, after = ask_nvme(disk)
     if (after.size_lbas, after.lba_bytes) != (before.size_lbas, before.lba_bytes):
-        raise OpwatchError(f"{disk.name}: the format has changed its blocks, or how many there are")
-    bench.pass_time(0)
+        raise OpwatchError(f"{disk.name}: the {way.name} has changed its blocks, or how many there are")
 
 
 def _erase(bench: SweepBench) -> None:

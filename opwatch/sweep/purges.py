@@ -28,12 +28,13 @@ SECURE_ERASE = PurgeWay(
     "erase the drive (ATA SECURITY ERASE UNIT)",
     "an ATA drive with the feature, not frozen and without a password",
 )
-PURGES = (
-    DISCARD,
-    FORMAT,
-    PurgeWay("sanitize", "sanitize the drive (nvme sanitize)", "an NVMe drive with the command"),
-    SECURE_ERASE,
+SANITIZE = PurgeWay(
+    "sanitize",
+    "sanitize the drive, for as long as it takes, and discard all of it",
+    "an NVMe drive of one namespace that erases its blocks, or its key (SANICAP)",
+    seconds=None,
 )
+PURGES = (DISCARD, FORMAT, SANITIZE, SECURE_ERASE)
 
 
 def purge_of(name: str) -> PurgeWay:

@@ -21,6 +21,7 @@ from opwatch.collectors.firmware.recorded import evidence_of
 from opwatch.counters.catalogue.families import load_catalogue
 from opwatch.counters.catalogue.fingerprints import PACKAGED, parse_rules
 from opwatch.counters.decode import identify, ocp
+from opwatch.counters.decode.sanitize_log import SanitizeState, decode_sanitize_log
 from opwatch.counters.decode.smart_log import SmartLog
 from opwatch.counters.decode.vendor_page import LAYOUTS
 from opwatch.counters.evidence import Evidence, Statistics, VendorPage
@@ -28,6 +29,12 @@ from opwatch.counters.looks.pages import page_evidence
 from opwatch.counters.prove.report import report
 from opwatch.counters.reading import DriveFacts, Proof
 from opwatch.sinks.counters import document, lines
+from opwatch.sweep.namespace.sanitize import (
+    SanitizeOffer,
+    reasons_against_sanitize,
+    sanitize_failure,
+    sanitize_progress,
+)
 from tests.learning.rows import read_rows
 
 from .rules import BOUND, STRICT_S, refused_or_sound
@@ -69,7 +76,7 @@ class Fuzz:
     def run(self, inputs: int) -> None:
         """Try that many inputs; the first that breaks a rule raises."""
         targets: list[Callable[[], Evidence | None]] = [self._page] * 10 + [self._text] * 3
-        targets += [self._vendor, self._vendor]
+        targets += [self._vendor, self._vendor, self._sanitize]
         targets += [self._json, self._rules, self._row]
         for index in range(inputs):
             target = self._random.choice(targets)
@@ -149,6 +156,33 @@ class Fuzz:
         drive = DriveFacts(protocol="nvme", model=model, capacity_bytes=chance.choice((None, 10**12)))
         cut = bytes(raw[: chance.choice((512, 512, 512, 290, 128))])
         return Evidence(drive, smart=smart, vendor=(VendorPage(lid, cut),))
+
+    def _sanitize(self) -> None:
+        """Log 81h with states, kinds and times of every size: what is accepted is judged and told."""
+        chance = self._random
+        raw = bytearray(512)
+        raw[0:2] = chance.choice((0, 1, 0x8000, 0xFFFF, chance.randrange(1 << 16))).to_bytes(2, "little")
+        raw[2:4] = chance.choice((*range(8), chance.randrange(1 << 16))).to_bytes(2, "little")
+        raw[4:8] = chance.choice((*range(8), chance.randrange(1 << 32))).to_bytes(4, "little")
+        for at in range(8, 32, 4):
+            seconds = chance.choice((0, 1, 3600, (1 << 32) - 1, chance.randrange(1 << 32)))
+            raw[at : at + 4] = seconds.to_bytes(4, "little")
+        log = decode_sanitize_log(bytes(raw[: chance.choice((512, 512, 512, 511, 20, 0))]))
+        is_under_way = log.state is SanitizeState.UNDER_WAY
+        assert (log.progress_ratio is not None) == is_under_way
+        assert 0 <= (log.progress_ratio or 0) < 1 and 0 <= log.action < 8
+        assert all(0 <= seconds < (1 << 32) - 1 for seconds in log.seconds.values())
+        assert len(sanitize_progress(log)) < 200
+        failure = sanitize_failure(log, chance.choice((2, 4)), "nvme0", "opwatch sweep resume X")
+        assert failure or log.state in (
+            SanitizeState.DONE,
+            SanitizeState.DONE_DEALLOCATED,
+            SanitizeState.UNDER_WAY,
+        )
+        controller = identify.Controller(can_sanitize=True, erases_blocks=True, most_namespaces=1)
+        offer = SanitizeOffer(controller, identify.Namespace(), 1, (1,), log)
+        stops = log.state in (SanitizeState.UNDER_WAY, SanitizeState.FAILED)
+        assert bool(reasons_against_sanitize(offer)) == stops
 
     def _bytes(self, line: bytes) -> bytes:
         chance, damaged = self._random, bytearray(line)

@@ -35,7 +35,7 @@ static void test_pages_on_the_list(void)
 
 		allowed += !ow_nvme_allowed(&cmd);
 	}
-	CHECK(allowed == 4 + 64);
+	CHECK(allowed == 5 + 64);
 }
 
 static void test_every_other_opcode_is_refused(void)

@@ -16,7 +16,8 @@
 
 static int lid_allowed(uint8_t lid)
 {
-	return lid == 0x02 || lid == 0x05 || lid == 0x09 || lid == 0x22 || lid >= 0xc0;
+	return lid == 0x02 || lid == 0x05 || lid == 0x09 || lid == 0x22 || lid == 0x81 ||
+	       lid >= 0xc0;
 }
 
 /* Structures of namespaces and controllers: what they are, and lists of them. */

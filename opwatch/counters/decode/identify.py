@@ -34,8 +34,12 @@ class Controller:
     can_format: bool = False
     formats_all: bool = False
     can_sanitize: bool = False
+    erases_blocks: bool = False
+    erases_keys: bool = False
     manages_namespaces: bool = False
     most_namespaces: int = 0
+    # Whether its subsystem may have other controllers, of which it may be a virtual function (CMIC).
+    has_peers: bool = False
     # Its number in its subsystem, and whether namespaces are made in steps (CTRATT).
     number: int = 0
     has_granularity: bool = False
@@ -90,6 +94,9 @@ def decode_controller(raw: bytes) -> Controller:
         manages_namespaces=bool(page[256] & 1 << 3),
         formats_all=bool(page[524] & 3),
         can_sanitize=bool(page[328] & 7),
+        erases_blocks=bool(page[328] & 1 << 1),
+        erases_keys=bool(page[328] & 1),
+        has_peers=bool(page[76] & 0b110),
         most_namespaces=int.from_bytes(page[516:520], "little"),
         number=int.from_bytes(page[78:80], "little"),
         has_granularity=bool(attributes & 1 << 7),

@@ -16,7 +16,7 @@ from opwatch.pts.planning import planned_test_bytes
 from opwatch.sweep.levels import LevelFiles, LevelScale, OpBase, OpLevel, OpShare
 from opwatch.sweep.methods import ON_FILES, SWEPT
 from opwatch.sweep.plan import SweepPace, SweepSpeed, plan_steps
-from opwatch.sweep.purges import DISCARD, FORMAT, SECURE_ERASE
+from opwatch.sweep.purges import DISCARD, FORMAT, SANITIZE, SECURE_ERASE
 from opwatch.sweep.room import FilesPlace
 
 
@@ -123,7 +123,7 @@ def _method(fields: Fields) -> str:
 def _purge(fields: Fields) -> str:
     """The way to purge. Journals of before there were several have none."""
     name = fields.optional("purge", fields.text) or DISCARD.name
-    if name not in (DISCARD.name, FORMAT.name, SECURE_ERASE.name):
+    if name not in (DISCARD.name, FORMAT.name, SANITIZE.name, SECURE_ERASE.name):
         raise fields.bad(f"purge {name!r:.60} is none that a sweep begins with")
     return name
 

@@ -31,6 +31,7 @@ from opwatch.sweep.namespace.offer import NamespaceOffer
 from opwatch.sweep.plan import StepKind, SweepPace, SweepSpeed, plan_steps
 from opwatch.sweep.purges import PURGES, purge_of
 from tests.unit.sweep.namespace.test_offer import OFFER
+from tests.unit.sweep.namespace.test_sanitize import OFFER as SANITIZED
 from tests.unit.sweep.test_journal import REQUEST
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
@@ -77,6 +78,10 @@ def test_identify_says_what_is_offered() -> None:
         True,
     )
     assert (controller.can_sanitize, controller.most_namespaces) == (True, 0x180)
+    assert (controller.erases_blocks, controller.erases_keys, controller.has_peers) == (True, False, False)
+    raw[328], raw[76] = 1, 0b100
+    controller = decode_controller(bytes(raw))
+    assert (controller.erases_blocks, controller.erases_keys, controller.has_peers) == (False, True, True)
 
 
 def test_an_ata_drive_says_what_it_offers() -> None:
@@ -253,7 +258,7 @@ def test_without_its_tool_there_is_no_format(tmp_path: Path, monkeypatch: pytest
     [
         ("format", "sda", None, "is no NVMe drive"),
         ("sanitize", "sda", None, "is no NVMe drive"),
-        ("sanitize", "nvme0n1", None, "SANICAP is 0"),
+        ("sanitize", "nvme0n1", None, "what nvme0n1 says of Sanitize cannot be asked"),
         ("secure-erase", "nvme0n1", None, "is no ATA drive"),
         ("secure-erase", "sda", page("page-89-qemu"), "IDENTIFY word 82 bit 1 is 0"),
         ("secure-erase", "sda", page("page-89-atapi", "bad"), "does not tell"),
@@ -266,10 +271,20 @@ def test_no_other_purge_is_done(
     assert why in (refused or "")
 
 
-def test_a_drive_that_sanitizes_is_not_sanitized(tmp_path: Path) -> None:
-    able = replace(DRIVE, can_sanitize=True)
-    refused = purge_refusal(a_disk(tmp_path, "nvme0n1"), "sanitize", lambda _: (able, ALONE))
-    assert "all of its namespaces, and opwatch does not use it yet" in (refused or "")
+def test_a_drive_is_sanitized_where_nothing_that_it_says_speaks_against_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk, look = a_disk(tmp_path, "nvme0n1"), Mock(return_value=SANITIZED)
+    monkeypatch.setattr(offers_module, "sanitize_offer_of", look)
+
+    def refused() -> str | None:
+        return purge_refusal(disk, "sanitize", lambda _: (SANITIZED.controller, ALONE))
+
+    assert refused() is None
+    look.return_value = replace(SANITIZED, namespaces=(1, 2))
+    assert (refused() or "").startswith("nvme0n1 has other namespaces than this one (1)")
+    look.side_effect = OpwatchError("log page 81h: no")
+    assert refused() == "what nvme0n1 says of Sanitize cannot be asked: log page 81h: no"
 
 
 def test_every_purge_has_a_name_and_a_plan_says_which() -> None:
@@ -288,7 +303,8 @@ def test_a_journal_keeps_the_purge_and_an_old_one_discards() -> None:
     assert request_of(Fields(document, "it")).purge == "format"
     del document["purge"]
     assert request_of(Fields(document, "it")).purge == "discard"
-    for key, value in (("purge", "sanitize"), ("method", "magic")):
+    assert request_of(Fields(document | {"purge": "sanitize"}, "it")).purge == "sanitize"
+    for key, value in (("purge", "magic"), ("method", "magic")):
         with pytest.raises(BadInput, match=value):
             request_of(Fields(document | {key: value}, "it"))
 

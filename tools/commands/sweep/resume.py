@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Collection
+from contextlib import closing
 from dataclasses import replace
 
 from opwatch.collectors.addresses.lowering import undo_highest
 from opwatch.collectors.erasing.password import undo_passwords
 from opwatch.collectors.guard.held_disk import HeldDisk
 from opwatch.collectors.guard.looking import identity_of_disk
+from opwatch.collectors.namespaces.sanitizing import wait_for_sanitize
 from opwatch.collectors.sweep.files import undo_files
 from opwatch.collectors.sweep.namespace import undo_namespaces
 from opwatch.collectors.sweep.partition import undo_partitions
@@ -22,6 +24,7 @@ from opwatch.scenarios.experiment_file import experiment_again, has_experiment
 from opwatch.sweep.journal.file import FOLDER, again
 from opwatch.sweep.journal.state import SweepState
 from opwatch.sweep.journal.undo import HighestUndo, parse_undo
+from opwatch.sweep.purges import SANITIZE
 from opwatch.tools.commands.sweep.arguments.drive_arguments import (
     add_consent_arguments,
     add_wear_arguments,
@@ -32,6 +35,7 @@ from opwatch.tools.commands.sweep.arguments.level_arguments import refuse_others
 from opwatch.tools.commands.sweep.running import add_recording_argument, perform, require_new, tell
 from opwatch.tools.commands.sweep.scenarios.carrying_out import carry_out
 from opwatch.tools.commands.sweep.virtual import tell_experiment
+from opwatch.tools.talk import ProgressTalk
 from opwatch.tools.waiting import Waiter
 
 
@@ -56,6 +60,10 @@ def run(args: argparse.Namespace) -> int:
         if not state.left and state.is_ended:
             return tell(state, json=args.json)
         devices = Devices()
+        if state.request.purge == SANITIZE.name:
+            # Until it has ended nothing can be read of the drive that says whose it is.
+            with closing(ProgressTalk(quiet=args.quiet)) as talk:
+                wait_for_sanitize(state.identity, talk.show, journal.resume_words)
         # It comes first: without its namespace the drive has no disk to be known by.
         undo_namespaces(devices, consent_from(args), journal, state)
         consent = replace(consent_from(args), planned=state.identity)

@@ -1,0 +1,78 @@
+"""Sanitizes a drive and waits until that has ended, which nothing but its end ends: the drive goes on by
+itself, over resets and without whoever began it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from opwatch.collectors.namespaces.commands import sanitize_drive
+from opwatch.collectors.namespaces.controller import HeldController, controller_like, controller_of
+from opwatch.counters.decode.sanitize_log import SanitizeLog, SanitizeState
+from opwatch.errors import OpwatchError
+from opwatch.guard.identity import DiskIdentity
+from opwatch.host.device import BlockDevice, Devices
+from opwatch.sweep.namespace.sanitize import (
+    SanitizeOffer,
+    kind_of_sanitize,
+    sanitize_action,
+    sanitize_failure,
+    sanitize_progress,
+)
+
+_POLL_S = 0.5
+# A controller that is reset meanwhile answers nothing for so long.
+_PATIENCE_S = 60.0
+
+
+def sanitize_offer_of(disk: BlockDevice) -> SanitizeOffer:
+    """What the drive of this disk says of sanitizing it. Nothing is changed."""
+    with HeldController(controller_of(Devices(), disk)) as controller:
+        return controller.sanitize_offer(disk)
+
+
+def sanitize(controller: HeldController, show: Callable[[str], None], resume_words: str) -> None:
+    """Sanitize all of the drive, in the way that it offers; returns when that has succeeded. Signals are
+    left for whoever asks for them behind it."""
+    action = sanitize_action(controller.identified)
+    sanitize_drive(controller.fileno(), action)
+    _end_of(controller, action, show, resume_words)
+
+
+def wait_for_sanitize(identity: DiskIdentity, show: Callable[[str], None], resume_words: str) -> None:
+    """Return when a drive is not being sanitized any more; OpwatchError where it failed. Nothing is
+    changed, so that whoever ends the waiting has ended nothing else."""
+    with HeldController(controller_like(identity)) as controller:
+        controller.require(identity)
+        log = controller.sanitize_log()
+        if log.state in (SanitizeState.UNDER_WAY, SanitizeState.FAILED):
+            _end_of(controller, log.action, show, resume_words)
+
+
+def _end_of(controller: HeldController, action: int, show: Callable[[str], None], resume_words: str) -> None:
+    """Wait for the end; OpwatchError unless it is that of a success."""
+    while True:
+        log = _patiently(controller, action, resume_words)
+        if log.state is not SanitizeState.UNDER_WAY:
+            break
+        show(sanitize_progress(log))
+        time.sleep(_POLL_S)
+    if failure := sanitize_failure(log, action, controller.name, resume_words):
+        raise OpwatchError(failure)
+
+
+def _patiently(controller: HeldController, action: int, resume_words: str) -> SanitizeLog:
+    """What the drive says of it, asked again where it does not answer."""
+    until = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            return controller.sanitize_log()
+        except OpwatchError as error:
+            if time.monotonic() > until:
+                raise OpwatchError(
+                    f"{controller.name}: a sanitize ({kind_of_sanitize(action)}) was begun, and how far it "
+                    f"is cannot be read: {error}; the drive goes on with it by itself; once "
+                    f"nvme sanitize-log /dev/{controller.name} says that it has ended: {resume_words}"
+                ) from error
+        time.sleep(_POLL_S)

@@ -1,0 +1,168 @@
+"""Log page 81h, what a drive says against a sanitize, and what is told of one that is under way or failed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+from unittest.mock import Mock
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opwatch.collectors.namespaces import sanitizing
+from opwatch.collectors.namespaces.controller import HeldController
+from opwatch.counters.decode.identify import Controller, Namespace
+from opwatch.counters.decode.pages import BadPage
+from opwatch.counters.decode.sanitize_log import (
+    BLOCK_ERASE,
+    CRYPTO_ERASE,
+    LENGTH,
+    SanitizeLog,
+    SanitizeState,
+    decode_sanitize_log,
+)
+from opwatch.errors import OpwatchError
+from opwatch.sweep.namespace.sanitize import (
+    SanitizeOffer,
+    reasons_against_sanitize,
+    sanitize_action,
+    sanitize_failure,
+    sanitize_progress,
+)
+
+FIXTURES = Path(__file__).parents[3] / "fixtures"
+RESUME = "opwatch sweep resume X"
+
+
+def page(name: str, kind: str = "good") -> bytes:
+    """A page of which the fixture has the begin."""
+    return bytes.fromhex((FIXTURES / kind / "guard" / f"sanitize-{name}.hex").read_text()).ljust(
+        LENGTH, b"\0"
+    )
+
+
+def log(name: str) -> SanitizeLog:
+    return decode_sanitize_log(page(name))
+
+
+DRIVE = Controller(can_sanitize=True, erases_blocks=True, erases_keys=True, most_namespaces=1)
+OFFER = SanitizeOffer(DRIVE, Namespace(lba_bytes=512), 1, (1,), log("never"))
+
+
+def test_the_log_says_how_far_it_is_and_how_the_last_one_ended() -> None:
+    assert log("never") == SanitizeLog(SanitizeState.NEVER, None, 0, {BLOCK_ERASE: 180, CRYPTO_ERASE: 2})
+    under_way = log("under-way")
+    assert (under_way.state, under_way.progress_ratio) == (SanitizeState.UNDER_WAY, 0.25)
+    assert (under_way.action, under_way.seconds[BLOCK_ERASE]) == (BLOCK_ERASE, 5400)
+    # Global Data Erased stands beside the state, and is none.
+    assert (log("done").state, log("done").action) == (SanitizeState.DONE, CRYPTO_ERASE)
+    assert (log("failed").state, log("failed").progress_ratio) == (SanitizeState.FAILED, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "why"), [("state", "state 6, which is not known"), ("unfilled", "all zeroes")]
+)
+def test_a_page_that_is_damaged_or_unknown_is_refused(name: str, why: str) -> None:
+    with pytest.raises(BadPage, match=why):
+        decode_sanitize_log(page(name, "bad"))
+    with pytest.raises(BadPage, match="511 bytes"):
+        decode_sanitize_log(page("never")[:511])
+
+
+@given(st.binary(max_size=600))
+def test_any_page_is_survived(raw: bytes) -> None:
+    try:
+        read = decode_sanitize_log(raw)
+    except BadPage:
+        assert len(raw) < LENGTH or not any(raw[:LENGTH]) or raw[2] & 7 > 4 or set(raw[:LENGTH]) == {255}
+    else:
+        assert sanitize_progress(read)
+
+
+@pytest.mark.parametrize(
+    ("offer", "why"),
+    [
+        (replace(OFFER, controller=Controller(), log=None), "offers no Sanitize (SANICAP is 0)"),
+        (
+            replace(OFFER, controller=replace(DRIVE, erases_blocks=False, erases_keys=False)),
+            "neither block erase nor crypto erase",
+        ),
+        (replace(OFFER, controller=replace(DRIVE, has_peers=True)), "(CMIC)"),
+        (replace(OFFER, namespace=Namespace(is_shared=True)), "(NMIC)"),
+        (replace(OFFER, namespaces=(1, 3)), "there are 1, 3"),
+        (replace(OFFER, namespaces=()), "there are none"),
+        (replace(OFFER, log=log("under-way")), "is being sanitized already"),
+        (replace(OFFER, log=log("failed")), "refuses reads and writes until that succeeds"),
+    ],
+)
+def test_what_speaks_against_it_is_said(offer: SanitizeOffer, why: str) -> None:
+    [reason] = reasons_against_sanitize(offer)
+    assert why in reason
+
+
+def test_blocks_are_erased_where_they_can_be() -> None:
+    assert reasons_against_sanitize(OFFER) == reasons_against_sanitize(replace(OFFER, log=log("done"))) == []
+    assert sanitize_action(DRIVE) == BLOCK_ERASE
+    assert sanitize_action(replace(DRIVE, erases_blocks=False)) == CRYPTO_ERASE
+    assert sanitize_action(Controller(can_sanitize=True)) == 0
+
+
+def test_it_is_told_how_far_it_is() -> None:
+    assert sanitize_progress(log("under-way")) == (
+        "the drive is sanitizing itself (block erase), 25.0 %, which takes 1.5 h in all as it says itself"
+    )
+    without = replace(log("under-way"), seconds={})
+    assert sanitize_progress(without) == "the drive is sanitizing itself (block erase), 25.0 %"
+
+
+@pytest.mark.parametrize(
+    ("name", "action", "why"),
+    [
+        ("done", CRYPTO_ERASE, None),
+        ("done", BLOCK_ERASE, "another one (crypto erase) than the block erase that was begun"),
+        ("never", BLOCK_ERASE, "says that it was never sanitized"),
+        (
+            "failed",
+            BLOCK_ERASE,
+            "nvme sanitize /dev/nvme7 --sanact=2, then nvme sanitize-log /dev/nvme7 until",
+        ),
+    ],
+)
+def test_only_its_own_success_is_one(name: str, action: int, why: str | None) -> None:
+    failure = sanitize_failure(log(name), action, "nvme7", RESUME)
+    assert failure is None if why is None else why in (failure or "")
+
+
+def controller_that_says(*answers: SanitizeLog | Exception) -> HeldController:
+    """One whose log page is these, one after the other."""
+    controller = SimpleNamespace(
+        name="nvme7", identified=DRIVE, fileno=lambda: 5, sanitize_log=Mock(side_effect=answers)
+    )
+    return cast("HeldController", controller)
+
+
+def test_it_is_waited_for_over_a_reset(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent, shown = Mock(), Mock()
+    monkeypatch.setattr(sanitizing, "sanitize_drive", sent)
+    monkeypatch.setattr(sanitizing, "_POLL_S", 0)
+    done = replace(log("done"), action=BLOCK_ERASE)
+    controller = controller_that_says(log("under-way"), OpwatchError("no answer"), log("under-way"), done)
+    sanitizing.sanitize(controller, shown, RESUME)
+    sent.assert_called_once_with(5, BLOCK_ERASE)
+    assert [call.args[0] for call in shown.call_args_list] == [sanitize_progress(log("under-way"))] * 2
+
+
+def test_a_drive_that_does_not_answer_any_more_is_left_with_its_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sanitizing, "sanitize_drive", Mock())
+    monkeypatch.setattr(sanitizing, "_POLL_S", 0)
+    monkeypatch.setattr(sanitizing, "_PATIENCE_S", -1)
+    controller = controller_that_says(OpwatchError("log page 81h: no such device"))
+    with pytest.raises(OpwatchError, match="no such device; the drive goes on with it by itself; once nvme"):
+        sanitizing.sanitize(controller, Mock(), RESUME)
+    with pytest.raises(OpwatchError, match="refuses reads and writes until one succeeds"):
+        sanitizing.sanitize(controller_that_says(log("failed")), Mock(), RESUME)

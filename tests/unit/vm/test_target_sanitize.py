@@ -1,0 +1,92 @@
+"""The target's sanitize, by what opwatch reads of a drive: who is refused meanwhile, and what is left."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from opwatch.counters.decode.identify import decode_controller
+from opwatch.counters.decode.sanitize_log import BLOCK_ERASE, OVERWRITE, SanitizeState, decode_sanitize_log
+from opwatch.sweep.namespace.sanitize import sanitize_action, sanitize_failure
+from tests.vm.guest.target.drive import BLOCK, TargetDrive
+from tests.vm.guest.target.identify import identify
+from tests.vm.guest.target.sanitize import CRYPTO, SanitizeOrders
+from tests.vm.guest.target.statuses import Status
+
+_MIB = 1 << 20
+
+
+def ordered(drive: TargetDrive, orders: SanitizeOrders) -> None:
+    drive.orders.write_text(json.dumps({"fail": {}, "hold": [], "sanitize": asdict(orders)}))
+
+
+@pytest.fixture
+def drive(tmp_path: Path) -> TargetDrive:
+    """One of a namespace of 4 MiB, 1 MiB of which was written."""
+    made = TargetDrive(8 * _MIB, tmp_path / "log", tmp_path / "orders")
+    ordered(made, SanitizeOrders(seconds=0.2))
+    made.attach(made.create(4 * _MIB // BLOCK, 4 * _MIB // BLOCK, 0), attached=True)
+    os.pwrite(made.namespaces[1].file, b"x" * _MIB, _MIB)
+    return made
+
+
+def noted(drive: TargetDrive) -> list[tuple[str, int]]:
+    lines = [json.loads(line) for line in drive.log.read_text().splitlines()]
+    return [(line["what"], line["bytes"]) for line in lines if line["what"] not in ("create", "attach")]
+
+
+def ended(drive: TargetDrive) -> SanitizeState:
+    until = time.monotonic() + 10
+    while decode_sanitize_log(drive.sanitizing.page()).state is SanitizeState.UNDER_WAY:
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    return decode_sanitize_log(drive.sanitizing.page()).state
+
+
+def test_everything_is_refused_until_it_has_ended_and_all_is_gone_then(drive: TargetDrive) -> None:
+    action = sanitize_action(decode_controller(identify(drive, 1, 0, 0)))
+    assert action == BLOCK_ERASE
+    assert decode_sanitize_log(drive.sanitizing.page()).state is SanitizeState.NEVER
+    drive.sanitizing.require_none()
+    drive.sanitizing.begin(action)
+    assert (decode_sanitize_log(drive.sanitizing.page()).progress_ratio or 0) < 1
+    for refused in (
+        drive.sanitizing.require_none,
+        lambda: drive.delete(1),
+        lambda: drive.sanitizing.begin(2),
+    ):
+        with pytest.raises(Status, match="01Dh"):
+            refused()
+    assert ended(drive) is SanitizeState.DONE
+    log = decode_sanitize_log(drive.sanitizing.page())
+    assert sanitize_failure(log, action, "nvme0", "") is None
+    drive.sanitizing.require_none()
+    assert noted(drive) == [("sanitize", _MIB), ("sanitized", 0)]
+
+
+def test_one_that_fails_keeps_what_is_there_and_another_one_ends_that(drive: TargetDrive) -> None:
+    ordered(drive, SanitizeOrders(seconds=0.05, fails=True))
+    drive.sanitizing.begin(BLOCK_ERASE)
+    assert ended(drive) is SanitizeState.FAILED
+    with pytest.raises(Status, match="01Ch"):
+        drive.sanitizing.require_none()
+    ordered(drive, SanitizeOrders(seconds=0.05))
+    drive.sanitizing.begin(BLOCK_ERASE)
+    assert ended(drive) is SanitizeState.DONE
+    assert [what for what, _ in noted(drive)] == ["sanitize", "failed", "sanitize", "sanitized"]
+
+
+def test_what_is_not_offered_is_refused(drive: TargetDrive) -> None:
+    ordered(drive, SanitizeOrders(offers=CRYPTO))
+    for order in (BLOCK_ERASE, OVERWRITE, 0, 1, 4 | 1 << 9):
+        with pytest.raises(Status, match="002h"):
+            drive.sanitizing.begin(order)
+    ordered(drive, SanitizeOrders(offers=0))
+    with pytest.raises(Status, match="001h"):
+        drive.sanitizing.begin(4)
+    assert noted(drive) == []

@@ -87,6 +87,8 @@ class Sentinels:
         self._home = -1  # the folder that the files are made in
         self._files: list[int] = []
         self._disks: dict[str, RawDisk] = {}
+        # Asked of the kernel once: a file has thousands of blocks on one device.
+        self._names: dict[Number, str | None] = {}
         self._blocks: list[Block] = []
         self._reasons: dict[int, str] = {}
         self.ranges = Extents()  # to trim, in the file system's own addresses
@@ -183,18 +185,18 @@ class Sentinels:
                     yield from self._block(number, device, first, last, expected)
 
     def _block(self, number: int, on: Number, first: int, last: int, expected: set[bytes]) -> Iterator[Block]:
-        device = self._devices.by_number(*on)
+        device = self._name_of(on)
         if device is None or last - first != BLOCK:
             return
         place = Extents.of([(first, last)])
-        for landing in descend(self._stack, device.name, place, copies=self._copies):
+        for landing in descend(self._stack, device, place, copies=self._copies):
             offset, end = next(iter(landing.extents))
             if end - offset != BLOCK:
                 continue  # cut in two by a layer's edge
             data = self._disk(landing.device).read(offset, BLOCK)
             if data is None or not any(data):
                 self._reasons[number] = "its blocks cannot be read back where they should lie"
-            elif digest(data) not in (self._shown(device.name, place) if landing.encrypted else expected):
+            elif digest(data) not in (self._shown(device, place) if landing.encrypted else expected):
                 self._reasons[number] = "other data lie where its blocks should: the way down is not exact"
             else:
                 yield Block(
@@ -206,6 +208,12 @@ class Sentinels:
                     encrypted=landing.encrypted,
                     before=digest(data),
                 )
+
+    def _name_of(self, number: Number) -> str | None:
+        if number not in self._names:
+            device = self._devices.by_number(*number)
+            self._names[number] = device.name if device else None
+        return self._names[number]
 
     def _shown(self, device: str, place: Extents) -> set[bytes]:
         """What the lowest devices give for a place below encryption, an array with one of its copies."""

@@ -16,6 +16,7 @@ from opwatch.collectors.space.free_space import settle
 from opwatch.collectors.stack.layers import LayerReader
 from opwatch.collectors.stale.sentinels import Sentinels, prove_sizes
 from opwatch.errors import RefusedError, UsageError
+from opwatch.host.device import BlockDevice, Devices
 from opwatch.host.scratch import ScratchDisk
 from opwatch.trim.stale.sentinel import ReadsAs, verdict
 from tests.kernel.support.drives import MIB, drive
@@ -49,6 +50,27 @@ def test_sentinels_say_what_a_trim_did(kind: str, trim_mode: str, tmp_path: Path
             assert sum(judgement.judged for judgement in judgements) == (4096 + 9 * MIB) // 4096
             assert verdict(untouched) is ReadsAs.UNCHANGED
             assert verdict(judgements) is (ReadsAs.ZEROS if trim_mode == "honour" else ReadsAs.UNCHANGED)
+
+
+def test_a_device_is_asked_for_once(tmp_path: Path) -> None:
+    # A sentinel of 8 MiB has 2048 blocks: asking for each took four fifths of the time of --prove.
+    asked: Counter[tuple[int, int]] = Counter()
+
+    class Asked(Devices):
+        def by_number(self, major: int, minor: int) -> BlockDevice | None:
+            asked[major, minor] += 1
+            return super().by_number(major, minor)
+
+    with ScratchDisk(64 * MIB) as disk:
+        make("ext4", disk.node)
+        with mounted(disk.node, tmp_path):
+            mount = mounted_at(str(tmp_path))
+            with Sentinels(mount, LayerReader().mount(mount), (MIB,), Asked()) as sentinels:
+                sentinels.plant()
+                sentinels.give_up()
+                [judgement] = sentinels.judge()
+    assert judgement.judged == 256
+    assert list(asked.values()) == [1]
 
 
 def test_a_block_that_is_used_again_says_nothing(tmp_path: Path) -> None:

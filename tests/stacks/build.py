@@ -65,7 +65,9 @@ class Built:
 
 
 def usable() -> set[str]:
-    """The layers that this machine has."""
+    """The layers that this machine has; all of them need loop devices."""
+    if not _has("loop"):
+        raise RuntimeError("there is no module loop here: drives are files behind loop devices")
     plain = {"loop", "file-ext4", "file-xfs", "reflink"}
     return plain | {name for name, module in MODULES.items() if _has(module)}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from opwatch.trim.space.extents import Extents
@@ -58,6 +58,35 @@ def _blocks_of_a_file(stack: Stack, top: Layer) -> int | None:
     return None
 
 
+def _whole(start: int, end: int, unit: tuple[int, int]) -> int:
+    """Bytes of a range from the first border of a granule in it to the last."""
+    size, offset = unit
+    return max(0, end - (end - offset) % size - start - (offset - start) % size)
+
+
+def _freed_by(stack: Stack, top: Layer) -> Callable[[int, int], int]:
+    """What tells how much of a range is freed. An array sends each member a part of it: where members begin
+    within a block of their files, each part has ends of its own."""
+    parts = _parts(stack, top, 0, SECTOR)
+    if any(loop.facts_as(LoopFacts).offset_bytes for loop, _ in parts) and not _blocks_of_a_file(stack, top):
+        return lambda start, end: _freed_of_parts(stack, top, start, end)
+    unit = granule(stack, top)
+    return lambda start, end: _whole(start, end, unit)
+
+
+def _parts(stack: Stack, top: Layer, start: int, end: int) -> list[tuple[Layer, Extents]]:
+    """Where a range lies on the disks, with each copy that an array has of it."""
+    landings = descend(stack, top.device, Extents.of([(start, end)]), copies=True)
+    return [(disk, one.extents) for one in landings if (disk := stack.layer(one.device))]
+
+
+def _freed_of_parts(stack: Stack, top: Layer, start: int, end: int) -> int:
+    parts = _parts(stack, top, start, end)
+    freed = sum(_whole(*extent, disk.granule or (1, 0)) for disk, extents in parts for extent in extents)
+    total = sum(extents.total for _, extents in parts)
+    return freed * (end - start) // total if total else 0
+
+
 def ext4_groups(block_bytes: int) -> tuple[int, int]:
     """(size, offset) of the block groups at which ext4 cuts free extents, as mke2fs makes them."""
     return 8 * block_bytes * block_bytes, 1024 if block_bytes == 1024 else 0
@@ -76,19 +105,15 @@ def _pieces(extents: Extents, cuts: tuple[int, int] | None) -> Iterator[tuple[in
             start = cut
 
 
-def _run(
-    top: Layer, extents: Extents, minimum: int, unit: tuple[int, int], cuts: tuple[int, int] | None
-) -> DeviceRun:
-    size, offset = unit
+def _run(stack: Stack, top: Layer, extents: Extents, minimum: int, cuts: tuple[int, int] | None) -> DeviceRun:
+    freed = _freed_by(stack, top)
     count = sent = expected = 0
     for start, end in _pieces(extents, cuts):
         count += 1
         if end - start < minimum:
             continue
         sent += end - start
-        # What is freed lies from the first border of a granule in the piece to the last.
-        first, last = start + (offset - start) % size, end - (end - offset) % size
-        expected += max(0, last - first)
+        expected += freed(start, end)
     free = extents.total
     return DeviceRun(
         device=top.device,
@@ -96,7 +121,7 @@ def _run(
         extents=count,
         minimum_bytes=minimum,
         below_minimum_bytes=free - sent,
-        granule_bytes=size,
+        granule_bytes=granule(stack, top)[0],
         rounded_bytes=sent - expected,
         expected_bytes=expected,
     )
@@ -119,5 +144,5 @@ def dry_run(
         minimum = minimum_bytes
         if stack.filesystem.kind in _HEEDS_GRANULARITY:
             minimum = max(minimum, top.limits.granularity or 0)
-        runs.append(_run(top, extents, minimum, granule(stack, top), cuts))
+        runs.append(_run(stack, top, extents, minimum, cuts))
     return runs

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from opwatch.trim.check.dryrun import dry_run
 from opwatch.trim.check.forecast import Outlook, Space, forecast
 from opwatch.trim.space.extents import Extents
+from opwatch.trim.stack.facts import MdFacts
 from opwatch.trim.stack.layers import Kind, Stack
 from tests.unit.support.trim_evidence import layer, stack
 from tests.unit.support.trimtree import Machine
@@ -36,6 +38,23 @@ def test_a_loop_device_that_begins_within_a_block_of_its_file() -> None:
     assert (run.rounded_bytes, run.expected_bytes) == (4096, MIB - 4096)
     [aligned] = dry_run(_on_a_loop(), {"7:0": Extents.of([(0, MIB)])}, 0, None)
     assert aligned.rounded_bytes == 0
+
+
+def test_members_that_begin_within_a_block_of_their_files() -> None:
+    """Each member gets a part of the range, and has ends of its own that lie in no whole block."""
+    members = [
+        layer(f"loop{place}", f"7:{place}", Kind.LOOP, backing_file=f"/srv/{place}", offset_bytes=512)
+        for place in range(2)
+    ]
+    facts = MdFacts(
+        level="raid0", raid_disks=2, chunk_bytes=64 << 10, members=("loop0", "loop1"), data_offsets=(MIB, MIB)
+    )
+    array = replace(layer("md0", "9:0", Kind.MD, "loop0", "loop1"), facts=facts)
+    [run] = dry_run(stack(array, *members), {"9:0": Extents.of([(0, MIB)])}, 0, None)
+    assert (run.rounded_bytes, run.expected_bytes) == (2 * 4096, MIB - 2 * 4096)
+    mirror = replace(array, facts=replace(facts, level="raid1", chunk_bytes=0))
+    [run] = dry_run(stack(mirror, *members), {"9:0": Extents.of([(0, MIB)])}, 0, None)
+    assert (run.rounded_bytes, run.expected_bytes) == (4096, MIB - 4096)
 
 
 def test_a_loop_device_on_a_device_is_not_foretold() -> None:

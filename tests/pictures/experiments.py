@@ -1,10 +1,13 @@
-"""Pictures of published experiments, each from a run made now in virtual time, at its published capacity."""
+"""Pictures of published experiments, each from runs made now: in virtual time at its published capacity, on a
+small drive whose times pass, and on sets of drives."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+
+from .drive_runs import ON_DRIVE, document_of_drive, document_of_sets
 
 # Scenario -> the drive that it is simulated on.
 _RUNS = {
@@ -20,17 +23,36 @@ _KEPT = {
     "seed-iometer-op10.png": "iometer.png",
     "seed-untrimmed-cliff.png": "untrimmed-cliff.png",
 }
+_KEPT_OF_DRIVES = {
+    "seed-write-saturation-drive.png": "saturation-2.png",
+    "seed-free-space-drive.png": "free-space.png",
+    "seed-iometer-op10-drive.png": "iometer.png",
+    "seed-mixed-io.png": "mixed.png",
+}
 
 
 def draw_experiments(run: Callable[..., None], everything: Path, kept: Path) -> None:
-    """Run each, draw all plots and the page below `everything`, and copy what is shown to `kept`."""
-    folder = everything / "experiments"
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    files = []
+    """Run each, draw all plots and pages below `everything`, and copy what is shown to `kept`."""
+    virtual, real = everything / "experiments", everything / "experiments-drive"
+    for folder in (virtual, real):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
     for scenario, profile in _RUNS.items():
-        files.append(str(folder / f"{scenario}.json"))
-        run("sweep", "run", "--scenario", scenario, "--virtual", profile, "-o", files[-1])
-    run("report", *files, "-o", str(folder / "page.html"), "--png", str(folder / "plots"))
-    for name, plot in _KEPT.items():
-        shutil.copy(folder / "plots" / plot, kept / name)
+        run(
+            "sweep",
+            "run",
+            "--scenario",
+            scenario,
+            "--virtual",
+            profile,
+            "-o",
+            str(virtual / f"{scenario}.json"),
+        )
+    for scenario in ON_DRIVE:
+        (real / f"{scenario}.json").write_text(document_of_drive(scenario))
+    (real / "mixed-io.json").write_text(document_of_sets())
+    for folder, plots in ((virtual, _KEPT), (real, _KEPT_OF_DRIVES)):
+        documents = map(str, sorted(folder.glob("*.json")))
+        run("report", *documents, "-o", str(folder / "page.html"), "--png", str(folder / "plots"))
+        for name, plot in plots.items():
+            shutil.copy(folder / "plots" / plot, kept / name)

@@ -34,10 +34,11 @@ def _free(point: Path) -> int:
     return space.f_bfree * space.f_frsize
 
 
-def test_members_do_what_the_load_asked_for(point: Path) -> None:
+def test_members_do_what_the_load_asked_for(point: Path, tmp_path: Path) -> None:
     before = _free(point)
-    words = ("--on", f"one={point}", "--set", "run_s=1s", "--set", "threads=4", "--json")
-    done = subprocess.run([*COMMAND, *words], capture_output=True, text=True, timeout=300, check=False)
+    words = ("--on", f"one={point}", "--set", "run_s=1s", "--set", "threads=4", "--journals", str(tmp_path))
+    argv = [*COMMAND, *words, "--json"]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert problems(document) == []
@@ -55,9 +56,9 @@ def test_members_do_what_the_load_asked_for(point: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_one_that_is_ended_leaves_nothing(point: Path, number: int) -> None:
+def test_one_that_is_ended_leaves_nothing(point: Path, tmp_path: Path, number: int) -> None:
     before = _free(point)
-    words = ("--on", f"one={point}", "--set", "run_s=60s")
+    words = ("--on", f"one={point}", "--set", "run_s=60s", "--journals", str(tmp_path))
     with subprocess.Popen([*COMMAND, *words], stderr=subprocess.PIPE, text=True) as running:
         deadline = time.monotonic() + 60
         # The file is there once it takes space.

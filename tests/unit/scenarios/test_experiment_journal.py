@@ -136,6 +136,9 @@ def test_a_list_has_what_can_be_resumed(tmp_path: Path, capsys: pytest.CaptureFi
     assert main(["sweep", "list", "--journals", str(tmp_path)]) == 0
     text = " ".join(capsys.readouterr().out.split())
     assert f"one (/mnt/a), two (/mnt/b): not done, 2 loads are: opwatch sweep resume {REQUEST.name}" in text
+    begin_experiment(tmp_path / "new", REQUEST).close()
+    assert main(["sweep", "list", "--journals", str(tmp_path / "new")]) == 0
+    assert "not done, none of its loads is: opwatch" in " ".join(capsys.readouterr().out.split())
     assert main(["sweep", "list", "--journals", str(tmp_path), "--json"]) == 0
     listed = {one["name"]: one for one in json.loads(capsys.readouterr().out)["experiments"]}
     assert listed[REQUEST.name]["done"] == 2 and listed["broken"]["problem"]

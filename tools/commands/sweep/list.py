@@ -137,7 +137,8 @@ def _experiment_lines(kept: Sequence[tuple[str, ExperimentState | BadInput]]) ->
             continue
         places = ", ".join(f"{place.name} ({place.folder})" for place in state.request.places)
         parts = "runs" if state.runs or not state.request.loads else "loads"
-        how = "done" if state.is_ended else f"not done, {state.done} {parts} are: opwatch sweep resume {name}"
+        part = f"{state.done} {parts} are" if state.done else f"none of its {parts} is"
+        how = "done" if state.is_ended else f"not done, {part}: opwatch sweep resume {name}"
         yield from folded(f"{state.request.scenario} on {places}: {how}", head)
 
 

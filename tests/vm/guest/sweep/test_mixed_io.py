@@ -3,43 +3,18 @@ that is known."""
 
 from __future__ import annotations
 
-import contextlib
 import json
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 
-from tests.vm.guest.support.audits import filesystem
-from tests.vm.guest.support.nullblk import Irq, NullBlk, null_blk
-from tests.vm.guest.support.stacked import linear, md
-from tests.vm.requirements import need_tool
+from tests.vm.guest.support.mixed_sets import mounted_sets, run_mixed_io
 
 # Five configurations, six loads each: by hand.
 TIERS = ()
 TIMEOUT_S = 1800
-DRIVE = NullBlk(
-    size=48, memory_backed=1, submit_queues=1, hw_queue_depth=1, irqmode=Irq.TIMER, completion_nsec=5_000_000
-)
 # What a drive does: 200 requests a second, and a little less for its driver.
 MOST_IOPS = 200
-
-
-def _run(points: dict[str, str], run_s: int) -> dict[str, Any]:
-    need_tool("fio")
-    words = [word for name, point in points.items() for word in ("--on", f"{name}={point}")]
-    argv = [sys.executable, "-m", "opwatch", "sweep", "run", "--scenario", "mixed-io", "-q", "--json"]
-    done = subprocess.run(
-        [*argv, *words, "--set", f"run_s={run_s}s", "--set", "space_percent=60"],
-        capture_output=True,
-        text=True,
-        timeout=1500,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    document: dict[str, Any] = json.loads(done.stdout)
-    return document
 
 
 def _rate(document: dict[str, Any], name: str, load: str) -> dict[str, Any]:
@@ -49,19 +24,6 @@ def _rate(document: dict[str, Any], name: str, load: str) -> dict[str, Any]:
     return rate
 
 
-def _made(stack: contextlib.ExitStack) -> dict[str, str]:
-    """A mount point of each configuration."""
-    drives = [stack.enter_context(null_blk(DRIVE)) for _ in range(11)]
-    devices = {
-        "single": drives[0],
-        "raid1": stack.enter_context(md(1, drives[1:3])),
-        "raid10": stack.enter_context(md(10, drives[3:7])),
-        "raid5": stack.enter_context(md(5, drives[7:10])),
-        "dm": stack.enter_context(linear(drives[10])).name,
-    }
-    return {name: str(stack.enter_context(filesystem(device, "ext4"))) for name, device in devices.items()}
-
-
 def _requests(rate: dict[str, Any]) -> float:
     """Of members, for each I/O of the load."""
     work = sum(member["reads"] + member["writes"] for member in rate["members"])
@@ -69,9 +31,8 @@ def _requests(rate: dict[str, Any]) -> float:
 
 
 def test_sets_side_by_side() -> None:
-    with contextlib.ExitStack() as stack:
-        points = _made(stack)
-        document = _run(points, 5)
+    with mounted_sets() as points:
+        document = run_mixed_io(points, 5)
     print(json.dumps(document))
     kinds = [one["kind"] for one in document["configurations"]]
     assert kinds == ["disk", "md-raid1", "md-raid10", "md-raid5", "dm"]

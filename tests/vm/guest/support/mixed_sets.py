@@ -1,0 +1,56 @@
+"""The scenario mixed-io on md sets and dm over drives that serve one request at a time, 5 ms each."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tests.vm.guest.support.audits import filesystem
+from tests.vm.guest.support.nullblk import Irq, NullBlk, null_blk
+from tests.vm.guest.support.stacked import linear, md
+from tests.vm.requirements import need_tool
+
+DRIVE = NullBlk(
+    size=48, memory_backed=1, submit_queues=1, hw_queue_depth=1, irqmode=Irq.TIMER, completion_nsec=5_000_000
+)
+
+
+@contextlib.contextmanager
+def mounted_sets() -> Iterator[dict[str, str]]:
+    """A mount point of each configuration."""
+    with contextlib.ExitStack() as stack:
+        drives = [stack.enter_context(null_blk(DRIVE)) for _ in range(11)]
+        devices = {
+            "single": drives[0],
+            "raid1": stack.enter_context(md(1, drives[1:3])),
+            "raid10": stack.enter_context(md(10, drives[3:7])),
+            "raid5": stack.enter_context(md(5, drives[7:10])),
+            "dm": stack.enter_context(linear(drives[10])).name,
+        }
+        yield {name: str(stack.enter_context(filesystem(device, "ext4"))) for name, device in devices.items()}
+
+
+def run_mixed_io(points: Mapping[str, str], run_s: int) -> dict[str, Any]:
+    """The document of a run on these mount points."""
+    need_tool("fio")
+    words = [word for name, point in points.items() for word in ("--on", f"{name}={point}")]
+    argv = [sys.executable, "-m", "opwatch", "sweep", "run", "--scenario", "mixed-io", "-q", "--json"]
+    done = subprocess.run(
+        [*argv, *words, "--set", f"run_s={run_s}s", "--set", "space_percent=60"],
+        capture_output=True,
+        text=True,
+        timeout=1500,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
+
+
+if __name__ == "__main__":
+    with mounted_sets() as mount_points:
+        print(json.dumps(run_mixed_io(mount_points, int(sys.argv[1]))))

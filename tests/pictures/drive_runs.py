@@ -44,5 +44,5 @@ def document_of_drive(scenario: str) -> str:
 def document_of_sets() -> str:
     """The JSON of mixed-io on md sets and dm of a guest: here there may be neither."""
     guest = [sys.executable, "-m", "tests.vm.run", "--kernel", _KERNEL, "--timeout", "1800", "--"]
-    run = [sys.executable, "-m", "tests.vm.guest.support.mixed_sets", str(_RUN_S)]
+    run = [sys.executable, "-m", "tests.vm.guest.sweep.mixed_sets", str(_RUN_S)]
     return run_tool([*guest, *run], timeout_s=2000, ends_with_us=True)

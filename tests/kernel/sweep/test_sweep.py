@@ -122,8 +122,13 @@ def test_a_signal_while_it_still_looks_ends_it_in_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("moment", range(_ENDS))
-def test_ended_at_any_moment_it_leaves_nothing_and_goes_on(moment: int, tmp_path: Path) -> None:
+def test_ended_at_any_moment_it_leaves_nothing_and_goes_on(
+    moment: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     number, chance = _SIGNALS[moment % len(_SIGNALS)], random.Random(f"{_SEED} {moment}")
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setenv("TMPDIR", str(scratch))
     with drive(64 * MIB, "10%") as target:
         argv = words("run", target, tmp_path, "--dev", target.device, *_SHORT, "-q")
         with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
@@ -144,6 +149,8 @@ def test_ended_at_any_moment_it_leaves_nothing_and_goes_on(moment: int, tmp_path
         assert done.returncode == _NOT_REACHED, done.stderr
         require_free(target)
         assert state_of(tmp_path).is_ended
+    assert list(scratch.iterdir()) == []
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == ["", ".journal"]
     levels = levels_of(done.stdout)
     assert [level["opwatch"]["state"] for level in levels] == ["not reached", "not reached"]
     assert [len(level["rounds"]) for level in levels] == [5, 5]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import tempfile
 from contextlib import ExitStack, closing
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from opwatch.sinks.sweep.pts_document import pts_document
 from opwatch.sinks.sweep.pts_table import pts_lines
 from opwatch.sinks.terminal import data
 from opwatch.sweep.journal.file import JournalFile
+from opwatch.sweep.journal.logs_folder import logs_folder
 from opwatch.sweep.journal.state import SweepState
 from opwatch.sweep.outcome import LevelOutcome
 from opwatch.tools.arguments import file_name
@@ -58,7 +58,7 @@ def perform(
         counting = stack.enter_context(closing(Counting(claim.devices, disk, load_catalogue(()))))
         presence = stack.enter_context(closing(Presence(disk)))
         talk = stack.enter_context(closing(ProgressTalk(quiet=quiet)))
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="opwatch-sweep-"))
+        folder = stack.enter_context(logs_folder(journal.path))
         before = read_health(counting)
         if state.begin_used is None and before.percentage_used is not None:
             journal.append("health", {"percentage_used": before.percentage_used})
@@ -73,7 +73,7 @@ def perform(
             time=KeptTime(waiter, kept) if kept else waiter,
             talk=talk,
             before=state.since_begin(before),
-            folder=Path(folder),
+            folder=folder,
             keeper=kept or KeepsNothing(),
         )
         # It may work with another disk by then than with the one that it began with.

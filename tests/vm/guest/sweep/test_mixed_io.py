@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.vm.guest.support.mixed_sets import mounted_sets, run_mixed_io
+from tests.vm.guest.sweep.mixed_sets import mounted_sets, run_mixed_io
 
 # Five configurations, six loads each: by hand.
 TIERS = ()

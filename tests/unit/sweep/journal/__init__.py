@@ -1,0 +1,1 @@
+"""Journals of sweeps, and what lies beside them."""

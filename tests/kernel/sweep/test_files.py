@@ -103,7 +103,8 @@ def test_waf_of_a_file_is_that_of_the_exact_model(policy: Policy, tmp_path: Path
     config = {"policy": policy, "superblock_bytes": _PAGES * 4096}
     with drive(_SIZE, "12%", config=config) as target, filesystem(target, tmp_path) as point:
         flash = target.truth()["physical_bytes"]
-        pace = ("--op", "14,28%", "--rounds", "20", "--settle", "0", "--refresh", "0", "--fill", "1")
+        # A FIFO that was filled in order swings for fifteen rounds before it is at rest.
+        pace = ("--op", "14,28%", "--rounds", "30", "--settle", "0", "--refresh", "0", "--fill", "1")
         done = sweep(words("run", target, tmp_path, *on(target, point), *pace))
         assert done.returncode in (0, 6), done.stderr
     for level in levels_of(done.stdout):

@@ -104,8 +104,6 @@ def _limits(stack: Stack, layer: Layer) -> Iterator[Reason]:
             yield reason("member-no-discards", layer.device, observed, disk=lower.device)
         elif layer.kind is Kind.THIN_POOL:
             yield reason("thin-no-passdown", layer.device, observed, pool=layer.label or layer.device)
-        else:
-            yield reason("limit-zero", lower.device, observed, device=lower.device)
     most, hardware = layer.limits.max_bytes or 0, layer.limits.max_hw_bytes or 0
     # The kernel itself rounds the limit down to the granularity.
     if 0 < most < hardware - (layer.limits.granularity or 0) and not lowers:

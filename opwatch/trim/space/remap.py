@@ -48,7 +48,8 @@ def still(before: Iterable[Landing], later: Iterable[Landing]) -> list[Landing]:
 def descend(
     stack: Stack, device: str, extents: Extents, *, encrypted: bool = False, copies: bool = False
 ) -> Iterator[Landing]:
-    """Where `extents` of a device of the stack lie; with `copies`, each copy that an array has of them."""
+    """Where `extents` of a device of the stack lie; with `copies`, each copy that an array has of them, and
+    what a cache's origin has."""
     layer = stack.layer(device)
     if not extents:
         return
@@ -108,6 +109,9 @@ def _through_table(
         first = target.first * _SECTOR
         part = extents.clip(first, first + target.sectors * _SECTOR)
         below = target.device
+        if copies and target.kind == "cache" and len(target.arguments) > 2:
+            # Its origin has a copy of all that is clean, at the same place.
+            below = target.arguments[2], target.first
         if below and below[0] in by_number:
             moved = part.shift(below[1] * _SECTOR - first)
             crypt = encrypted or target.kind == "crypt"

@@ -111,7 +111,7 @@ def keeps(stack: Stack, layer: Layer) -> list[Kept]:
         file = layer.facts_as(LoopFacts).backing_file or layer.device
         words = f"it stands on {file}, which gets writes of zeroes instead of discards"
         return [Kept("loop-on-device", layer.device, words, {"file": file})]
-    return [*_of_a_target(layer), *_of_failing_parts(layer)]
+    return [*_of_a_target(layer), *_of_failing_parts(layer), *_of_those_below(stack, layer)]
 
 
 def _of_a_pool(layer: Layer) -> Iterator[Kept]:
@@ -150,6 +150,21 @@ def _of_failing_parts(layer: Layer) -> Iterator[Kept]:
         words = f"its table says {', '.join(dict.fromkeys(words for _, words in parts))}{part}"
         code = "target-error" if whole else "target-fails"
         yield Kept(code, layer.device, words, blanks, whole, fails=True)
+
+
+def _of_those_below(stack: Stack, layer: Layer) -> Iterator[Kept]:
+    """Devices below that take no discards any more, and the layer offers them still: the kernel ends what it
+    sends them before any event, with an error in 6.1 and without one in 6.12. An array copes by itself."""
+    if layer.is_array or layer.kind in (Kind.PARTITION, Kind.THIN_POOL) or not layer.limits.offered:
+        return
+    lowers = lower_of(stack, layer)
+    without = [lower.device for lower in lowers if lower.limits.offered is False]
+    for name in without:
+        words = f"discard_max_bytes is 0 on {name} and not on {layer.device}"
+        if len(without) == len(lowers):
+            yield Kept("limit-zero", name, words, {"device": name}, fails=True)
+        else:
+            yield Kept("member-no-discards", name, words, {"disk": name}, whole=False, fails=True)
 
 
 def _failing(target: DmTarget) -> str | None:

@@ -122,6 +122,13 @@ def lost_below(m: Machine) -> None:
     m.mount("253:0")
 
 
+def half_lost_below(m: Machine) -> None:
+    m.scsi("sda")
+    m.scsi("sdb", where="pci0000:00/hostb/target/b", queue=NO_DISCARD, mode="disabled")
+    m.dm_device(0, "0 2097152 linear 8:0 0\n2097152 2097152 linear 8:16 0", "sda", "sdb")
+    m.mount("253:0")
+
+
 def mute(m: Machine) -> None:
     m.disk(queue=NO_DISCARD)
     m.mount("254:0")
@@ -178,6 +185,7 @@ CASES = {
     ),
     "unpartitioned": Case(partly_partitioned, "outside-filesystems advisory", R),
     "lost below": Case(lost_below, "limit-zero scsi-disabled", N),
+    "half lost below": Case(half_lost_below, "member-no-discards scsi-disabled advisory", P),
     "no reason": Case(mute, "device-no-discards", N),
     "lowered": Case(on_scsi(queue=LOWERED), "limit-lowered advisory", R),
     "switched off": Case(on_scsi(queue=SSD_QUEUE | {"discard_max_bytes": "0"}), "limit-switched-off", N),

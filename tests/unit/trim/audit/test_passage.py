@@ -90,6 +90,19 @@ def test_a_part_that_fails_on_purpose_explains_what_did_not_go_on() -> None:
     assert (result.verdict, result.reached_bytes, result.unexplained_bytes) == (Verdict.PARTIAL, 2 * MIB, 0)
 
 
+@pytest.mark.parametrize("status", [0, 1])
+def test_a_device_below_that_takes_no_discards_any_more(status: int) -> None:
+    """Linux 6.1 fails what it is sent, 6.12 says that all went well: nothing arrives below either way."""
+    top = layer("dm-0", "253:0", Kind.DM, "sda", target="delay")
+    none = replace(DISK, limits=replace(DISK.limits, max_bytes=0, max_hw_bytes=0))
+    flows = [extents("253:0", MIB), flow(Stage.BIO, "253:0", MIB, disk="dm-0")]
+    flows += [flow(Stage.BIO_DONE, "253:0", MIB, disk="dm-0", status=status)]
+    result = audit(evidence(stack(top, none), flows, MIB), "/m")
+    assert lost(result) == {"limit-zero": MIB}
+    assert (result.reached_bytes, result.unexplained_bytes) == (0, 0)
+    assert result.verdict is (Verdict.REJECTED if status else Verdict.NOT_SENT)
+
+
 def test_what_a_scsi_disk_fails_and_goes_on_failing() -> None:
     sda = layer("sda", "8:0", provisioning_mode="unmap")
     flows = [extents("8:0", MIB), flow(Stage.BIO, "8:0", MIB, disk="sda")]

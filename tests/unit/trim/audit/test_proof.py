@@ -17,6 +17,7 @@ from opwatch.trim.audit.ledger import audit
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.space.lba_status import SentinelMap
 from opwatch.trim.space.remap import descend, on_slots
+from opwatch.trim.stack.dmtable import DmTarget
 from opwatch.trim.stack.facts import MdFacts
 from opwatch.trim.stack.layers import Kind, Layer, Stack
 from opwatch.trim.stale.sentinel import ReadsAs
@@ -279,6 +280,18 @@ def test_each_copy_is_a_landing_where_it_is_asked_for() -> None:
     landings = {one.device: list(one.extents) for one in descend(whole, "md0", place, copies=True)}
     assert landings == {"sdb": [(MIB + 8192, MIB + 12288)], "sda": [(12288, 16384)]}
     assert [one.device for one in descend(whole, "md0", place)] == ["md0"]
+
+
+def test_the_origin_of_a_cache_is_read_itself() -> None:
+    """What is trimmed stays in the cache, and is read there: that says nothing of the drive below."""
+    table = (DmTarget(0, 1 << 20, "cache", ("8:32", "8:16", "8:0", "512", "1", "writethrough", "smq", "0")),)
+    top = replace(layer("dm-0", "253:0", Kind.DM, "sda", "sdb", target="cache"), table=table)
+    place = Extents.of([(8192, 12288)])
+    landings = list(descend(Stack(None, (top, *DISKS)), "dm-0", place, copies=True))
+    assert [(one.device, list(one.extents), one.stopped) for one in landings] == [
+        ("sda", [(8192, 12288)], None)
+    ]
+    assert [one.device for one in descend(Stack(None, (top, *DISKS)), "dm-0", place)] == ["dm-0"]
 
 
 @pytest.mark.parametrize(("offset", "granule"), [(None, (4096, 0)), (512, (4096, 3584)), (8192, (4096, 0))])

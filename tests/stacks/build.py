@@ -4,72 +4,41 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
 
-from opwatch.trim.space.extents import Extents
 from tests.kernel.support import trims
+from tests.stacks.built import Built
+from tests.stacks.layers import LAYERS
 from tests.stacks.recipe import ARRAYS, MIB, MODULES, Recipe
-from tests.vm.guest.support import stacked
-from tests.vm.guest.support.shell import call
+from tests.vm.guest.support import stacked, sysfs
+from tests.vm.guest.support.shell import call, put
 
 _MEMORY = Path("/dev/shm")
 _SIZE = 640 * MIB
+# A disk that takes discards and drops them, of this size at least.
+_DEAF = "opw-virtio-deaf"
 _EXT4 = trims.MKFS["ext4"]
+_XFS = ("mkfs.xfs", "--unsupported", "-q", "-f", "-K")
 _MKFS = {
     "ext4": _EXT4,
     "ext4-1k": (*_EXT4, "-b", "1024"),
     "ext4-bigalloc": (*_EXT4, "-b", "1024", "-O", "bigalloc,^resize_inode", "-C", "16384"),
-    "xfs": ("mkfs.xfs", "--unsupported", "-q", "-f", "-K"),
+    "xfs": _XFS,
+    "xfs-1k": (*_XFS, "-b", "size=1024"),
     "btrfs": trims.MKFS["btrfs"],
+    "f2fs": ("mkfs.f2fs", "-q", "-f", "-t", "0"),
+    "vfat": ("mkfs.vfat",),
 }
 
 
-@dataclass
-class Built:
-    """A mounted stack. `drives` are the files in memory; `files` those that a filesystem between holds, and
-    `homes` where that is mounted."""
-
-    point: Path
-    drives: list[Path] = field(default_factory=list)
-    files: list[Path] = field(default_factory=list)
-    homes: list[Path] = field(default_factory=list)
-
-    shares: bool = False
-
-    def watch(self) -> Callable[[], int]:
-        """What tells the bytes that were freed since, by the kernel's own count: the places on its disk that
-        the highest file has no more, nor any other that shares them; else blocks of the files in memory."""
-        places, blocks = self._places(), self._blocks()
-        if self.files:
-            return lambda: (places - self._places()).total
-        return lambda: blocks - self._blocks()
-
-    def _blocks(self) -> int:
-        return sum(trims.allocated(drive) for drive in self.drives)
-
-    def _places(self) -> Extents:
-        """Where the file lies, and those that share its blocks. Sums would be of other things as well: the
-        blocks of a file have those of its tree among them, and what is free in a filesystem is less by what
-        was written meanwhile, and set aside for more."""
-        if not self.files:
-            return Extents()
-        for home in self.homes:
-            call("sync", "-f", str(home))
-        sharing = self.homes[0].glob("copy") if self.shares else ()
-        text = "".join(call("filefrag", "-v", "-b4096", str(file)) for file in (self.files[0], *sharing))
-        pairs = re.findall(r"^ *[0-9]+: +[0-9]+\.\. *[0-9]+: +([0-9]+)\.\. *([0-9]+):", text, re.MULTILINE)
-        return Extents.of((int(first) * 4096, (int(last) + 1) * 4096) for first, last in pairs)
-
-
 def usable() -> set[str]:
-    """The layers that this machine has; all of them need loop devices."""
+    """The parts of a stack that this machine has; all need loop devices."""
     if not _has("loop"):
         raise RuntimeError("there is no module loop here: drives are files behind loop devices")
-    plain = {"loop", "file-ext4", "file-xfs", "reflink"}
-    return plain | {name for name, module in MODULES.items() if _has(module)}
+    plain = {"loop", "file-ext4", "file-xfs", "reflink", "short"}
+    faults = ({"fails"} if _has("dm_mod") else set()) | ({"drops"} if sysfs.disks(_DEAF) else set())
+    return plain | faults | {name for name, module in MODULES.items() if _has(module)}
 
 
 def _has(module: str) -> bool:
@@ -91,36 +60,60 @@ class Builder:
         """The stack, mounted."""
         layers = list(self._recipe.layers)
         array = layers.pop() if layers and layers[-1] in ARRAYS else None
-        node = self._array(array) if array else self._memory(_SIZE)
+        node = self._array(array) if array else self._drive(_SIZE)
         for name in reversed(layers):
             node = self._layer(name, node)
         kind = self._recipe.filesystem.partition("-")[0]
         call(*_MKFS[self._recipe.filesystem], f"/dev/{node}")
-        options = ("nodiscard",) if kind == "btrfs" else ()
+        options = filter(None, self._recipe.options.split(","))
         self.built.point = self._opened.enter_context(
             trims.mounted(f"/dev/{node}", kind, *options, make=False)
         )
         return self.built
 
-    def _memory(self, size: int) -> str:
+    def _drive(self, size: int) -> str:
+        """A file in memory behind a loop device; the first of them has the fault."""
+        first = not (self.built.drives or self.built.deaf)
+        fault = self._recipe.fault if first else ""
+        if fault == "drops":
+            self.built.deaf = sysfs.disk(_DEAF)
+            table = f"0 {size // 512} linear /dev/{self.built.deaf} 0"
+            return self._opened.enter_context(stacked.mapped("linear", table, "dm_mod")).name
         file = self._opened.enter_context(trims.file_of(size, _MEMORY))
         self.built.drives.append(file)
-        return self._attached(file, self._recipe.offset)
+        node = self._attached(file, self._recipe.offset)
+        if fault == "short":
+            put(sysfs.SYS_BLOCK / node / "queue/discard_max_bytes", 65536)
+        return self._failing(node) if fault == "fails" else node
+
+    def _failing(self, node: str) -> str:
+        """A device of which the last part fails from some moment on, until it is taken down."""
+        whole = stacked.sectors(node)
+        good = whole - whole // 8
+        top = self._opened.enter_context(stacked.linear(node))
+        linear = f"linear /dev/{node} 0"
+        self.built.break_now = lambda: stacked.reload(
+            top.label, f"0 {good} {linear}\n{good} {whole - good} error"
+        )
+        self._opened.callback(stacked.reload, top.label, f"0 {whole} {linear}")
+        return top.name
 
     def _array(self, name: str) -> str:
-        count = ARRAYS[name]
-        members = [self._memory(_SIZE * (2 if name != "raid0" else 1) // count) for _ in range(count)]
+        count, parts = ARRAYS[name]
+        members = [self._drive(_SIZE // parts) for _ in range(count)]
+        if name == "concat":
+            sizes = [stacked.sectors(member) for member in members]
+            table = "\n".join(
+                f"{sum(sizes[:at])} {sizes[at]} linear /dev/{member} 0" for at, member in enumerate(members)
+            )
+            return self._opened.enter_context(stacked.mapped("linear", table, "dm_mod")).name
+        if name in ("raid5", "raid6"):
+            put(Path("/sys/module/raid456/parameters/devices_handle_discard_safely"), "Y")
         return self._opened.enter_context(stacked.md(int(name.removeprefix("raid")), members))
 
     def _layer(self, name: str, below: str) -> str:
-        if name == "linear":
-            return self._opened.enter_context(stacked.linear(below)).name
-        if name == "crypt":
-            return self._opened.enter_context(stacked.crypt(below)).name
-        if name == "thin":
-            metadata = Path(self._opened.enter_context(stacked.loop(16 * MIB))).name
-            size = stacked.sectors(below) // 128 * 128
-            return self._opened.enter_context(stacked.thin(below, metadata, size)).name
+        if name in LAYERS:
+            return self._opened.enter_context(LAYERS[name](below))
         if name == "loop":
             return self._attached(Path(f"/dev/{below}"))
         return self._on_a_file(name, below)

@@ -3,65 +3,147 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 MIB = 1 << 20
-FILESYSTEMS = ("ext4", "ext4-1k", "ext4-bigalloc", "xfs", "btrfs")
+# Filesystems, with the options of a mount that change what is discarded, or when.
+FILESYSTEMS: Mapping[str, tuple[str, ...]] = {
+    "ext4": ("", "", "discard", "data=journal"),
+    "ext4-1k": ("", "", "discard"),
+    "ext4-bigalloc": ("", "nodelalloc"),
+    "xfs": ("", "", "discard"),
+    "xfs-1k": ("", "logbsize=64k"),
+    "btrfs": ("nodiscard", "nodiscard", "nodiscard,compress=zstd", "discard=sync"),
+    "f2fs": ("nodiscard", "discard"),
+    "vfat": ("", "discard"),
+}
 # What may stand between: "loop" is one on a device, the others with a file have a filesystem of their own.
-LAYERS = ("linear", "crypt", "loop", "file-ext4", "file-xfs", "reflink", "thin")
-# How many files in memory an array stands on.
-ARRAYS = {"raid0": 2, "raid1": 2, "raid10": 4}
+# Those with a dash keep what they get to themselves.
+LAYERS = (
+    "linear",
+    "halves",
+    "striped",
+    "mirror",
+    "delay",
+    "crypt",
+    "crypt-closed",
+    "thin",
+    "thin-kept",
+    "thin-ignoring",
+    "cached",
+    "bcache",
+    "loop",
+    "file-ext4",
+    "file-xfs",
+    "reflink",
+)
+# How many files in memory an array stands on, and in how many parts of one drive's size they make it.
+ARRAYS = {
+    "raid0": (2, 2),
+    "concat": (2, 2),
+    "raid1": (2, 1),
+    "raid10": (4, 2),
+    "raid5": (3, 2),
+    "raid6": (4, 2),
+}
 # Which modules of the kernel a layer wants.
 MODULES = {
     "linear": "dm_mod",
+    "halves": "dm_mod",
+    "striped": "dm_mod",
+    "concat": "dm_mod",
+    "mirror": "dm_mirror",
+    "delay": "dm_delay",
     "crypt": "dm_crypt",
+    "crypt-closed": "dm_crypt",
     "thin": "dm_thin_pool",
+    "thin-kept": "dm_thin_pool",
+    "thin-ignoring": "dm_thin_pool",
+    "cached": "dm_cache_smq",
+    "bcache": "bcache",
     "raid0": "raid0",
     "raid1": "raid1",
     "raid10": "raid10",
+    "raid5": "raid456",
+    "raid6": "raid456",
+    "xfs": "xfs",
+    "xfs-1k": "xfs",
+    "btrfs": "btrfs",
+    "f2fs": "f2fs",
+    "vfat": "vfat",
 }
-_LEAST, _MOST = 1, 3
-_ONCE = ("thin", "reflink")
+# What is wrong with the first drive: it drops what it is told to discard, its last part fails, or it takes
+# discards in small pieces alone.
+FAULTS = ("drops", "fails", "short")
+_LEAST, _MOST = 1, 4
+_ONCE = ("thin", "bcache", "reflink")
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
     """A filesystem on layers, the highest first, on files in memory. `deleted` are bytes that are written and
-    deleted before the trim; `offset` is where in the files the loop devices begin."""
+    deleted before the trim, in one file or in many of which others stay; `offset` is where in the files the
+    loop devices begin; `fault` and `options` are "" for none."""
 
     filesystem: str
     layers: tuple[str, ...]
     deleted: int
     offset: int
+    scattered: bool = False
+    fault: str = ""
+    options: str = ""
 
     def __str__(self) -> str:
-        stack = " on ".join((self.filesystem, *self.layers, "memory"))
-        return f"{stack} from {self.offset} on, {self.deleted >> 20} MiB deleted"
+        top = f"{self.filesystem} ({self.options})" if self.options else self.filesystem
+        drive = f"memory of which one {self.fault}" if self.fault else "memory"
+        what = "in pieces" if self.scattered else "in one"
+        stack = " on ".join((top, *self.layers, drive))
+        return f"{stack} from {self.offset} on, {self.deleted >> 20} MiB deleted {what}"
 
 
 def recipe(seed: int, usable: Collection[str]) -> Recipe:
-    """The stack of a seed, of layers that this machine has."""
+    """The stack of a seed, of what this machine has."""
     chance = random.Random(seed)
     count = chance.randint(_LEAST, _MOST)
     layers: list[str] = []
     for _ in range(count):
-        # Files that are shared need room for all of their blocks again.
-        choices = [name for name in LAYERS if name in usable and not (name in _ONCE and name in layers)]
-        layers.append(chance.choice(sorted(choices)))
+        layers.append(chance.choice(sorted(_choices(layers, usable))))
     arrays = sorted(name for name in ARRAYS if name in usable)
     if arrays and chance.random() < 0.5:
         layers[-1] = chance.choice(arrays)
     offset = chance.choice((0, 0, 512, 2048, 7680, MIB))
-    return Recipe(chance.choice(FILESYSTEMS), tuple(layers), chance.choice((0, 4, 16)) * MIB, offset)
+    deleted = chance.choice((0, 4, 16)) * MIB
+    filesystem = chance.choice([name for name in FILESYSTEMS if name not in MODULES or name in usable])
+    options = chance.choice(FILESYSTEMS[filesystem])
+    faults = [name for name in FAULTS if name in usable]
+    fault = chance.choice(faults) if faults and chance.random() < 0.4 else ""
+    scattered = chance.random() < 0.5
+    return Recipe(filesystem, tuple(layers), deleted, offset, scattered, fault, options)
+
+
+def _choices(above: Collection[str], usable: Collection[str]) -> Iterator[str]:
+    """Layers that may be next. Files that are shared need room for all of their blocks again, and of a pool
+    or a bcache there is one."""
+    taken = {name.partition("-")[0] for name in above}
+    for name in LAYERS:
+        kind = name.partition("-")[0]
+        if name in usable and not (kind in _ONCE and kind in taken):
+            yield name
 
 
 def smaller(one: Recipe) -> Iterator[Recipe]:
     """Stacks that have one thing less."""
     for at in range(len(one.layers)):
         yield replace(one, layers=one.layers[:at] + one.layers[at + 1 :])
+    if one.fault:
+        yield replace(one, fault="")
     if one.filesystem != "ext4":
-        yield replace(one, filesystem="ext4")
+        yield replace(one, filesystem="ext4", options="")
+    if one.options not in ("", "nodiscard"):
+        yield replace(one, options="nodiscard" if one.filesystem == "btrfs" else "")
+    if one.scattered:
+        yield replace(one, scattered=False)
     if one.deleted:
         yield replace(one, deleted=0)
     if one.offset:

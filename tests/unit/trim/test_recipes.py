@@ -4,32 +4,47 @@ from __future__ import annotations
 
 import pytest
 
-from tests.stacks.recipe import ARRAYS, LAYERS, MODULES, Recipe, recipe, smaller
+from tests.stacks.recipe import ARRAYS, FAULTS, FILESYSTEMS, LAYERS, MODULES, Recipe, recipe, smaller
 
-ALL = {*LAYERS, *ARRAYS}
+ALL = {*LAYERS, *ARRAYS, *FILESYSTEMS, *FAULTS}
 
 
 def test_a_seed_is_a_stack() -> None:
     stacks = [recipe(seed, ALL) for seed in range(300)]
     assert stacks == [recipe(seed, sorted(ALL)) for seed in range(300)]
-    assert {name for one in stacks for name in one.layers} == ALL
+    parts = {name for one in stacks for name in (*one.layers, one.filesystem, one.fault)}
+    assert parts == ALL | {""}
+    assert {len(one.layers) for one in stacks} == {1, 2, 3, 4}
     for one in stacks:
-        assert 1 <= len(one.layers) <= 3
-        assert max(one.layers.count(name) for name in ("thin", "reflink")) <= 1
+        kinds = [name.partition("-")[0] for name in one.layers]
+        assert max(kinds.count(name) for name in ("thin", "bcache", "reflink")) <= 1
         # An array stands on files in memory.
         assert not set(one.layers[:-1]) & ARRAYS.keys()
+        assert one.options in FILESYSTEMS[one.filesystem]
 
 
 def test_nothing_that_a_machine_has_not() -> None:
     plain = {"loop", "file-ext4"}
-    assert {name for seed in range(50) for name in recipe(seed, plain).layers} == plain
+    stacks = [recipe(seed, plain) for seed in range(50)]
+    assert {name for one in stacks for name in one.layers} == plain
+    assert {one.filesystem.partition("-")[0] for one in stacks} == {"ext4"}
+    assert {one.fault for one in stacks} == {""}
     assert plain.isdisjoint(MODULES)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(40))
 def test_shrinking_comes_to_an_end(seed: int) -> None:
-    def weight(one: Recipe) -> tuple[int, bool, int, int]:
-        return len(one.layers), one.filesystem != "ext4", one.deleted, one.offset
+    def weight(one: Recipe) -> tuple[int, ...]:
+        plain = one.options in ("", "nodiscard")
+        return (
+            len(one.layers),
+            one.fault != "",
+            one.filesystem != "ext4",
+            not plain,
+            one.scattered,
+            one.deleted,
+            one.offset,
+        )
 
     one = recipe(seed, ALL)
     for less in smaller(one):

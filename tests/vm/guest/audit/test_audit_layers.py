@@ -30,12 +30,11 @@ from tests.vm.guest.support.audits import (
 )
 from tests.vm.guest.support.shell import call, put
 from tests.vm.guest.support.trims import CheckAnswer, check
-from tests.vm.requirements import need_module, need_tool
+from tests.vm.requirements import need_module
 
 # By hand: they would take CI beyond its time.
 TIERS = ()
 DEVICES = ("virtio-blk", "virtio-blk-ignored")
-_BCACHE = Path("/sys/fs/bcache")
 
 
 def looked_at(point: Path, *loops: str) -> tuple[CheckAnswer, Audit, int]:
@@ -48,39 +47,12 @@ def looked_at(point: Path, *loops: str) -> tuple[CheckAnswer, Audit, int]:
     return foretold, result, sum(freed(loop) for loop in loops)
 
 
-@contextlib.contextmanager
-def bcache(backing: str, cache: str | None) -> Iterator[str]:
-    """A bcache device with a cache or without; its name."""
-    need_module("bcache")
-    maker = need_tool("make-bcache")
-    for node in filter(None, (backing, cache)):
-        stacked.blank(node)
-    call(maker, "-B", f"/dev/{backing}")
-    put(_BCACHE / "register", f"/dev/{backing}")
-    sysfs.wait_for("bcache0", lambda: (sysfs.SYS_BLOCK / "bcache0/bcache").exists())
-    folder = sysfs.SYS_BLOCK / "bcache0/bcache"
-    if cache:
-        call(maker, "-C", "--bucket", "64k", f"/dev/{cache}")
-        put(_BCACHE / "register", f"/dev/{cache}")
-        sysfs.wait_for("the cache", lambda: any(_BCACHE.glob("*-*")))
-        [of_cache] = _BCACHE.glob("*-*")
-        put(folder / "attach", of_cache.name)
-    try:
-        yield "bcache0"
-    finally:
-        put(folder / "stop", 1)
-        if cache:
-            put(of_cache / "stop", 1)
-        sysfs.wait_for("the end of bcache", lambda: not any(_BCACHE.glob("*-*")))
-        sysfs.wait_for("the end of bcache0", lambda: not (sysfs.SYS_BLOCK / "bcache0").exists())
-
-
 @pytest.mark.parametrize("cached", [False, True])
 def test_bcache(cached: bool) -> None:
     with (
         full_loop() as backing,
         full_loop(64 * MIB) as fast,
-        bcache(backing, fast if cached else None) as top,
+        stacked.bcache(backing, fast if cached else None) as top,
         filesystem(top, "ext4") as point,
     ):
         foretold, result, gone = looked_at(point, backing)

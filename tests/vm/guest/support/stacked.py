@@ -13,6 +13,7 @@ from tests.vm.guest.support.sysfs import SYS_BLOCK, number, wait_for
 from tests.vm.requirements import need_module, need_tool
 
 _serial = itertools.count(1)
+_BCACHE = Path("/sys/fs/bcache")
 
 
 @dataclass(frozen=True)
@@ -105,10 +106,37 @@ def thin(data: str, metadata: str, size_sectors: int, pool_options: str = "") ->
 
 
 @contextlib.contextmanager
+def bcache(backing: str, cache: str | None = None) -> Iterator[str]:
+    """A bcache device with a cache or without; its name."""
+    need_module("bcache")
+    maker = need_tool("make-bcache")
+    for node in filter(None, (backing, cache)):
+        blank(node)
+    call(maker, "-B", f"/dev/{backing}")
+    put(_BCACHE / "register", f"/dev/{backing}")
+    wait_for("bcache0", lambda: (SYS_BLOCK / "bcache0/bcache").exists())
+    folder = SYS_BLOCK / "bcache0/bcache"
+    if cache:
+        call(maker, "-C", "--bucket", "64k", f"/dev/{cache}")
+        put(_BCACHE / "register", f"/dev/{cache}")
+        wait_for("the cache", lambda: any(_BCACHE.glob("*-*")))
+        [of_cache] = _BCACHE.glob("*-*")
+        put(folder / "attach", of_cache.name)
+    try:
+        yield "bcache0"
+    finally:
+        put(folder / "stop", 1)
+        if cache:
+            put(of_cache / "stop", 1)
+        wait_for("the end of bcache", lambda: not any(_BCACHE.glob("*-*")))
+        wait_for("the end of bcache0", lambda: not (SYS_BLOCK / "bcache0").exists())
+
+
+@contextlib.contextmanager
 def md(level: int, below: Sequence[str], bitmap: str = "none") -> Iterator[str]:
     """An md array of these devices, in sync from the start; its name."""
     need_tool("mdadm")
-    need_module(f"raid{level}")
+    need_module("raid456" if level in (4, 5, 6) else f"raid{level}")
     index = next(_serial)
     members = [f"/dev/{name}" for name in below]
     argv = ["mdadm", "--create", f"/dev/md{index}", "--run", "--metadata=1.2"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -106,18 +107,25 @@ def main(text: str) -> int:
         # In the background of a shell SIGINT is ignored: what stands is taken down by either.
         signal.signal(number, lambda *_: sys.exit(1))
     first, _, last = text.partition(":")
-    wrong: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     layers = usable()
     for seed in range(int(first), int(last or int(first) + 1)):
         one = recipe(seed, layers)
-        said = list(contradictions(one))
+        try:
+            said = list(contradictions(one))
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            print(f"{seed}: {one}: too small for what is deleted", flush=True)
+            counts["too small"] += 1
+            continue
         print(f"{seed}: {one}: " + ("; ".join(said) or "right"), flush=True)
-        wrong["wrong" if said else "right"] += 1
+        counts["wrong" if said else "right"] += 1
         if said:
             least, less = _shrunk(one, said)
             print(f"  smallest: {least}: " + "; ".join(less), flush=True)
-    print(", ".join(f"{count} {name}" for name, count in sorted(wrong.items())))
-    return 1 if wrong["wrong"] else 0
+    print(", ".join(f"{count} {name}" for name, count in sorted(counts.items())))
+    return 1 if counts["wrong"] else 0
 
 
 if __name__ == "__main__":

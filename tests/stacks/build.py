@@ -12,22 +12,17 @@ from tests.stacks.built import Built
 from tests.stacks.layers import LAYERS
 from tests.stacks.recipe import ARRAYS, MIB, MODULES, Recipe
 from tests.vm.guest.support import stacked, sysfs
+from tests.vm.guest.support.audits import MKFS
 from tests.vm.guest.support.shell import call, put
 
 _MEMORY = Path("/dev/shm")
 _SIZE = 640 * MIB
 # A disk that takes discards and drops them, of this size at least.
 _DEAF = "opw-virtio-deaf"
-_EXT4 = trims.MKFS["ext4"]
-_XFS = ("mkfs.xfs", "--unsupported", "-q", "-f", "-K")
-_MKFS = {
-    "ext4": _EXT4,
-    "ext4-1k": (*_EXT4, "-b", "1024"),
-    "ext4-bigalloc": (*_EXT4, "-b", "1024", "-O", "bigalloc,^resize_inode", "-C", "16384"),
-    "xfs": _XFS,
-    "xfs-1k": (*_XFS, "-b", "size=1024"),
-    "btrfs": trims.MKFS["btrfs"],
-    "f2fs": ("mkfs.f2fs", "-q", "-f", "-t", "0"),
+_MKFS = MKFS | {
+    "ext4-1k": (*MKFS["ext4"], "-b", "1024"),
+    "ext4-bigalloc": (*MKFS["ext4"], "-b", "1024", "-O", "bigalloc,^resize_inode", "-C", "16384"),
+    "xfs-1k": (*MKFS["xfs"], "-b", "size=1024"),
     "vfat": ("mkfs.vfat",),
 }
 

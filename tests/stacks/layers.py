@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 
+from tests.stacks.recipe import MIB
 from tests.vm.guest.support import stacked
 
-MIB = 1 << 20
 # Half of a device, to these many sectors: stripes and chunks fit.
 _ROUND = 1 << 13
 Made = contextlib.AbstractContextManager[str]

@@ -16,6 +16,7 @@ from tests.vm.requirements import need_module, need_tool
 
 __all__ = [
     "MIB",
+    "MKFS",
     "Audit",
     "Verdict",
     "audit",
@@ -33,7 +34,7 @@ __all__ = [
 MIB = 1 << 20
 
 # XFS wants 300 MB unless it is told that nobody will complain.
-_MKFS = trims.MKFS | {
+MKFS = trims.MKFS | {
     "f2fs": ("mkfs.f2fs", "-q", "-f", "-t", "0"),
     "xfs": ("mkfs.xfs", "--unsupported", "-q", "-f", "-K"),
 }
@@ -43,9 +44,9 @@ _MKFS = trims.MKFS | {
 def filesystem(node: str, kind: str, *options: str, make: bool = True) -> Iterator[Path]:
     """A filesystem on a device (a name under /dev), new unless told otherwise; its mount point."""
     need_module(kind)
-    need_tool(_MKFS[kind][0])
+    need_tool(MKFS[kind][0])
     if make:
-        trims.run(*_MKFS[kind], f"/dev/{node}")
+        trims.run(*MKFS[kind], f"/dev/{node}")
     with trims.folder(Path("/tmp")) as point:
         trims.run(
             "mount", "-t", kind, *(("-o", ",".join(options)) if options else ()), f"/dev/{node}", str(point)

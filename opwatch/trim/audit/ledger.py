@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from opwatch.trace.derive import STATUS_NAMES
@@ -233,7 +233,8 @@ class Walker:
         who = self._senders[tops[0].device] if tops else tuple(Who)
         if program and program not in self.trace.absent:
             devs = [filesystem.dev, *(top.dev for top in tops)]
-            return total(self.trace.select(Stage.FS_EXTENT, devs=devs, who=who)), None
+            extents = total(self.trace.select(Stage.FS_EXTENT, devs=devs, who=who))
+            return self._without_repeats(extents, tops), None
         if "discard_asked" not in self.trace.absent:
             flows = self.trace.select(Stage.ASKED, devs=[top.dev for top in tops], who=who)
             return total(flows), None
@@ -241,6 +242,16 @@ class Walker:
             f"{filesystem.kind} has no events for its extents, and this kernel lets nobody attach to "
             "functions: what vanishes before the block layer's first event is not seen"
         )
+
+    def _without_repeats(self, extents: Amount, tops: list[Layer]) -> Amount:
+        """f2fs makes eight requests of a range at a time, and tells what is left of it again as a range of
+        its own. All of it is what a device with discards was sent: nothing of that is lost unseen."""
+        filesystem = self.stack.filesystem
+        states = [state for top in tops for state in (top, self.evidence.after.layer(top.device)) if state]
+        if not filesystem or filesystem.kind != "f2fs" or not all(state.limits.offered for state in states):
+            return extents
+        sent = sum(self._arrived(top).bytes for top in tops)
+        return replace(extents, bytes=min(extents.bytes, sent))
 
     def _layer_row(self, layer: Layer, given: int | None) -> Row:
         arrived = self._arrived(layer)
@@ -267,7 +278,7 @@ class Walker:
             reasons += losses.failed(self.evidence, layer, status, amount)
         times = copies(layer, len(members))
         out = sum(members.values())
-        passed = losses.handed_on(layer, members)
+        passed = losses.handed_on(self.evidence, layer, members)
         # Of one that fails on purpose a part may have gone on before the whole discard failed.
         on_purpose = any(kept.fails for kept in losses.kept_by(self.evidence, layer))
         lost = (arrived.bytes - (0 if on_purpose else _bytes(failed))) * times - passed
@@ -384,15 +395,3 @@ def audit(evidence: AuditEvidence, subject: str) -> Audit:
 def contradicted(evidence: AuditEvidence) -> bool:
     """Whether a drive still counts as in use what it was told to free."""
     return verdicts.still_counted(evidence, Walker(evidence).reached()) is not None
-
-
-def exit_status(verdicts: Iterable[Verdict]) -> int:
-    """What fstrim(8) would exit with: 0 all reached or nothing was left, 32 none, 64 some; 6 when nothing can
-    be said."""
-    kinds = set(verdicts)
-    good = {Verdict.PROVEN, Verdict.PROVEN_PARTWAY, Verdict.ACCEPTED, Verdict.NOTHING_LEFT}
-    if kinds <= good:
-        return 0
-    if kinds <= {Verdict.REJECTED, Verdict.NOT_SENT}:
-        return 32
-    return 6 if kinds == {Verdict.UNKNOWN} else 64

@@ -160,20 +160,39 @@ def lost_by_tracing(evidence: AuditEvidence, layer: Layer, lost: int) -> Iterato
         yield reason("trace-lost", layer.device, observed, unseen)
 
 
-def handed_on(layer: Layer, members: Mapping[str, int]) -> int:
-    """Bytes of its own that a layer handed to those below, parity left out. 0 for a RAID 4, 5 or 6 whose
-    members were not all told the same, which fits no whole stripes."""
+def handed_on(evidence: AuditEvidence, layer: Layer, members: Mapping[str, int]) -> int:
+    """Bytes of its own that a layer handed to those below, parity left out."""
+    if layer.level in RAID456:
+        stripes = _whole_stripes(evidence, layer, members)
+        return stripes - _kept_of_stripes(evidence, layer, members, stripes)
+    # What a loop device makes of discards for a device are none any more.
+    return 0 if layer.kind is Kind.LOOP else sum(members.values())
+
+
+def _whole_stripes(evidence: AuditEvidence, layer: Layer, members: Mapping[str, int]) -> int:
+    """Bytes of the whole stripes that the members of a RAID 4, 5 or 6 were told to discard, parity left out.
+    0 where they were not all told the same, which fits no whole stripes."""
     array = layer.array
-    parity = {"raid4": 1, "raid5": 1, "raid6": 2}.get(layer.level or "")
-    if array is None or parity is None:
-        # What a loop device makes of discards for a device are none any more.
-        return 0 if layer.kind is Kind.LOOP else sum(members.values())
-    disks = array.raid_disks or 0
+    disks = (array and array.raid_disks) or 0
+    parity = 2 if layer.level == "raid6" else 1
     given = [member for member in members.values() if member]
-    # Spares get nothing, and those that failed.
-    if len(set(given)) != 1 or len(given) != disks - (array.degraded or 0):
+    # Spares get nothing, those that failed, and those that take no discards.
+    absent = (array.degraded or 0 if array else 0) + len(_without_discards(evidence, members))
+    if len(set(given)) != 1 or len(given) != disks - absent:
         return 0
     return given[0] * (disks - parity)
+
+
+def _kept_of_stripes(evidence: AuditEvidence, layer: Layer, members: Mapping[str, int], stripes: int) -> int:
+    """The share of members without discards: parity is on each in turn."""
+    disks = layer.array.raid_disks if layer.array else None
+    return stripes * len(_without_discards(evidence, members)) // disks if disks else 0
+
+
+def _without_discards(evidence: AuditEvidence, members: Mapping[str, int]) -> list[str]:
+    """Members that got nothing, and take no discards."""
+    known = {name: evidence.before.layer(name) for name, got in members.items() if not got}
+    return [name for name, member in known.items() if member and member.limits.offered is False]
 
 
 def inside(
@@ -199,16 +218,12 @@ def _in_array(
 ) -> Iterator[Reason]:
     level = layer.level or ""
     if level in RAID456:
-        if handed_on(layer, members) or not any(members.values()):
-            yield reason("raid456-partial-stripe", layer.device, f"{lost} B lie in no whole stripe", lost)
+        yield from _in_stripes(evidence, layer, arrived, members, lost)
         return
-    for name, got in members.items():
-        member = evidence.before.layer(name)
-        if member and not got and member.limits.offered is False:
-            share = min(arrived.bytes if level == "raid1" else lost, lost)
-            observed = f"{name} takes no discards and got {got} B of {arrived.bytes} B"
-            yield reason("member-no-discards", name, observed, share, disk=name)
-            lost -= share
+    for name in _without_discards(evidence, members):
+        share = min(arrived.bytes if level == "raid1" else lost, lost)
+        yield _took_none(name, arrived, share)
+        lost -= share
     array = layer.array
     missing = array.degraded if array and level in _MIRRORED else 0
     if array and missing and lost:
@@ -218,6 +233,27 @@ def _in_array(
         filesystem = evidence.before.filesystem
         blanks = {"mount": filesystem.point} if filesystem else {}
         yield reason("member-missing", layer.device, observed, min(lost, missing * most), **blanks)
+
+
+def _in_stripes(
+    evidence: AuditEvidence, layer: Layer, arrived: Amount, members: Mapping[str, int], lost: int
+) -> Iterator[Reason]:
+    """Why members with parity got less than the array was sent."""
+    stripes = _whole_stripes(evidence, layer, members)
+    if not stripes and any(members.values()):
+        return
+    without = _without_discards(evidence, members) if stripes else []
+    kept = _kept_of_stripes(evidence, layer, members, stripes)
+    for place, name in enumerate(without):
+        yield _took_none(name, arrived, kept * (place + 1) // len(without) - kept * place // len(without))
+    if rest := lost - kept:
+        yield reason("raid456-partial-stripe", layer.device, f"{rest} B lie in no whole stripe", rest)
+
+
+def _took_none(name: str, arrived: Amount, share: int) -> Reason:
+    """A member without discards, and its share of what the array was sent."""
+    observed = f"{name} takes no discards and got 0 B of {arrived.bytes} B"
+    return reason("member-no-discards", name, observed, share, disk=name)
 
 
 def _pool_of(evidence: AuditEvidence, layer: Layer) -> Layer | None:

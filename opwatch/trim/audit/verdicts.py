@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from opwatch.trim.audit.audit import AuditEvidence, LeafProof, Row, RowKind, Standing, Verdict
 from opwatch.trim.audit.flow import Stage, Who
@@ -169,3 +169,15 @@ def foreign(evidence: AuditEvidence) -> int:
         for flow in evidence.trace.flows
         if flow.stage is Stage.BIO and flow.disk in names and flow.who is Who.OTHER
     )
+
+
+def exit_status(all_verdicts: Iterable[Verdict]) -> int:
+    """What fstrim(8) would exit with: 0 all reached or nothing was left, 32 none, 64 some; 6 when nothing can
+    be said."""
+    kinds = set(all_verdicts)
+    good = {Verdict.PROVEN, Verdict.PROVEN_PARTWAY, Verdict.ACCEPTED, Verdict.NOTHING_LEFT}
+    if kinds <= good:
+        return 0
+    if kinds <= {Verdict.REJECTED, Verdict.NOT_SENT}:
+        return 32
+    return 6 if kinds == {Verdict.UNKNOWN} else 64

@@ -37,7 +37,7 @@ class DeviceRun:
 def granule(stack: Stack, top: Layer) -> tuple[int, int]:
     """(size, offset) of the units in which what lies below `top` frees: the kernel's granularity, or that of
     an NVMe drive straight below which says that its own is larger."""
-    size, offset = top.limits.granularity or 1, top.limits.alignment or 0
+    size, offset = _told_by_limits(stack, top)
     disk = next(iter(stack.below(top)), top) if top.kind is Kind.PARTITION else top
     unit = disk.facts_as(DiskFacts).deallocate_bytes
     if unit and unit > size:
@@ -45,6 +45,16 @@ def granule(stack: Stack, top: Layer) -> tuple[int, int]:
         if start is not None:
             return unit, -start % unit
     return size, (_blocks_of_a_file(stack, top) or offset) % size
+
+
+def _told_by_limits(stack: Stack, top: Layer) -> tuple[int, int]:
+    """The limits of `top` have those of all below it, but for bcache, which hands none of them up."""
+    size, offset = top.limits.granularity or 1, top.limits.alignment or 0
+    for disk, extents in _parts(stack, top, 0, SECTOR):
+        if (disk.limits.granularity or 1) > size:
+            size = disk.limits.granularity or 1
+            offset = ((disk.limits.alignment or 0) - next(iter(extents))[0]) % size
+    return size, offset
 
 
 def _blocks_of_a_file(stack: Stack, top: Layer) -> int | None:
@@ -64,13 +74,12 @@ def _whole(start: int, end: int, unit: tuple[int, int]) -> int:
     return max(0, end - (end - offset) % size - start - (offset - start) % size)
 
 
-def _freed_by(stack: Stack, top: Layer) -> Callable[[int, int], int]:
+def _freed_by(stack: Stack, top: Layer, unit: tuple[int, int]) -> Callable[[int, int], int]:
     """What tells how much of a range is freed. An array sends each member a part of it: where members begin
     within a block of their files, each part has ends of its own."""
     parts = _parts(stack, top, 0, SECTOR)
     if any(loop.facts_as(LoopFacts).offset_bytes for loop, _ in parts) and not _blocks_of_a_file(stack, top):
         return lambda start, end: _freed_of_parts(stack, top, start, end)
-    unit = granule(stack, top)
     return lambda start, end: _whole(start, end, unit)
 
 
@@ -106,7 +115,8 @@ def _pieces(extents: Extents, cuts: tuple[int, int] | None) -> Iterator[tuple[in
 
 
 def _run(stack: Stack, top: Layer, extents: Extents, minimum: int, cuts: tuple[int, int] | None) -> DeviceRun:
-    freed = _freed_by(stack, top)
+    unit = granule(stack, top)
+    freed = _freed_by(stack, top, unit)
     count = sent = expected = 0
     for start, end in _pieces(extents, cuts):
         count += 1
@@ -121,7 +131,7 @@ def _run(stack: Stack, top: Layer, extents: Extents, minimum: int, cuts: tuple[i
         extents=count,
         minimum_bytes=minimum,
         below_minimum_bytes=free - sent,
-        granule_bytes=granule(stack, top)[0],
+        granule_bytes=unit[0],
         rounded_bytes=sent - expected,
         expected_bytes=expected,
     )

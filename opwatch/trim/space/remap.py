@@ -7,8 +7,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from opwatch.trim.space.extents import Extents
+from opwatch.trim.stack.dmtable import DmTarget, Places, legs, stripes
 from opwatch.trim.stack.facts import MdFacts, PartitionFacts
 from opwatch.trim.stack.layers import Kind, Layer, Stack
+from opwatch.trim.stack.passage import lower_of
 
 _SECTOR = 512
 # Why nothing can be followed through a layer, and what reading there tells.
@@ -59,6 +61,9 @@ def descend(
         yield from descend(stack, layer.below[0], extents.shift(first), encrypted=encrypted, copies=copies)
     elif layer.table:
         yield from _through_table(stack, layer, extents, encrypted=encrypted, copies=copies)
+    elif (first := _begins_on_backing(stack, layer, copies=copies)) is not None:
+        backing = lower_of(stack, layer)[0].device
+        yield from descend(stack, backing, extents.shift(first), encrypted=encrypted, copies=copies)
     elif copies and (members := list(_on_members(layer, extents))):
         for member, part in members:
             yield from descend(stack, member, part, encrypted=encrypted, copies=True)
@@ -66,6 +71,15 @@ def descend(
         stop = _STOPS.get(layer.kind)
         words = stop.format(device, layer.target or "its target is unknown") if stop else None
         yield Landing(device, extents, encrypted, words)
+
+
+def _begins_on_backing(stack: Stack, layer: Layer, *, copies: bool) -> int | None:
+    """Where a bcache begins on its backing device: behind its superblock, by which it is smaller. None for
+    all others; with a cache, what is dirty is in the cache alone."""
+    lowers = lower_of(stack, layer)
+    if not layer.device.startswith("bcache") or len(lowers) != 1 or not (copies or len(layer.below) == 1):
+        return None
+    return lowers[0].size_bytes - layer.size_bytes
 
 
 def _on_members(layer: Layer, extents: Extents) -> Iterator[tuple[str, Extents]]:
@@ -83,7 +97,8 @@ def _on_members(layer: Layer, extents: Extents) -> Iterator[tuple[str, Extents]]
 
 
 def on_slots(array: MdFacts, start: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """(slot, first, last) of each copy of these bytes, from the beginning of the members' data on."""
+    """(slot, first, last) of what each slot has of these bytes, or of copies of them, from the beginning of
+    the members' data on."""
     disks, chunk = array.raid_disks or 0, array.chunk_bytes or 0
     if array.level == "raid1":
         yield from ((slot, start, end) for slot in range(disks))
@@ -92,13 +107,16 @@ def on_slots(array: MdFacts, start: int, end: int) -> Iterator[tuple[int, int, i
     copies = {"raid0": 1, "raid10": layout & 0xFF if layout >> 8 == 1 else 0}.get(array.level or "", 0)
     if not (disks and chunk and copies):
         return
-    while start < end:
-        cut = min(end, start + chunk - start % chunk)
-        for copy in range(copies):
-            row, slot = divmod(start // chunk * copies + copy, disks)
-            first = row * chunk + start % chunk
-            yield slot, first, first + cut - start
-        start = cut
+    earliest, latest = start // chunk, (end - 1) // chunk
+    for slot in range(disks):
+        # Each row has a chunk or a copy of one on every slot: what a slot has of a range is in one piece.
+        first = earliest * copies + (slot - earliest * copies) % disks
+        last = latest * copies + copies - 1
+        last -= (last - slot) % disks
+        if first <= last:
+            before = start % chunk if first // copies == earliest else 0
+            behind = (end - 1) % chunk + 1 if last // copies == latest else chunk
+            yield slot, first // disks * chunk + before, last // disks * chunk + behind
 
 
 def _through_table(
@@ -108,17 +126,40 @@ def _through_table(
     for target in layer.table:
         first = target.first * _SECTOR
         part = extents.clip(first, first + target.sectors * _SECTOR)
-        below = target.device
-        if copies and target.kind == "cache" and len(target.arguments) > 2:
-            # Its origin has a copy of all that is clean, at the same place.
-            below = target.arguments[2], target.first
-        if below and below[0] in by_number:
-            moved = part.shift(below[1] * _SECTOR - first)
+        pieces = list(_on_devices(target, part, copies=copies))
+        if pieces and all(dev in by_number for dev, _ in pieces):
             crypt = encrypted or target.kind == "crypt"
-            yield from descend(stack, by_number[below[0]], moved, encrypted=crypt, copies=copies)
+            for dev, moved in pieces:
+                yield from descend(stack, by_number[dev], moved, encrypted=crypt, copies=copies)
         elif part:
             stop = _STOPS.get(layer.kind, _STOPS[Kind.DM])
             yield Landing(layer.device, part, encrypted, stop.format(layer.device, target.kind))
+
+
+def _on_devices(target: DmTarget, part: Extents, *, copies: bool) -> Iterator[tuple[str, Extents]]:
+    """(major:minor, where there) of a part of its device that a target has; nothing where that is not exact.
+    A mirror has it on each leg, and the origin of a cache a copy of all that is clean, at the same place."""
+    first = target.first * _SECTOR
+    if places := stripes(target):
+        yield from _on_stripes(places, part.shift(-first))
+    elif copies and (places := legs(target)):
+        yield from ((dev, part.shift(sector * _SECTOR - first)) for dev, sector in places.begins)
+    elif copies and target.kind == "cache" and len(target.arguments) > 2:
+        yield target.arguments[2], part
+    elif below := target.device:
+        yield below[0], part.shift(below[1] * _SECTOR - first)
+
+
+def _on_stripes(places: Places, part: Extents) -> Iterator[tuple[str, Extents]]:
+    """Chunks go to one device after the other, as they do in a RAID 0."""
+    array = MdFacts(level="raid0", raid_disks=len(places.begins), chunk_bytes=places.chunk_sectors * _SECTOR)
+    pieces: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+    for start, end in part:
+        for slot, first, last in on_slots(array, start, end):
+            pieces[slot].append((first, last))
+    for slot, pairs in sorted(pieces.items()):
+        dev, sector = places.begins[slot]
+        yield dev, Extents.of(pairs).shift(sector * _SECTOR)
 
 
 def joined(landings: list[Landing]) -> list[Landing]:

@@ -50,6 +50,42 @@ class DmTarget:
         return (device, start) if start is not None else None
 
 
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Devices, by major:minor, and the sector of each at which a target begins there: each has the next
+    chunk, or without chunks all of it."""
+
+    begins: tuple[tuple[str, int], ...]
+    chunk_sectors: int = 0
+
+
+def stripes(target: DmTarget) -> Places | None:
+    """Those of a striped target: their count, the size of a chunk, and pairs of device and sector."""
+    if target.kind != "striped" or len(target.arguments) < 2:
+        return None
+    count, chunk = (_number(word) for word in target.arguments[:2])
+    begins = _pairs(target.arguments[2:])
+    return Places(begins, chunk) if chunk and begins and len(begins) == count else None
+
+
+def legs(target: DmTarget) -> Places | None:
+    """Those of a mirror: what it says of its log, a count, pairs of device and sector, and its features."""
+    words = target.arguments
+    logged = _number(words[1]) if target.kind == "mirror" and len(words) > 1 else None
+    count = _number(words[2 + logged]) if logged is not None and len(words) > 2 + logged else None
+    if logged is None or not count:
+        return None
+    begins = _pairs(words[3 + logged : 3 + logged + 2 * count])
+    return Places(begins) if begins and len(begins) == count else None
+
+
+def _pairs(words: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
+    """Pairs of device and sector; none where a sector is no number."""
+    sectors = [_number(word) for word in words[1::2]]
+    pairs = tuple((device, at) for device, at in zip(words[::2], sectors, strict=False) if at is not None)
+    return pairs if len(pairs) * 2 == len(words) else ()
+
+
 def parse(text: str) -> list[DmTarget]:
     """The targets of one device, by their order; OpwatchError for what is no table."""
     return list(_targets(text))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from opwatch.trim.audit.audit import Verdict
-from opwatch.trim.audit.ledger import exit_status
+from opwatch.trim.audit.verdicts import exit_status
 
 
 @pytest.mark.parametrize(

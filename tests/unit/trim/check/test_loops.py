@@ -57,6 +57,15 @@ def test_members_that_begin_within_a_block_of_their_files() -> None:
     assert (run.rounded_bytes, run.expected_bytes) == (4096, MIB - 4096)
 
 
+def test_bcache_does_not_say_what_lies_below_it() -> None:
+    """Linux 6.1 and 6.12: its granularity is 512 on a loop device whose file has blocks of 4,096."""
+    below = layer("loop0", "7:0", Kind.LOOP, backing_file="/srv/image", backing_filesystem="xfs")
+    top = layer("bcache0", "252:0", Kind.DISK, "loop0", granularity=512)
+    top = replace(top, size_bytes=below.size_bytes - 8192)
+    [run] = dry_run(stack(top, below), {"252:0": Extents.of([(1024, MIB + 1024)])}, 0, None)
+    assert (run.granule_bytes, run.rounded_bytes, run.expected_bytes) == (4096, 4096, MIB - 4096)
+
+
 def test_a_loop_device_on_a_device_is_not_foretold() -> None:
     loop = layer("loop1", "7:1", Kind.LOOP, "sda", backing_file="/dev/sda", backing_is_device=True)
     assert forecast(stack(loop, layer("sda", "8:0"))).outlook is Outlook.UNKNOWN

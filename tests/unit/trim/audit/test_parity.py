@@ -1,0 +1,47 @@
+"""RAID 4, 5 and 6 in the ledger: what a member gets is data and parity in turn."""
+
+from __future__ import annotations
+
+from opwatch.trim.audit.audit import Audit, Verdict
+from opwatch.trim.audit.flow import Flow, Stage, Who
+from opwatch.trim.audit.ledger import audit
+from opwatch.trim.stack.layers import Kind
+from tests.unit.support.trim_evidence import evidence, extents, flow, layer, stack, through, with_limit
+
+MIB = 1 << 20
+MEMBERS = {"sda": "8:0", "sdb": "8:16", "sdc": "8:32"}
+ARRAY = layer("md0", "9:0", Kind.MD, *MEMBERS, level="raid5", raid_disks=3)
+WHOLE = stack(ARRAY, *(layer(name, dev) for name, dev in MEMBERS.items()))
+
+
+def _sent(bytes_to_each: int, *names: str) -> list[Flow]:
+    """10 MiB to the array, and of that so many to each of these members."""
+    below = [
+        one_flow for name in names for one_flow in through(name, MEMBERS[name], bytes_to_each, who=Who.KERNEL)
+    ]
+    return [extents("9:0", 10 * MIB), flow(Stage.BIO, "9:0", 10 * MIB, disk="md0"), *below]
+
+
+def _losses(result: Audit) -> dict[str, int | None]:
+    return {reason.code: reason.lost_bytes for row in result.rows for reason in row.reasons}
+
+
+def test_parity_is_no_data() -> None:
+    """Of 10 MiB the RAID 5 of three hands on 8: 4 to each member, a third of all of them parity."""
+    flows = _sent(4 * MIB, *MEMBERS)
+    result = audit(evidence(WHOLE, flows, 10 * MIB), "/m")
+    assert _losses(result) == {"raid456-partial-stripe": 2 * MIB}
+    assert (result.verdict, result.reached_bytes, result.unexplained_bytes) == (Verdict.PARTIAL, 12 * MIB, 0)
+    # Members that got different amounts fit no stripe: what cannot be told is not explained away.
+    uneven = audit(evidence(WHOLE, flows[:-3], 10 * MIB), "/m")
+    assert _losses(uneven) == {}
+    assert uneven.unexplained_bytes == 10 * MIB
+
+
+def test_a_member_without_discards_keeps_its_share() -> None:
+    """Of the 8 MiB of whole stripes a third is on it: parity is on each in turn."""
+    without = with_limit(WHOLE, "sdb", 0)
+    result = audit(evidence(without, _sent(4 * MIB, "sda", "sdc"), 10 * MIB), "/m")
+    share = 8 * MIB // 3
+    assert _losses(result) == {"member-no-discards": share, "raid456-partial-stripe": 2 * MIB}
+    assert (result.verdict, result.reached_bytes, result.unexplained_bytes) == (Verdict.PARTIAL, 8 * MIB, 0)

@@ -1,0 +1,98 @@
+"""Where bytes of a device lie further down."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opwatch.trim.space.extents import Extents
+from opwatch.trim.space.remap import descend, on_slots
+from opwatch.trim.stack.dmtable import legs, parse, stripes
+from opwatch.trim.stack.facts import MdFacts
+from opwatch.trim.stack.layers import Kind, Stack
+from tests.unit.support.trim_evidence import layer
+
+DISKS = (layer("sda", "8:0"), layer("sdb", "8:16"))
+STRIPED = "0 4096 striped 2 8 8:0 16 8:16 0"
+MIRROR = "0 4096 mirror core 2 1024 nosync 2 8:0 16 8:16 0 1 handle_errors"
+
+
+def _mapped(text: str) -> Stack:
+    table = tuple(parse(text))
+    top = layer("dm-0", "253:0", Kind.DM, "sda", "sdb", target=table[0].kind)
+    return Stack(None, (replace(top, table=table), *DISKS))
+
+
+def _where(stack: Stack, start: int, end: int, *, copies: bool = False) -> dict[str, list[tuple[int, int]]]:
+    name = stack.layers[0].device
+    landings = descend(stack, name, Extents.of([(start, end)]), copies=copies)
+    return {one.device: list(one.extents) for one in landings}
+
+
+def test_chunks_of_a_striped_target_go_to_one_device_after_the_other() -> None:
+    striped = _mapped(STRIPED)
+    assert _where(striped, 4096, 8192) == {"sdb": [(0, 4096)]}
+    assert _where(striped, 0, 16384) == {"sda": [(8192, 16384)], "sdb": [(0, 8192)]}
+    assert _where(striped, 2048, 9216) == {"sda": [(10240, 13312)], "sdb": [(0, 4096)]}
+
+
+def test_a_mirror_has_it_on_each_leg_where_copies_are_asked_for() -> None:
+    mirror = _mapped(MIRROR)
+    assert _where(mirror, 4096, 8192, copies=True) == {"sda": [(12288, 16384)], "sdb": [(4096, 8192)]}
+    assert _where(mirror, 4096, 8192) == {"dm-0": [(4096, 8192)]}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "0 8 striped 2 8 8:0 0",
+        "0 8 striped 0 8",
+        "0 8 striped 2 x 8:0 0 8:16 0",
+        "0 8 striped 1 8 8:0 z",
+        "0 8 mirror core 9 1024",
+        "0 8 mirror core 1 1024 2 8:0 0",
+        "0 8 mirror",
+        "0 8 linear 8:0 0",
+    ],
+)
+def test_tables_that_name_no_places(text: str) -> None:
+    [target] = parse(text)
+    assert stripes(target) is None
+    assert legs(target) is None
+
+
+def test_a_bcache_begins_behind_its_superblock() -> None:
+    """With a cache, what is dirty is not on its backing device."""
+    backing = layer("sda", "8:0")
+    top = replace(layer("bcache0", "252:0", Kind.DISK, "sda"), size_bytes=backing.size_bytes - 8192)
+    assert _where(Stack(None, (top, backing)), 0, 4096) == {"sda": [(8192, 12288)]}
+    cache = layer("sdb", "8:16", bcache_discard=False)
+    cached = Stack(None, (replace(top, below=("sda", "sdb")), backing, cache))
+    assert _where(cached, 0, 4096) == {"bcache0": [(0, 4096)]}
+    assert _where(cached, 0, 4096, copies=True) == {"sda": [(8192, 12288)]}
+
+
+def _chunk_by_chunk(array: MdFacts, copies: int, start: int, end: int) -> dict[int, set[int]]:
+    """The slot and place of each byte, one at a time."""
+    chunk, disks = array.chunk_bytes or 1, array.raid_disks or 1
+    bytes_of: dict[int, set[int]] = {}
+    for at in range(start, end):
+        for copy in range(copies):
+            row, slot = divmod(at // chunk * copies + copy, disks)
+            bytes_of.setdefault(slot, set()).add(row * chunk + at % chunk)
+    return bytes_of
+
+
+@given(st.integers(2, 5), st.integers(1, 2), st.integers(1, 7), st.integers(0, 80), st.integers(1, 80))
+def test_what_each_slot_has_is_in_one_piece(
+    disks: int, copies: int, chunk: int, start: int, size: int
+) -> None:
+    level = "raid10" if copies == 2 else "raid0"
+    array = MdFacts(level=level, raid_disks=disks, chunk_bytes=chunk, layout=0x100 | copies)
+    pieces = list(on_slots(array, start, start + size))
+    assert len({slot for slot, _, _ in pieces}) == len(pieces)
+    expected = _chunk_by_chunk(array, copies, start, start + size)
+    assert {slot: set(range(first, last)) for slot, first, last in pieces} == expected

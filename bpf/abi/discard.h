@@ -30,6 +30,7 @@ enum ow_stage {
 	OW_BEHIND, /* a read or write that was issued while a discard was in flight, at its end */
 	OW_ATA_COMMAND, /* what libata made of a SCSI command; status is its ATA command */
 	OW_ATA_DONE,	/* its end; status is libata's mask of errors */
+	OW_BIO_AGAIN,	/* of OW_BIO what lies before the farthest that this device was sent */
 	OW_NR_STAGES,
 };
 
@@ -71,6 +72,7 @@ struct ow_flow_cell {
 	struct ow_flow flow;
 	__u32 granule_sectors; /* of the disk in the key, 0 where nobody knows */
 	__u32 granule_offset;
+	__u64 farthest; /* of OW_BIO: the end of the farthest, a sector */
 };
 
 #define OW_MAX_FLOWS 8192

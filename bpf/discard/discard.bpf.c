@@ -70,6 +70,24 @@ int discard_submitted(__u64 *ctx)
 	return 0;
 }
 
+/*
+ * A filesystem that goes through its space once sends nothing that lies before what it sent. One
+ * CPU at a time does that for who is followed: no two write here.
+ */
+static __always_inline void count_again(struct ow_flow_cell *cell, const struct ow_flow_key *key,
+					__u64 sector, __u64 end_sector)
+{
+	__u64 farthest = cell->farthest;
+	struct ow_flow_key again = *key;
+
+	if (end_sector > farthest)
+		cell->farthest = end_sector;
+	if (sector >= farthest)
+		return;
+	again.stage = OW_BIO_AGAIN;
+	add_bytes(&again, ((end_sector < farthest ? end_sector : farthest) - sector) << 9);
+}
+
 static __always_inline int on_trim_bio(__u64 *ctx, struct bio *bio)
 {
 	struct ow_flow_key key = {};
@@ -91,6 +109,8 @@ static __always_inline int on_trim_bio(__u64 *ctx, struct bio *bio)
 	remember(number_of(ctx), &entry);
 	cell = flow_of(&key);
 	whole = cell ? add_range(cell, sector, entry.bytes, 1) : entry.bytes;
+	if (cell && key.who == OW_WHO_OURS)
+		count_again(cell, &key, sector, entry.end_sector);
 	count_origin(&key, entry.bytes, whole);
 	return 0;
 }

@@ -38,6 +38,9 @@ from opwatch.trim.stack.layers import Kind, Layer, Stack
 
 # What a dm device is by its uuid, where its table may not be read.
 _BY_UUID = {"dm-crypt": "crypt", "dm-verity": "verity", "dm-integrity": "integrity", "dm-mpath": "multipath"}
+# They may stop passing discards down, when they are made, where the device below takes too short ones: their
+# status says that, and their table does not.
+_PASSING_DOWN = ("cache", "clone")
 _KINDS = {"crypt": Kind.CRYPT, "thin": Kind.THIN, "thin-pool": Kind.THIN_POOL}
 
 
@@ -176,6 +179,10 @@ class LayerReader:
             layer.facts = self._pool_facts(device, layer, flags)
         elif len(layer.table) == 1 and layer.table[0].kind == "raid":
             layer.facts = self._raid_facts(device, layer, flags)
+        elif layer.target in _PASSING_DOWN:
+            status = self._dm_status(device, layer, Unread.STATUS)
+            words |= set(status.flags if status else ())
+            layer.facts = DmFacts(flags=tuple(sorted(words)) or None)
         else:
             layer.facts = DmFacts(flags=flags)
 

@@ -78,7 +78,10 @@ class Builder:
         self.built.drives.append(file)
         node = self._attached(file, self._recipe.offset)
         if fault == "short":
-            put(sysfs.SYS_BLOCK / node / "queue/discard_max_bytes", 65536)
+            # The limit stays with the loop device, which others use after this stack.
+            limit = sysfs.SYS_BLOCK / node / "queue/discard_max_bytes"
+            self._opened.callback(put, limit, int(limit.read_text()) // 4096 * 4096)
+            put(limit, 65536)
         return self._failing(node) if fault == "fails" else node
 
     def _failing(self, node: str) -> str:

@@ -41,6 +41,7 @@ class Stage(enum.IntEnum):
     BEHIND = 17
     ATA_COMMAND = 18
     ATA_DONE = 19
+    BIO_AGAIN = 20
 
 
 class Who(enum.IntEnum):

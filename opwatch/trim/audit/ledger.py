@@ -197,13 +197,14 @@ class Walker:
         if filesystem is None:
             return None
         extents, unknown = self._extents(tops)
-        dev, who = [filesystem.dev], self._senders[tops[0].device] if tops else tuple(Who)
-        small, busy, queued, groups = (
-            total(self.trace.select(stage, devs=dev, who=who))
-            for stage in (Stage.FS_SMALL, Stage.FS_BUSY, Stage.FS_QUEUED, Stage.FS_GROUP)
-        )
+        devs = [filesystem.dev, *(top.dev for top in tops)]
+        who = self._senders[tops[0].device] if tops else tuple(Who)
+        amounts = {
+            stage: total(self.trace.select(stage, devs=devs, who=who))
+            for stage in losses.STAGES_OF_FILESYSTEMS
+        }
         out = extents.bytes if extents is not None else None
-        looked_at = None if out is None else out + busy.bytes
+        looked_at = None if out is None else out + amounts[Stage.FS_BUSY].bytes
         return Row(
             RowKind.FILESYSTEM,
             "filesystem",
@@ -211,7 +212,7 @@ class Walker:
             looked_at,
             out,
             requests=extents.count if extents else None,
-            reasons=tuple(losses.of_filesystem(self.evidence, out, small, busy, queued, groups)),
+            reasons=tuple(losses.of_filesystem(self.evidence, out, amounts)),
             unknown=unknown,
             note=f"{filesystem.kind}; requests are its extents",
         )

@@ -19,6 +19,13 @@ from opwatch.trim.stack.layers import Kind, Layer
 from opwatch.trim.stack.passage import RAID456, Kept, keeps
 
 _MIRRORED = ("raid1", "raid10")
+STAGES_OF_FILESYSTEMS = (
+    Stage.FS_SMALL,
+    Stage.FS_BUSY,
+    Stage.FS_QUEUED,
+    Stage.FS_GROUP,
+    Stage.BIO_AGAIN,
+)
 # What md does of itself that writes its members.
 WRITING = {"resync", "recover", "repair", "reshape"}
 _NOT_SUPPORTED = 1
@@ -28,9 +35,11 @@ _NOT_SUPPORTED = 1
 
 
 def of_filesystem(
-    evidence: AuditEvidence, out: int | None, small: Amount, busy: Amount, queued: Amount, groups: Amount
+    evidence: AuditEvidence, out: int | None, amounts: Mapping[Stage, Amount]
 ) -> Iterator[Reason]:
-    """Why the filesystem kept free space to itself, or refused altogether."""
+    """Why the filesystem kept free space to itself, or refused altogether, and what it sent again. `amounts`
+    are those of STAGES_OF_FILESYSTEMS."""
+    small, busy, queued, groups, again = (amounts[stage] for stage in STAGES_OF_FILESYSTEMS)
     filesystem, answer = evidence.before.filesystem, evidence.answer
     assert filesystem
     point = filesystem.point
@@ -52,6 +61,9 @@ def of_filesystem(
     if queued.bytes > (out or 0):
         observed = f"{queued.count} ranges, {queued.bytes} B, were filed for later, {out or 0} B issued"
         yield reason("filesystem-trims-later", point, observed, mount=point)
+    if filesystem.kind == "btrfs" and again.bytes:
+        observed = f"up to {again.bytes} B of what it sent may have been sent before"
+        yield reason("btrfs-discards-again", point, observed, mount=point)
     if filesystem.kind == "btrfs" and nothing:
         yield reason("filesystem-trims-later", point, "btrfs gave nothing away", mount=point)
 
@@ -224,7 +236,8 @@ def _in_array(
         share = min(arrived.bytes if level == "raid1" else lost, lost)
         yield _took_none(name, arrived, share)
         lost -= share
-    array = layer.array
+    # A member may have failed during the trim, by a write of somebody.
+    array = _later(evidence, layer).array or layer.array
     missing = array.degraded if array and level in _MIRRORED else 0
     if array and missing and lost:
         # No member has more than the array was sent, or than another that mirrors it.

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from opwatch.trim.space.extents import Extents
-from opwatch.trim.stack.dmtable import DmTarget, Places, legs, stripes
+from opwatch.trim.stack.dmtable import DmTarget, TargetLayout, legs, stripes
 from opwatch.trim.stack.facts import MdFacts, PartitionFacts
 from opwatch.trim.stack.layers import Kind, Layer, Stack
 from opwatch.trim.stack.passage import lower_of
@@ -150,7 +150,7 @@ def _on_devices(target: DmTarget, part: Extents, *, copies: bool) -> Iterator[tu
         yield below[0], part.shift(below[1] * _SECTOR - first)
 
 
-def _on_stripes(places: Places, part: Extents) -> Iterator[tuple[str, Extents]]:
+def _on_stripes(places: TargetLayout, part: Extents) -> Iterator[tuple[str, Extents]]:
     """Chunks go to one device after the other, as they do in a RAID 0."""
     array = MdFacts(level="raid0", raid_disks=len(places.begins), chunk_bytes=places.chunk_sectors * _SECTOR)
     pieces: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)

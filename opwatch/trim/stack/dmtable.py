@@ -51,7 +51,7 @@ class DmTarget:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class TargetLayout:
     """Devices, by major:minor, and the sector of each at which a target begins there: each has the next
     chunk, or without chunks all of it."""
 
@@ -59,24 +59,24 @@ class Places:
     chunk_sectors: int = 0
 
 
-def stripes(target: DmTarget) -> Places | None:
-    """Those of a striped target: their count, the size of a chunk, and pairs of device and sector."""
+def stripes(target: DmTarget) -> TargetLayout | None:
+    """What a striped target says: a count, the size of a chunk, and pairs of device and sector."""
     if target.kind != "striped" or len(target.arguments) < 2:
         return None
     count, chunk = (_number(word) for word in target.arguments[:2])
     begins = _pairs(target.arguments[2:])
-    return Places(begins, chunk) if chunk and begins and len(begins) == count else None
+    return TargetLayout(begins, chunk) if chunk and begins and len(begins) == count else None
 
 
-def legs(target: DmTarget) -> Places | None:
-    """Those of a mirror: what it says of its log, a count, pairs of device and sector, and its features."""
+def legs(target: DmTarget) -> TargetLayout | None:
+    """What a mirror says: words of its log, a count, pairs of device and sector, and its features."""
     words = target.arguments
     logged = _number(words[1]) if target.kind == "mirror" and len(words) > 1 else None
     count = _number(words[2 + logged]) if logged is not None and len(words) > 2 + logged else None
     if logged is None or not count:
         return None
     begins = _pairs(words[3 + logged : 3 + logged + 2 * count])
-    return Places(begins) if begins and len(begins) == count else None
+    return TargetLayout(begins) if begins and len(begins) == count else None
 
 
 def _pairs(words: tuple[str, ...]) -> tuple[tuple[str, int], ...]:

@@ -52,12 +52,13 @@ class CryptFacts(LayerFacts):
 
 @dataclass(frozen=True, slots=True)
 class DmFacts(LayerFacts):
-    """Facts of device mapper. `flags` are the words of its table that concern discards, None without any."""
+    """Facts of device mapper. `flags` are the words that concern discards, None without any: of its table,
+    and of the status of those that may stop passing them down."""
 
     flags: tuple[str, ...] | None = None
 
     def has_flag(self, word: str) -> bool:
-        """Whether its table has this word."""
+        """Whether it says this word."""
         return word in (self.flags or ())
 
 

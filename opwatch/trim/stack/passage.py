@@ -131,7 +131,7 @@ def _of_a_target(layer: Layer) -> Iterator[Kept]:
     target, facts = layer.target or "", layer.facts_as(DmFacts)
     blanks = {"label": layer.label or layer.device}
     if facts.has_flag("no_discard_passdown"):
-        yield Kept("cache-no-passdown", layer.device, "its table says no_discard_passdown", blanks)
+        yield Kept("cache-no-passdown", layer.device, "its table or status says no_discard_passdown", blanks)
     if target.startswith("snapshot") and not facts.has_flag("discard_passdown_origin"):
         yield Kept("snapshot-swallows", layer.device, f"target {target}", blanks)
     if target == "vdo":

@@ -63,7 +63,7 @@ LATE = {
     # What a trim is judged by takes as long to import as a small trim: it is imported during one.
     "opwatch.collectors.audit.accounts": 5,
     "opwatch.collectors.audit.trimming": 3,
-    "opwatch.tools.commands.trim.audit": 16,
+    "opwatch.tools.commands.trim.audit": 15,
     # The programs are loaded in a thread as early as can be; this is for what goes wrong.
     "opwatch.collectors.audit.discard_programs": 1,
     # Drives are asked in a thread, and a run that never asks one does without.

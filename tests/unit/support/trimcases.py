@@ -198,6 +198,15 @@ CASES = {
         "cache-no-passdown advisory",
         N,
     ),
+    "cache whose status says it": Case(
+        on_dm(
+            "0 8 cache 8:0 8:0 8:0 512 1 writethrough smq 0",
+            SSD_QUEUE,
+            status="0 8 cache 8 1/2 512 0/8 0 0 0 0 0 0 0 2 writethrough no_discard_passdown 0 smq 0 rw -",
+        ),
+        "cache-no-passdown advisory",
+        N,
+    ),
     "old snapshot": Case(on_dm("0 8 snapshot 8:0 8:0 P 8", SSD_QUEUE), "snapshot-swallows advisory", N),
     "its origin": Case(on_dm("0 8 snapshot-origin 8:0"), "snapshot-swallows advisory", N),
     "raid5 of LVM": Case(

@@ -6,7 +6,7 @@ import argparse
 import math
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
@@ -26,7 +26,7 @@ from opwatch.trim.audit.question import Asked
 
 if TYPE_CHECKING:
     from opwatch.tools.kept_audits import KeptAudits
-    from opwatch.trim.audit.audit import Audit, AuditEvidence
+    from opwatch.trim.audit.audit import Audit, AuditEvidence, Verdict
     from opwatch.trim.stack.layers import Stack
 
 
@@ -165,6 +165,13 @@ def audit_mount(
     return ledger.audit(evidence, mount.point)
 
 
+def _exit_status(verdicts: Iterable[Verdict]) -> int:
+    """What these say to a script."""
+    from opwatch.trim.audit.verdicts import exit_status
+
+    return exit_status(verdicts)
+
+
 Kept = AbstractContextManager["KeptAudits | None"]
 
 
@@ -182,10 +189,9 @@ def _write(
     args: argparse.Namespace, audit: Audit, contexts: ContextProbe, kept: KeptAudits | None = None
 ) -> None:
     from opwatch.sinks.trim_audit import write_json, write_lines
-    from opwatch.trim.audit.verdicts import exit_status
 
     # Where something is missing this is worth waiting for: nothing can be said after the document.
-    wait_s = _PROBE_S if exit_status([audit.verdict]) != 0 else 0.0
+    wait_s = _PROBE_S if _exit_status([audit.verdict]) != 0 else 0.0
     if not args.json:
         write_lines([audit], sys.stdout, quiet=args.quiet)
     blind = contexts.note(wait_s) if args.json or kept else None
@@ -210,9 +216,8 @@ def _trim(args: argparse.Namespace, contexts: ContextProbe) -> int:
                     kept.leave_out(str(error))
                 continue
             _write(args, audits[-1], contexts, kept)
-    from opwatch.trim.audit.verdicts import exit_status
 
-    status = exit_status(audit.verdict for audit in audits)
+    status = _exit_status(audit.verdict for audit in audits)
     status = 64 if len(audits) < len(mounts) and status == 0 else status
     return status or _failed(kept)
 
@@ -263,7 +268,6 @@ def _watch(args: argparse.Namespace, contexts: ContextProbe) -> int:
     from opwatch.collectors.audit import trimming
     from opwatch.trim.audit import ledger
     from opwatch.trim.audit.settling import quiet_after_watch
-    from opwatch.trim.audit.verdicts import exit_status
 
     if args.prove or args.minimum:
         raise UsageError("--watch trims nothing: --prove and --minimum are for a trim of our own")
@@ -293,7 +297,7 @@ def _watch(args: argparse.Namespace, contexts: ContextProbe) -> int:
     if gone:
         say(f"{gone} has gone; the audit ends there")
         return 1
-    return status or exit_status([audit.verdict]) or _failed(kept)
+    return status or _exit_status([audit.verdict]) or _failed(kept)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -246,6 +246,14 @@ def test_a_missing_member_loses_nothing() -> None:
     result = audit(evidence(stack(one, disk()), [*sent, *through("sda", "8:0", 5 * MIB)], 5 * MIB), "/m")
     assert (result.verdict, result.unexplained_bytes) == (Verdict.ACCEPTED, 0)
     assert losses(result) == {"member-missing": 5 * MIB}
+    # One that fails during the trim is missing as well.
+    failing = evidence(
+        with_facts(stack(one, disk()), "md0", degraded=0),
+        [*sent, *through("sda", "8:0", 5 * MIB)],
+        5 * MIB,
+        after=stack(one, disk()),
+    )
+    assert losses(audit(failing, "/m")) == {"member-missing": 5 * MIB}
     members = {"sda": "8:0", "sdb": "8:16", "sdc": "8:32"}
     ten = layer("md0", "9:0", Kind.MD, *members, level="raid10", layout=0x102, raid_disks=4, degraded=1)
     below = [one_flow for name, dev in members.items() for one_flow in through(name, dev, 2 * MIB)]
@@ -375,15 +383,3 @@ def test_every_byte_has_a_reason_or_is_unexplained(flows: list[Flow], counted: i
     assert device.bytes_in == device.bytes_ok + explained + device.unexplained_bytes
     assert result.unexplained_bytes >= 0
     assert all(reason.code in causes() for row in result.rows for reason in row.reasons)
-
-
-def test_f2fs_tells_a_range_again_that_it_has_not_sent_in_full() -> None:
-    """Linux 6.1, discards of 64 KiB: 1,798,430,720 B in its events, and 654,303,232 B sent, all of them."""
-    flows = [extents("8:0", 1_798_430_720, count=1562), *through("sda", "8:0", 654_303_232)]
-    one = stack(layer("sda", "8:0"), kind="f2fs")
-    result = audit(evidence(one, flows, 654_303_232), "/m")
-    assert (result.verdict, result.unexplained_bytes) == (Verdict.ACCEPTED, 0)
-    # What a device without discards is sent may end before its first event.
-    without = with_limit(one, "sda", 0)
-    short = audit(evidence(without, [flows[0], *through("sda", "8:0", MIB)], MIB), "/m")
-    assert losses(short)["device-no-discards"] == 1_798_430_720 - MIB

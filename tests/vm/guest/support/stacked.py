@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,6 +132,19 @@ def bcache(backing: str, cache: str | None = None) -> Iterator[str]:
             put(of_cache / "stop", 1)
         wait_for("the end of bcache", lambda: not any(_BCACHE.glob("*-*")))
         wait_for("the end of bcache0", lambda: not (SYS_BLOCK / "bcache0").exists())
+        # It closes its devices after it is gone from sysfs.
+        wait_for(f"bcache to let go of {backing}", lambda: _is_free(backing))
+
+
+def _is_free(name: str) -> bool:
+    """Whether nobody has a device for itself."""
+    try:
+        os.close(os.open(f"/dev/{name}", os.O_RDONLY | os.O_EXCL))
+    except OSError as error:
+        if error.errno != errno.EBUSY:
+            raise
+        return False
+    return True
 
 
 @contextlib.contextmanager

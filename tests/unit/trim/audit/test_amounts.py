@@ -1,4 +1,4 @@
-"""RAID 4, 5 and 6 in the ledger: what a member gets is data and parity in turn."""
+"""Amounts that are not those of the filesystem: parity of arrays, and ranges that are sent again."""
 
 from __future__ import annotations
 
@@ -45,3 +45,30 @@ def test_a_member_without_discards_keeps_its_share() -> None:
     share = 8 * MIB // 3
     assert _losses(result) == {"member-no-discards": share, "raid456-partial-stripe": 2 * MIB}
     assert (result.verdict, result.reached_bytes, result.unexplained_bytes) == (Verdict.PARTIAL, 8 * MIB, 0)
+
+
+def test_f2fs_tells_a_range_again_that_it_has_not_sent_in_full() -> None:
+    """Linux 6.1, discards of 64 KiB: 1,798,430,720 B in its events, and 654,303,232 B sent, all of them."""
+    flows = [extents("8:0", 1_798_430_720, count=1562), *through("sda", "8:0", 654_303_232)]
+    one = stack(layer("sda", "8:0"), kind="f2fs")
+    result = audit(evidence(one, flows, 654_303_232), "/m")
+    assert (result.verdict, result.unexplained_bytes) == (Verdict.ACCEPTED, 0)
+    # What a device without discards is sent may end before its first event.
+    without = with_limit(one, "sda", 0)
+    short = audit(evidence(without, [flows[0], *through("sda", "8:0", MIB)], MIB), "/m")
+    assert _losses(short)["device-no-discards"] == 1_798_430_720 - MIB
+
+
+def test_what_btrfs_sends_again_is_in_reached_twice() -> None:
+    """Linux 6.1: extents of a block group, then its bitmaps, with some of the same ranges."""
+    flows = [
+        flow(Stage.ASKED, "8:0", 9 * MIB),
+        flow(Stage.BIO_AGAIN, "8:0", MIB, disk="sda"),
+        *through("sda", "8:0", 9 * MIB),
+    ]
+    result = audit(evidence(stack(layer("sda", "8:0"), kind="btrfs"), flows, 9 * MIB), "/m")
+    [again] = [why for why in result.rows[0].reasons if why.code == "btrfs-discards-again"]
+    assert again.observed.startswith(f"up to {MIB} B")
+    assert (result.verdict, result.reached_bytes, again.lost_bytes) == (Verdict.ACCEPTED, 9 * MIB, None)
+    # Others go through their space in an order of their own.
+    assert not _losses(audit(evidence(stack(layer("sda", "8:0"), kind="xfs"), flows, 9 * MIB), "/m"))

@@ -203,6 +203,8 @@ class Walker:
             stage: total(self.trace.select(stage, devs=devs, who=who))
             for stage in losses.STAGES_OF_FILESYSTEMS
         }
+        if not self.reached():
+            amounts[Stage.BIO_AGAIN] = Amount()
         out = extents.bytes if extents is not None else None
         looked_at = None if out is None else out + amounts[Stage.FS_BUSY].bytes
         return Row(

@@ -14,6 +14,7 @@ from opwatch.sinks.trim_audit import document, lines
 from opwatch.trim.audit.audit import Audit, BackingFile, ReadBack, Standing, Verdict
 from opwatch.trim.audit.flow import Stage, Who
 from opwatch.trim.audit.ledger import audit
+from opwatch.trim.audit.verdicts import exit_status
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.space.lba_status import SentinelMap
 from opwatch.trim.space.remap import descend, on_slots
@@ -299,3 +300,18 @@ def test_blocks_are_those_of_the_file(offset: int | None, granule: tuple[int, in
     """A loop device that begins within a block of its file, and tells no alignment."""
     facts: dict[str, Any] = {"offset_bytes": offset} if offset else {}
     assert layer("loop0", "7:0", Kind.LOOP, **facts).granule == granule
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "status"),
+    [
+        ([Verdict.ACCEPTED, Verdict.PROVEN], 0),
+        ([Verdict.NOT_SENT, Verdict.REJECTED], 32),
+        ([Verdict.ACCEPTED, Verdict.REJECTED], 64),
+        ([Verdict.PARTIAL], 64),
+        ([Verdict.UNKNOWN], 6),
+        ([Verdict.UNKNOWN, Verdict.ACCEPTED], 64),
+    ],
+)
+def test_exit_status(verdicts: list[Verdict], status: int) -> None:
+    assert exit_status(verdicts) == status

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from opwatch.trim.stack.causes import Reason, reason
 from opwatch.trim.stack.facts import DiskFacts, LoopFacts, MdFacts, ThinFacts, ThinPoolFacts, Unread
 from opwatch.trim.stack.layers import Kind, Layer, Stack
-from opwatch.trim.stack.passage import RAID456, is_zeroing, keeps, lower_of
+from opwatch.trim.stack.passage import RAID456, is_zeroing, keeps, without_discards
 from opwatch.units import size
 
 # Controllers that show logical drives of their own.
@@ -90,8 +90,7 @@ def _disk_zero(layer: Layer, observed: str) -> Reason:
 
 def _limits(stack: Stack, layer: Layer) -> Iterator[Reason]:
     """Limits of 0 and where they come from."""
-    lowers = lower_of(stack, layer)
-    without = [lower for lower in lowers if lower.limits.offered is False]
+    without = without_discards(stack, layer)
     if layer.kind is Kind.PARTITION or layer.limits.offered is None:
         return  # a partition has the limits of its disk
     if layer.limits.offered is False:
@@ -106,7 +105,7 @@ def _limits(stack: Stack, layer: Layer) -> Iterator[Reason]:
             yield reason("thin-no-passdown", layer.device, observed, pool=layer.label or layer.device)
     most, hardware = layer.limits.max_bytes or 0, layer.limits.max_hw_bytes or 0
     # The kernel itself rounds the limit down to the granularity.
-    if 0 < most < hardware - (layer.limits.granularity or 0) and not lowers:
+    if 0 < most < hardware - (layer.limits.granularity or 0) and not layer.below:
         observed = f"discard_max_bytes is {most}, discard_max_hw_bytes {hardware}"
         yield reason("limit-lowered", layer.device, observed, device=layer.device)
 

@@ -10,7 +10,7 @@ from opwatch.trim.space.extents import Extents
 from opwatch.trim.stack.dmtable import DmTarget, TargetLayout, legs, stripes
 from opwatch.trim.stack.facts import MdFacts, PartitionFacts
 from opwatch.trim.stack.layers import Kind, Layer, Stack
-from opwatch.trim.stack.passage import lower_of
+from opwatch.trim.stack.passage import GOES_ON, lower_of
 
 _SECTOR = 512
 # Why nothing can be followed through a layer, and what reading there tells.
@@ -144,8 +144,8 @@ def _on_devices(target: DmTarget, part: Extents, *, copies: bool) -> Iterator[tu
         yield from _on_stripes(places, part.shift(-first))
     elif copies and (places := legs(target)):
         yield from ((dev, part.shift(sector * _SECTOR - first)) for dev, sector in places.begins)
-    elif copies and target.kind == "cache" and len(target.arguments) > 2:
-        yield target.arguments[2], part
+    elif copies and target.kind == "cache" and len(target.arguments) > GOES_ON["cache"]:
+        yield target.arguments[GOES_ON["cache"]], part
     elif below := target.device:
         yield below[0], part.shift(below[1] * _SECTOR - first)
 

@@ -16,7 +16,7 @@ from opwatch.trim.stack.layers import Kind, Layer, Stack
 
 RAID456 = ("raid4", "raid5", "raid6")
 # Targets with helpers beside the device that discards go on to: its place among their arguments.
-_GOES_ON = {
+GOES_ON = {
     "thin-pool": 1,
     "cache": 2,
     "clone": 1,
@@ -62,11 +62,16 @@ def lower_of(stack: Stack, layer: Layer) -> list[Layer]:
             for lower in lowers
             if (not members or lower.device in members) and lower.facts.bcache_discard is None
         ] or lowers
-    place = _GOES_ON.get(layer.target or "")
+    place = GOES_ON.get(layer.target or "")
     if place is None or not layer.table or len(layer.table[0].arguments) <= place:
         return lowers
     dev = layer.table[0].arguments[place]
     return [lower for lower in lowers if lower.dev == dev] or lowers
+
+
+def without_discards(stack: Stack, layer: Layer) -> list[Layer]:
+    """Those that a discard goes on to, and that take none."""
+    return [lower for lower in lower_of(stack, layer) if lower.limits.offered is False]
 
 
 def leaves_of(stack: Stack) -> list[Layer]:
@@ -157,11 +162,10 @@ def _of_those_below(stack: Stack, layer: Layer) -> Iterator[Kept]:
     sends them before any event, with an error in 6.1 and without one in 6.12. An array copes by itself."""
     if layer.is_array or layer.kind in (Kind.PARTITION, Kind.THIN_POOL) or not layer.limits.offered:
         return
-    lowers = lower_of(stack, layer)
-    without = [lower.device for lower in lowers if lower.limits.offered is False]
+    without = [lower.device for lower in without_discards(stack, layer)]
     for name in without:
         words = f"discard_max_bytes is 0 on {name} and not on {layer.device}"
-        if len(without) == len(lowers):
+        if len(without) == len(lower_of(stack, layer)):
             yield Kept("limit-zero", name, words, {"device": name}, fails=True)
         else:
             yield Kept("member-no-discards", name, words, {"disk": name}, whole=False, fails=True)

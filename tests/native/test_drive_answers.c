@@ -3,13 +3,32 @@
 #include "check.h"
 #include "drive.h"
 
-#include <unistd.h>
+#include <semaphore.h>
+
+#define CALLS 8
+
+static sem_t all_added, all_called;
+
+struct noted {
+	uint64_t due_ns, called_ns;
+	int place;
+};
+
+static void wait_for_the_rest(void *arg)
+{
+	(void)arg;
+	sem_wait(&all_added);
+}
 
 static void note(void *arg)
 {
 	static int calls;
+	struct noted *noted = arg;
 
-	*(int *)arg = ++calls;
+	noted->called_ns = ow_now_ns();
+	noted->place = ++calls;
+	if (calls == CALLS)
+		sem_post(&all_called);
 }
 
 /* Late is what took more than a tenth longer than it should. */
@@ -29,20 +48,28 @@ static void test_late_answers(void)
 	CHECK(now.late == 3 && now.late_ns == 1601 && now.late_max_ns == 1000);
 }
 
+/* The first call keeps the thread until all are added, however long that takes. */
 static void test_order_of_calls(void)
 {
 	struct ow_later later;
-	int order[8] = {0};
+	struct noted noted[CALLS] = {0};
 	uint64_t now = ow_now_ns();
 
+	sem_init(&all_added, 0, 0);
+	sem_init(&all_called, 0, 0);
 	CHECK(!ow_later_start(&later));
-	for (int i = 0; i < 8; i++)
-		CHECK(!ow_later_add(&later, now + 20000000 + (i * 5 % 8) * 1000000, note,
-				    &order[i]));
-	usleep(60000);
+	CHECK(!ow_later_add(&later, now, wait_for_the_rest, NULL));
+	for (int i = 0; i < CALLS; i++) {
+		noted[i].due_ns = now + 20000000 + (i * 5 % CALLS) * 1000000;
+		CHECK(!ow_later_add(&later, noted[i].due_ns, note, &noted[i]));
+	}
+	sem_post(&all_added);
+	sem_wait(&all_called);
 	ow_later_stop(&later);
-	for (int i = 0; i < 8; i++)
-		CHECK(order[i] == i * 5 % 8 + 1);
+	for (int i = 0; i < CALLS; i++) {
+		CHECK(noted[i].place == i * 5 % CALLS + 1);
+		CHECK(noted[i].called_ns >= noted[i].due_ns);
+	}
 }
 
 int main(void)

@@ -176,7 +176,8 @@ def handed_on(evidence: AuditEvidence, layer: Layer, members: Mapping[str, int])
     """Bytes of its own that a layer handed to those below, parity left out."""
     if layer.level in RAID456:
         stripes = _whole_stripes(evidence, layer, members)
-        return stripes - _kept_of_stripes(evidence, layer, members, stripes)
+        kept = _kept_of_stripes(evidence, layer, members, stripes)
+        return stripes - kept - _missed_of_stripes(evidence, layer, members, stripes)
     # What a loop device makes of discards for a device are none any more.
     return 0 if layer.kind is Kind.LOOP else sum(members.values())
 
@@ -187,18 +188,37 @@ def _whole_stripes(evidence: AuditEvidence, layer: Layer, members: Mapping[str, 
     array = layer.array
     disks = (array and array.raid_disks) or 0
     parity = 2 if layer.level == "raid6" else 1
-    given = [member for member in members.values() if member]
     # Spares get nothing, those that failed, and those that take no discards.
     absent = (array.degraded or 0 if array else 0) + len(_without_discards(evidence, members))
-    if len(set(given)) != 1 or len(given) != disks - absent:
+    most = max(members.values(), default=0)
+    alike = sum(got == most for got in members.values() if got)
+    if not disks - absent - _fewer_by(evidence, layer) <= alike <= disks - absent:
         return 0
-    return given[0] * (disks - parity)
+    return most * (disks - parity)
+
+
+def _fewer_by(evidence: AuditEvidence, layer: Layer) -> int:
+    """Members that an array lost during the trim: they have got what it sent until then."""
+    missing = [state.array.degraded or 0 for state in (layer, _later(evidence, layer)) if state.array]
+    return max(0, missing[-1] - missing[0]) if missing else 0
 
 
 def _kept_of_stripes(evidence: AuditEvidence, layer: Layer, members: Mapping[str, int], stripes: int) -> int:
     """The share of members without discards: parity is on each in turn."""
     disks = layer.array.raid_disks if layer.array else None
     return stripes * len(_without_discards(evidence, members)) // disks if disks else 0
+
+
+def _missed_of_stripes(
+    evidence: AuditEvidence, layer: Layer, members: Mapping[str, int], stripes: int
+) -> int:
+    """The share of what members did not get any more that failed during the trim."""
+    disks = layer.array.raid_disks if layer.array else None
+    if not disks or not stripes or not _fewer_by(evidence, layer):
+        return 0
+    most, without = max(members.values()), _without_discards(evidence, members)
+    missed = sum(most - got for name, got in members.items() if name not in without)
+    return stripes * missed // (disks * most)
 
 
 def _without_discards(evidence: AuditEvidence, members: Mapping[str, int]) -> list[str]:
@@ -242,10 +262,7 @@ def _in_array(
     if array and missing and lost:
         # No member has more than the array was sent, or than another that mirrors it.
         most = arrived.bytes if level == "raid1" else max(members.values(), default=0)
-        observed = f"{missing} of {array.raid_disks} members are missing"
-        filesystem = evidence.before.filesystem
-        blanks = {"mount": filesystem.point} if filesystem else {}
-        yield reason("member-missing", layer.device, observed, min(lost, missing * most), **blanks)
+        yield _missing(evidence, layer, min(lost, missing * most))
 
 
 def _in_stripes(
@@ -259,8 +276,20 @@ def _in_stripes(
     kept = _kept_of_stripes(evidence, layer, members, stripes)
     for place, name in enumerate(without):
         yield _took_none(name, arrived, kept * (place + 1) // len(without) - kept * place // len(without))
-    if rest := lost - kept:
+    missed = _missed_of_stripes(evidence, layer, members, stripes)
+    if missed:
+        yield _missing(evidence, layer, missed)
+    if rest := lost - kept - missed:
         yield reason("raid456-partial-stripe", layer.device, f"{rest} B lie in no whole stripe", rest)
+
+
+def _missing(evidence: AuditEvidence, layer: Layer, share: int) -> Reason:
+    """Members that an array has not, or not any more, and their share."""
+    array = _later(evidence, layer).array or layer.array
+    filesystem = evidence.before.filesystem
+    blanks = {"mount": filesystem.point} if filesystem else {}
+    observed = f"{array.degraded} of {array.raid_disks} members are missing" if array else ""
+    return reason("member-missing", layer.device, observed, share, **blanks)
 
 
 def _took_none(name: str, arrived: Amount, share: int) -> Reason:

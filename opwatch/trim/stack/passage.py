@@ -70,7 +70,7 @@ def lower_of(stack: Stack, layer: Layer) -> list[Layer]:
 
 
 def without_discards(stack: Stack, layer: Layer) -> list[Layer]:
-    """Those that a discard goes on to, and that take none."""
+    """The layers that a discard goes on to, and that take none."""
     return [lower for lower in lower_of(stack, layer) if lower.limits.offered is False]
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from opwatch.trim.audit.audit import Audit, Verdict
 from opwatch.trim.audit.flow import Flow, Stage, Who
 from opwatch.trim.audit.ledger import audit
+from opwatch.trim.stack.facts import MdFacts
 from opwatch.trim.stack.layers import Kind
 from tests.unit.support.trim_evidence import evidence, extents, flow, layer, stack, through, with_limit
 
@@ -45,6 +48,24 @@ def test_a_member_without_discards_keeps_its_share() -> None:
     share = 8 * MIB // 3
     assert _losses(result) == {"member-no-discards": share, "raid456-partial-stripe": 2 * MIB}
     assert (result.verdict, result.reached_bytes, result.unexplained_bytes) == (Verdict.PARTIAL, 8 * MIB, 0)
+
+
+def test_a_member_that_fails_meanwhile_keeps_the_rest() -> None:
+    """md goes on without it: 3 MiB of its 4 were sent until then, and 1 of 12 MiB is with data and parity."""
+    degraded = replace(ARRAY, facts=replace(ARRAY.facts_as(MdFacts), degraded=1))
+    later = replace(WHOLE, layers=tuple(degraded if one == ARRAY else one for one in WHOLE.layers))
+    flows = [*_sent(4 * MIB, "sdb", "sdc"), *through("sda", "8:0", 3 * MIB, who=Who.KERNEL)]
+    result = audit(replace(evidence(WHOLE, flows, 10 * MIB), after=later), "/m")
+    assert _losses(result) == {"member-missing": 8 * MIB // 12, "raid456-partial-stripe": 2 * MIB}
+    assert (result.verdict, result.reached_bytes, result.unexplained_bytes) == (Verdict.PARTIAL, 11 * MIB, 0)
+    # Two that got less are one too many.
+    uneven = [*_sent(4 * MIB, "sdc"), *(one for name in ("sda", "sdb") for one in _less(name))]
+    result = audit(replace(evidence(WHOLE, uneven, 10 * MIB), after=later), "/m")
+    assert (_losses(result), result.unexplained_bytes) == ({}, 10 * MIB)
+
+
+def _less(name: str) -> list[Flow]:
+    return through(name, MEMBERS[name], 3 * MIB, who=Who.KERNEL)
 
 
 def test_f2fs_tells_a_range_again_that_it_has_not_sent_in_full() -> None:

@@ -85,6 +85,28 @@ def test_two_volumes_of_a_pool_audited_at_once() -> None:
         assert results[name].unexplained_bytes == 0
 
 
+def test_a_volume_whose_sibling_is_trimmed_by_another() -> None:
+    """A worker of the pool hands on what both were sent: only what was ours is counted."""
+    with (
+        pool() as one,
+        volume(one, 0) as first,
+        volume(one, 1) as second,
+        filesystem(first.name, "ext4") as ours,
+        filesystem(second.name, "ext4") as others,
+    ):
+        deleted(ours, 32 * MIB)
+        deleted(others, 64 * MIB)
+        trims.fill_holes(image(one.data))
+        other = threading.Thread(target=call, args=("fstrim", str(others)))
+        other.start()
+        result = audit(ours)
+        other.join()
+        gone = freed(one.data)
+    assert gone > 90 * MIB
+    assert abs(result.reached_bytes - 32 * MIB) < 6 * MIB, (result.reached_bytes, gone)
+    assert result.unexplained_bytes == 0, result.rows
+
+
 def test_xfs_on_a_pool_with_slow_metadata() -> None:
     """XFS does not wait for its discards, and the pool answers each of them after a commit of its own."""
     with pool() as one, volume(one, 0) as top, filesystem(top.name, "xfs") as point:

@@ -215,3 +215,54 @@ def test_a_target_on_a_file(mode: str) -> None:
         # The sentinels took blocks meanwhile; what is smaller than a page is zeroed, and not given back.
         assert abs(result.reached_bytes - gone) <= 16 * MIB, (result.reached_bytes, gone)
         assert result.verdict in (Verdict.PROVEN_PARTWAY, Verdict.PARTIAL, Verdict.ACCEPTED), result.proofs
+
+
+def test_a_cache_that_stopped_passing_discards_down() -> None:
+    """Its device takes discards shorter than its blocks: its status says so, and its table does not."""
+    need_module("dm_cache_smq")
+    with (
+        full_loop() as origin,
+        stacked.loop(32 * MIB) as fast,
+        stacked.loop(16 * MIB) as metadata,
+        shortened(origin, 64 << 10),
+    ):
+        nodes = f"/dev/{metadata} /dev/{fast} /dev/{origin}"
+        table = f"0 {stacked.sectors(origin)} cache {nodes} 512 1 writethrough smq 0"
+        with (
+            stacked.mapped("cache", table, "dm_cache", "dm_cache_smq") as top,
+            filesystem(top.name, "ext4") as point,
+        ):
+            foretold, result, gone = looked_at(point, origin)
+    assert (foretold.outlook, "cache-no-passdown" in foretold.codes) == ("nothing", True)
+    assert (result.verdict, result.reached_bytes, gone) == (Verdict.NOT_SENT, 0, 0)
+    assert (list(codes(result)), result.unexplained_bytes) == (["cache-no-passdown"], 0)
+
+
+@contextlib.contextmanager
+def shortened(disk: str, max_bytes: int) -> Iterator[None]:
+    """A disk that takes no longer discards; its limit stays with it when it is detached."""
+    limit = sysfs.SYS_BLOCK / disk / "queue/discard_max_bytes"
+    before = int(limit.read_text())
+    put(limit, max_bytes)
+    try:
+        yield
+    finally:
+        put(limit, before // 4096 * 4096)
+
+
+def test_a_member_of_raid_5_that_fails_in_part() -> None:
+    """6.1 takes the discards from all of it, 6.12 fails those of the part: the other members have theirs."""
+    need_module("raid456")
+    put(Path("/sys/module/raid456/parameters/devices_handle_discard_safely"), "Y")
+    with full_loop() as one, full_loop() as two, full_loop() as three, stacked.linear(one) as top:
+        whole = stacked.sectors(one)
+        good, linear = whole - whole // 8, f"linear /dev/{one} 0"
+        with stacked.md(5, [top.name, two, three]) as array, filesystem(array, "ext4") as point:
+            try:
+                stacked.reload(top.label, f"0 {good} {linear}\n{good} {whole - good} error")
+                foretold, result, gone = looked_at(point, one, two, three)
+            finally:
+                stacked.reload(top.label, f"0 {whole} {linear}")
+    assert foretold.outlook == "part"
+    assert result.verdict is Verdict.PARTIAL
+    assert (result.reached_bytes, result.unexplained_bytes) == (gone, 0), result.rows

@@ -90,13 +90,18 @@ static __always_inline void forget(__u64 address)
 /* BIO_CLONED, in an enum without a name: its place has been the same since v5.0 at least. */
 #define CLONED (1 << 1)
 
-/* Whether device mapper made @bio for a target of @disk. */
+/*
+ * Whether device mapper made @bio for a target of @disk. What lies before a bio is its maker's only
+ * where bios of its pool have room there: those of md have none, and before them lies what others
+ * left, which may be what device mapper had there.
+ */
 static __always_inline bool is_made_by(struct bio *bio, struct gendisk *disk)
 {
-	struct dm_target_io *target;
+	__u32 before = bpf_core_field_offset(struct dm_target_io, clone);
+	struct dm_target_io *target = (void *)bio - before;
 
-	target = (void *)bio - bpf_core_field_offset(struct dm_target_io, clone);
-	return disk && BPF_CORE_READ(target, io, md, disk) == disk;
+	return disk && BPF_CORE_READ(bio, bi_pool, front_pad) >= before &&
+	       BPF_CORE_READ(target, io, md, disk) == disk;
 }
 
 /*

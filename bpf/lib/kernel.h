@@ -120,6 +120,11 @@ struct bvec_iter {
 	unsigned int bi_size;
 };
 
+/* Where bios come from, and how much room before each is their maker's. */
+struct bio_set {
+	unsigned int front_pad;
+};
+
 struct bio {
 	struct bio *bi_next;
 	struct block_device *bi_bdev;
@@ -129,6 +134,7 @@ struct bio {
 	struct bvec_iter bi_iter;
 	void *bi_private;
 	struct blkcg_gq *bi_blkg;
+	struct bio_set *bi_pool;
 };
 
 /* Which control group a bio is accounted to. */

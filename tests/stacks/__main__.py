@@ -103,8 +103,9 @@ def contradictions(one: Recipe) -> Iterator[str]:
             continue
         # What a mount with "discard" has sent already is not sent again.
         nothing_left = result.verdict is Verdict.NOTHING_LEFT and not oracle
-        # Of a drive that drops, sentinels are read as they were: no check foretells that.
-        contradicted = name == "prove" and one.fault == "drops" and result.verdict is Verdict.UNKNOWN
+        # Of a drive that drops, sentinels are read as they were: no check foretells it. Others may be proven.
+        unproven = {Verdict.UNKNOWN, Verdict.PARTIAL}
+        contradicted = name == "prove" and one.fault == "drops" and result.verdict in unproven
         if result.verdict not in _BY_OUTLOOK[outlook] and not (nothing_left or contradicted):
             yield f"check says {foretold.outlook}, {name} {result.verdict.value}"
         is_again = "btrfs-discards-again" in trims.codes(result)

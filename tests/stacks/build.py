@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,6 +45,16 @@ def _has(module: str) -> bool:
     return True
 
 
+def _made(filesystem: str, node: str) -> None:
+    """A filesystem on a device, for which it may be too small as a file may be for what is to be written."""
+    try:
+        call(*_MKFS[filesystem], f"/dev/{node}")
+    except RuntimeError as error:
+        if "too small" not in str(error):
+            raise
+        raise OSError(errno.ENOSPC, str(error)) from error
+
+
 class Builder:
     """Everything that was made is in `opened`, and undone in reverse."""
 
@@ -59,7 +70,7 @@ class Builder:
         for name in reversed(layers):
             node = self._layer(name, node)
         kind = self._recipe.filesystem.partition("-")[0]
-        call(*_MKFS[self._recipe.filesystem], f"/dev/{node}")
+        _made(self._recipe.filesystem, node)
         options = filter(None, self._recipe.options.split(","))
         self.built.point = self._opened.enter_context(
             trims.mounted(f"/dev/{node}", kind, *options, make=False)
@@ -124,7 +135,7 @@ class Builder:
     def _on_a_file(self, name: str, below: str) -> str:
         """A loop device on a file of a filesystem on the device."""
         kind = "ext4" if name == "file-ext4" else "xfs"
-        call(*_MKFS[kind], f"/dev/{below}")
+        _made(kind, below)
         home = self._opened.enter_context(trims.mounted(f"/dev/{below}", kind, make=False))
         room = os.statvfs(home).f_bavail * os.statvfs(home).f_frsize
         file = home / "image"

@@ -112,12 +112,16 @@ static __always_inline bool is_made_by(struct bio *bio, struct gendisk *disk)
 static __always_inline bool is_again(struct bio *bio)
 {
 	struct gendisk *disk;
+	struct bio *rest;
 
 	/* Device mapper is neither in the kernel nor was it a module when we were loaded. */
 	if (!(bio->bi_flags & CLONED) || !bpf_core_field_exists(struct dm_target_io, clone))
 		return false;
 	disk = BPF_CORE_READ(bio, bi_bdev, bd_disk);
-	return is_made_by(bio, disk) || is_made_by(BPF_CORE_READ(bio, bi_private), disk);
+	rest = BPF_CORE_READ(bio, bi_private);
+	/* What is private to a bio of others is no bio, let alone one to the same device. */
+	return is_made_by(bio, disk) ||
+	       (BPF_CORE_READ(rest, bi_bdev, bd_disk) == disk && is_made_by(rest, disk));
 }
 
 #endif

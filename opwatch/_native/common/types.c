@@ -20,6 +20,7 @@ static const char *const named[] = {
 	"ata_queued_cmd",
 	"ata_taskfile",
 	"bio",
+	"bio_set",
 	"blk_mq_hw_ctx",
 	"blkcg",
 	"blkcg_gq",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.space.remap import descend
-from opwatch.trim.stack.facts import DiskFacts, LoopFacts, PartitionFacts
-from opwatch.trim.stack.layers import Kind, Layer, Stack
+from opwatch.trim.stack.dmtable import stripes
+from opwatch.trim.stack.facts import MdFacts
+from opwatch.trim.stack.layers import Layer, Stack
 
 SECTOR = 512
 # Which filesystems pass over extents shorter than the granularity of the device they lie on.
@@ -35,37 +36,39 @@ class DeviceRun:
 
 
 def granule(stack: Stack, top: Layer) -> tuple[int, int]:
-    """(size, offset) of the units in which what lies below `top` frees: the kernel's granularity, or that of
-    an NVMe drive straight below which says that its own is larger."""
-    size, offset = _told_by_limits(stack, top)
-    disk = next(iter(stack.below(top)), top) if top.kind is Kind.PARTITION else top
-    unit = disk.facts_as(DiskFacts).deallocate_bytes
-    if unit and unit > size:
-        start = 0 if disk is top else top.facts_as(PartitionFacts).start_bytes
-        if start is not None:
-            return unit, -start % unit
-    return size, (_blocks_of_a_file(stack, top) or offset) % size
+    """(size, offset) of the units in which what lies below `top` frees, the largest of several."""
+    return _unit(stack, top) or (_largest(_parts(stack, top, 0, top.size_bytes)), 0)
 
 
-def _told_by_limits(stack: Stack, top: Layer) -> tuple[int, int]:
-    """The limits of `top` have those of all below it, but for bcache, which hands none of them up."""
-    size, offset = top.limits.granularity or 1, top.limits.alignment or 0
-    for disk, extents in _parts(stack, top, 0, SECTOR):
-        if (disk.limits.granularity or 1) > size:
-            size = disk.limits.granularity or 1
-            offset = ((disk.limits.alignment or 0) - next(iter(extents))[0]) % size
-    return size, offset
+def _unit(stack: Stack, top: Layer) -> tuple[int, int] | None:
+    """(size, offset) of its granules, where they are the same all over the device. Those of the disks count,
+    and where each begins below `top`: what layers between hand up has other offsets, or none."""
+    parts = _parts(stack, top, 0, top.size_bytes)
+    if _largest(parts) <= SECTOR:
+        return _largest(parts), 0
+    units = {
+        (size, (offset - begin) % size)
+        for disk, extents in parts
+        for size, offset in [disk.granule or (1, 0)]
+        for begin, _ in extents
+    }
+    borders = {border for layer in stack.layers for border in _borders(layer) if border}
+    if len(units) != 1:
+        return None
+    [(size, offset)] = units
+    return None if borders and (offset or any(border % size for border in borders)) else (size, offset)
 
 
-def _blocks_of_a_file(stack: Stack, top: Layer) -> int | None:
-    """Where blocks of the file begin whose loop device lies below, and begins within one of them; None where
-    there is none, or the way down is not exact."""
-    for landing in descend(stack, top.device, Extents.of([(0, SECTOR)])):
-        loop = stack.layer(landing.device)
-        begins = loop.facts_as(LoopFacts).offset_bytes if loop else None
-        if begins:
-            return -begins - next(iter(landing.extents))[0]
-    return None
+def _largest(parts: Sequence[tuple[Layer, Extents]]) -> int:
+    return max((disk.granule[0] for disk, _ in parts if disk.granule), default=1)
+
+
+def _borders(layer: Layer) -> Iterator[int]:
+    """Bytes of a layer, or multiples of a number of them, at which what follows lies elsewhere below."""
+    for target in layer.table:
+        places = stripes(target)
+        yield from (sectors * SECTOR for sectors in (target.first, places.chunk_sectors if places else 0))
+    yield layer.facts_as(MdFacts).chunk_bytes or 0
 
 
 def _whole(start: int, end: int, unit: tuple[int, int]) -> int:
@@ -74,11 +77,10 @@ def _whole(start: int, end: int, unit: tuple[int, int]) -> int:
     return max(0, end - (end - offset) % size - start - (offset - start) % size)
 
 
-def _freed_by(stack: Stack, top: Layer, unit: tuple[int, int]) -> Callable[[int, int], int]:
-    """What tells how much of a range is freed. An array sends each member a part of it: where members begin
-    within a block of their files, each part has ends of its own."""
-    parts = _parts(stack, top, 0, SECTOR)
-    if any(loop.facts_as(LoopFacts).offset_bytes for loop, _ in parts) and not _blocks_of_a_file(stack, top):
+def _freed_by(stack: Stack, top: Layer) -> Callable[[int, int], int]:
+    """What tells how much of a range is freed. What sends each disk a part of it makes ends of each part."""
+    unit = _unit(stack, top)
+    if unit is None:
         return lambda start, end: _freed_of_parts(stack, top, start, end)
     return lambda start, end: _whole(start, end, unit)
 
@@ -115,8 +117,7 @@ def _pieces(extents: Extents, cuts: tuple[int, int] | None) -> Iterator[tuple[in
 
 
 def _run(stack: Stack, top: Layer, extents: Extents, minimum: int, cuts: tuple[int, int] | None) -> DeviceRun:
-    unit = granule(stack, top)
-    freed = _freed_by(stack, top, unit)
+    freed = _freed_by(stack, top)
     count = sent = expected = 0
     for start, end in _pieces(extents, cuts):
         count += 1
@@ -131,7 +132,7 @@ def _run(stack: Stack, top: Layer, extents: Extents, minimum: int, cuts: tuple[i
         extents=count,
         minimum_bytes=minimum,
         below_minimum_bytes=free - sent,
-        granule_bytes=unit[0],
+        granule_bytes=granule(stack, top)[0],
         rounded_bytes=sent - expected,
         expected_bytes=expected,
     )

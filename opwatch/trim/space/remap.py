@@ -22,6 +22,9 @@ _STOPS = {
     Kind.CRYPT: "{0} is encrypted and its table may not be read: what it gives for a trimmed block is noise",
 }
 
+# Targets that have helpers beside a device, on which everything lies where it lies on them.
+_AT_THE_SAME_PLACE = ("cache", "era", "writecache", "log-writes")
+
 
 @dataclass(frozen=True, slots=True)
 class Landing:
@@ -138,14 +141,14 @@ def _through_table(
 
 def _on_devices(target: DmTarget, part: Extents, *, copies: bool) -> Iterator[tuple[str, Extents]]:
     """(major:minor, where there) of a part of its device that a target has; nothing where that is not exact.
-    A mirror has it on each leg, and the origin of a cache a copy of all that is clean, at the same place."""
+    A mirror has it on each leg, and what stands behind a cache or beside a log a copy at the same place."""
     first = target.first * _SECTOR
     if places := stripes(target):
         yield from _on_stripes(places, part.shift(-first))
     elif copies and (places := legs(target)):
         yield from ((dev, part.shift(sector * _SECTOR - first)) for dev, sector in places.begins)
-    elif copies and target.kind == "cache" and len(target.arguments) > GOES_ON["cache"]:
-        yield target.arguments[GOES_ON["cache"]], part
+    elif copies and target.kind in _AT_THE_SAME_PLACE and len(target.arguments) > GOES_ON[target.kind]:
+        yield target.arguments[GOES_ON[target.kind]], part
     elif below := target.device:
         yield below[0], part.shift(below[1] * _SECTOR - first)
 

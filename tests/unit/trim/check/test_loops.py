@@ -8,6 +8,7 @@ from pathlib import Path
 from opwatch.trim.check.dryrun import dry_run
 from opwatch.trim.check.forecast import Outlook, Space, forecast
 from opwatch.trim.space.extents import Extents
+from opwatch.trim.stack.dmtable import DmTarget
 from opwatch.trim.stack.facts import MdFacts
 from opwatch.trim.stack.layers import Kind, Stack
 from tests.unit.support.trim_evidence import layer, stack
@@ -55,6 +56,25 @@ def test_members_that_begin_within_a_block_of_their_files() -> None:
     mirror = replace(array, facts=replace(facts, level="raid1", chunk_bytes=0))
     [run] = dry_run(stack(mirror, *members), {"9:0": Extents.of([(0, MIB)])}, 0, None)
     assert (run.rounded_bytes, run.expected_bytes) == (4096, MIB - 4096)
+
+
+def test_a_target_that_begins_within_a_block_of_a_file() -> None:
+    """Linux 6.1 and 6.12 say alignment 0 for a linear target seven sectors on."""
+    below = layer("loop0", "7:0", Kind.LOOP, backing_file="/srv/image", backing_filesystem="xfs")
+    table = (DmTarget(0, 8192, "linear", ("7:0", "7")),)
+    top = replace(layer("dm-0", "253:0", Kind.DM, "loop0"), table=table, size_bytes=4 * MIB)
+    [run] = dry_run(stack(top, below), {"253:0": Extents.of([(0, MIB)])}, 0, None)
+    assert (run.rounded_bytes, run.expected_bytes) == (4096, MIB - 4096)
+
+
+def test_targets_of_which_one_begins_within_a_block() -> None:
+    """Of two on one disk the second is a sector further on than the first: each has its own ends."""
+    below = layer("loop0", "7:0", Kind.LOOP, backing_file="/srv/image", backing_filesystem="xfs")
+    table = (DmTarget(0, 4096, "linear", ("7:0", "0")), DmTarget(4096, 4096, "linear", ("7:0", "4097")))
+    top = replace(layer("dm-0", "253:0", Kind.DM, "loop0"), table=table, size_bytes=4 * MIB)
+    for start, rounded in ((0, 0), (3 * MIB, 4096)):
+        [run] = dry_run(stack(top, below), {"253:0": Extents.of([(start, start + MIB)])}, 0, None)
+        assert run.rounded_bytes == rounded
 
 
 def test_bcache_does_not_say_what_lies_below_it() -> None:

@@ -25,7 +25,7 @@ from tests.vm.guest.support.trims import CheckAnswer, check
 _GOOD = {Verdict.PROVEN, Verdict.PROVEN_PARTWAY, Verdict.ACCEPTED}
 _BY_OUTLOOK = {
     "reaches": _GOOD,
-    "part": _GOOD | {Verdict.PARTIAL},
+    "part": {Verdict.PARTIAL},
     "nothing": {Verdict.NOT_SENT, Verdict.REJECTED, Verdict.UNKNOWN},
     "unknown": set(Verdict),
 }

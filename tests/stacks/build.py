@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,10 @@ from tests.vm.guest.support.shell import call, put
 
 _MEMORY = Path("/dev/shm")
 _SIZE = 640 * MIB
+# Where a partition begins, and of what members of device mapper's arrays have a whole number: sectors.
+_PART_BEGIN = 2047
+_ROUND = 1 << 13
+_SWITCHES = {"4k": ("--sector-size", "4096"), "part": ("--partscan",)}
 # A disk that takes discards and drops them, of this size at least.
 _DEAF = "opw-virtio-deaf"
 _MKFS = MKFS | {
@@ -32,7 +37,7 @@ def usable() -> set[str]:
     """The parts of a stack that this machine has; all need loop devices."""
     if not _has("loop"):
         raise RuntimeError("there is no module loop here: drives are files behind loop devices")
-    plain = {"loop", "file-ext4", "file-xfs", "reflink", "short"}
+    plain = {"loop", "file-ext4", "file-xfs", "reflink", "short", "lost"}
     faults = ({"fails"} if _has("dm_mod") else set()) | ({"drops"} if sysfs.disks(_DEAF) else set())
     return plain | faults | {name for name, module in MODULES.items() if _has(module)}
 
@@ -78,7 +83,7 @@ class Builder:
         return self.built
 
     def _drive(self, size: int) -> str:
-        """A file in memory behind a loop device; the first of them has the fault."""
+        """A file in memory behind a loop device, or its partition; the first of them has the fault."""
         first = not (self.built.drives or self.built.deaf)
         fault = self._recipe.fault if first else ""
         if fault == "drops":
@@ -87,13 +92,22 @@ class Builder:
             return self._opened.enter_context(stacked.mapped("linear", table, "dm_mod")).name
         file = self._opened.enter_context(trims.file_of(size, _MEMORY))
         self.built.drives.append(file)
-        node = self._attached(file, self._recipe.offset)
+        node = self._attached(file, *_SWITCHES.get(self._recipe.drive, ()), offset=self._recipe.offset)
         if fault == "short":
             # The limit stays with the loop device, which others use after this stack.
             limit = sysfs.SYS_BLOCK / node / "queue/discard_max_bytes"
             self._opened.callback(put, limit, int(limit.read_text()) // 4096 * 4096)
             put(limit, 65536)
+        if self._recipe.drive == "part":
+            node = self._part(node)
         return self._failing(node) if fault == "fails" else node
+
+    def _part(self, node: str) -> str:
+        """A partition that ends before the disk does, and begins within a block."""
+        size = (stacked.sectors(node) - _PART_BEGIN) // 2048 * 2048
+        call("addpart", f"/dev/{node}", "1", str(_PART_BEGIN), str(size))
+        self._opened.callback(call, "delpart", f"/dev/{node}", "1")
+        return f"{node}p1"
 
     def _failing(self, node: str) -> str:
         """A device of which the last part fails from some moment on, until it is taken down."""
@@ -110,6 +124,8 @@ class Builder:
     def _array(self, name: str) -> str:
         count, parts = ARRAYS[name]
         members = [self._drive(_SIZE // parts) for _ in range(count)]
+        if name.startswith("dm-"):
+            return self._raid_of_device_mapper(name.removeprefix("dm-"), members)
         if name == "concat":
             sizes = [stacked.sectors(member) for member in members]
             table = "\n".join(
@@ -118,7 +134,24 @@ class Builder:
             return self._opened.enter_context(stacked.mapped("linear", table, "dm_mod")).name
         if name in ("raid5", "raid6"):
             put(Path("/sys/module/raid456/parameters/devices_handle_discard_safely"), "Y")
-        return self._opened.enter_context(stacked.md(int(name.removeprefix("raid")), members))
+        array = self._opened.enter_context(stacked.md(int(name.removeprefix("raid")), members))
+        if self._recipe.fault == "lost":
+            self.built.break_now = functools.partial(
+                call, "mdadm", f"/dev/{array}", "--fail", f"/dev/{members[0]}"
+            )
+        return array
+
+    def _raid_of_device_mapper(self, name: str, members: list[str]) -> str:
+        put(Path("/sys/module/dm_raid/parameters/devices_handle_discard_safely"), "Y")
+        pairs = ""
+        for member in members:
+            metadata = self._opened.enter_context(stacked.loop(4 * MIB))
+            pairs += f" /dev/{metadata} /dev/{member}"
+        count, parts = ARRAYS[f"dm-{name}"]
+        size = min(map(stacked.sectors, members)) // _ROUND * _ROUND * parts
+        kind, chunk = ("raid5_ls", 128) if name == "raid5" else (name, 128 * (name != "raid1"))
+        table = f"0 {size} raid {kind} 3 {chunk} region_size 1024 {count}{pairs}"
+        return self._opened.enter_context(stacked.mapped("raid", table, "dm_raid")).name
 
     def _layer(self, name: str, below: str) -> str:
         if name in LAYERS:
@@ -127,8 +160,9 @@ class Builder:
             return self._attached(Path(f"/dev/{below}"))
         return self._on_a_file(name, below)
 
-    def _attached(self, file: Path, offset: int = 0) -> str:
-        node = call("losetup", "--find", "--show", "--offset", str(offset), str(file)).strip()
+    def _attached(self, file: Path, *switches: str, offset: int = 0) -> str:
+        argv = ("losetup", "--find", "--show", "--offset", str(offset), *switches, str(file))
+        node = call(*argv).strip()
         self._opened.callback(call, "losetup", "--detach", node)
         return node.removeprefix("/dev/")
 

@@ -28,7 +28,7 @@ class Built:
     homes: list[Path] = field(default_factory=list)
     deaf: str = ""
     shares: bool = False
-    break_now: Callable[[], None] = _nothing
+    break_now: Callable[[], object] = _nothing
 
     def watch(self) -> Callable[[], int]:
         """What tells the bytes that were freed since, by the kernel's own count: the places on its disk that

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import struct
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 
 from tests.stacks.recipe import MIB
 from tests.vm.guest.support import stacked
+from tests.vm.guest.support.shell import call
 
 # Half of a device, to these many sectors: stripes and chunks fit.
 _ROUND = 1 << 13
+_SECTOR = 512
+# A device that begins so many sectors behind the one below, at no border of a block.
+_SHIFT = 7
 Made = contextlib.AbstractContextManager[str]
 
 
@@ -59,6 +65,36 @@ def _cached(below: str) -> Iterator[str]:
             yield top.name
 
 
+def _shifted(below: str) -> Made:
+    size = (stacked.sectors(below) - _SHIFT) // 8 * 8
+    return _named(stacked.mapped("linear", f"0 {size} linear /dev/{below} {_SHIFT}", "dm_mod"))
+
+
+@contextlib.contextmanager
+def _helped(below: str, target: str, arguments: str, module: str) -> Iterator[str]:
+    """A target that has a helper, {1}, beside the device, {0}."""
+    with stacked.loop(64 * MIB) as helper:
+        stacked.blank(helper)
+        table = f"0 {stacked.sectors(below)} {target} {arguments.format(below, helper)}"
+        with stacked.mapped(target, table, module) as top:
+            yield top.name
+
+
+@contextlib.contextmanager
+def _integrity(below: str) -> Iterator[str]:
+    """Sums of sectors beside them: those of what was discarded are right, so that all of it can be read."""
+    table = f"integrity /dev/{below} 0 4 D 2 internal_hash:crc32c allow_discards"
+    stacked.blank(below)
+    # It writes its superblock, with the size that is left, where it finds none.
+    with stacked.mapped("integrity", f"0 8 {table}"):
+        pass
+    with Path("/dev", below).open("rb") as disk:
+        [size] = struct.unpack_from("<Q", disk.read(_SECTOR), 16)
+    with stacked.mapped("integrity", f"0 {size} {table}") as top:
+        call("blkdiscard", "--force", f"/dev/{top.name}")
+        yield top.name
+
+
 LAYERS: Mapping[str, Callable[[str], Made]] = {
     "linear": lambda below: _named(stacked.linear(below)),
     "halves": _halves,
@@ -72,4 +108,16 @@ LAYERS: Mapping[str, Callable[[str], Made]] = {
     "thin-ignoring": lambda below: _thin(below, "1 ignore_discard"),
     "cached": _cached,
     "bcache": stacked.bcache,
+    "shifted": _shifted,
+    "era": lambda below: _helped(below, "era", "/dev/{1} /dev/{0} 2048", "dm_era"),
+    "writecache": lambda below: _helped(below, "writecache", "s /dev/{0} /dev/{1} 4096 0", "dm_writecache"),
+    "log-writes": lambda below: _helped(below, "log-writes", "/dev/{0} /dev/{1}", "dm_log_writes"),
+    "integrity": _integrity,
+    "multipath": lambda below: _named(stacked.multipath(below)),
+    "multipath-bio": lambda below: _named(stacked.multipath(below, "2 queue_mode bio")),
+    "origin": lambda below: _named(
+        stacked.mapped(
+            "snapshot-origin", f"0 {stacked.sectors(below)} snapshot-origin /dev/{below}", "dm_snapshot"
+        )
+    ),
 }

@@ -33,6 +33,14 @@ LAYERS = (
     "thin-ignoring",
     "cached",
     "bcache",
+    "shifted",
+    "era",
+    "writecache",
+    "log-writes",
+    "integrity",
+    "multipath",
+    "multipath-bio",
+    "origin",
     "loop",
     "file-ext4",
     "file-xfs",
@@ -46,7 +54,13 @@ ARRAYS = {
     "raid10": (4, 2),
     "raid5": (3, 2),
     "raid6": (4, 2),
+    "dm-raid1": (2, 1),
+    "dm-raid10": (4, 2),
+    "dm-raid5": (3, 2),
 }
+# What a loop device on a file in memory is: with sectors of 4 KiB, or with a partition that begins within a
+# block and is used alone.
+DRIVES = ("", "", "4k", "part")
 # Which modules of the kernel a layer wants.
 MODULES = {
     "linear": "dm_mod",
@@ -62,6 +76,17 @@ MODULES = {
     "thin-ignoring": "dm_thin_pool",
     "cached": "dm_cache_smq",
     "bcache": "bcache",
+    "shifted": "dm_mod",
+    "era": "dm_era",
+    "writecache": "dm_writecache",
+    "log-writes": "dm_log_writes",
+    "integrity": "dm_integrity",
+    "multipath": "dm_round_robin",
+    "multipath-bio": "dm_round_robin",
+    "origin": "dm_snapshot",
+    "dm-raid1": "dm_raid",
+    "dm-raid10": "dm_raid",
+    "dm-raid5": "dm_raid",
     "raid0": "raid0",
     "raid1": "raid1",
     "raid10": "raid10",
@@ -73,9 +98,12 @@ MODULES = {
     "f2fs": "f2fs",
     "vfat": "vfat",
 }
-# What is wrong with the first drive: it drops what it is told to discard, its last part fails, or it takes
-# discards in small pieces alone.
-FAULTS = ("drops", "fails", "short")
+# What is wrong with the first drive: it drops what it is told to discard, its last part fails, it takes
+# discards in small pieces alone, or the array it is in has lost it.
+FAULTS = ("drops", "fails", "short", "lost")
+# Arrays of md that go on without a drive.
+LOSABLE = ("raid1", "raid10", "raid5", "raid6")
+_OF_4K = ("ext4", "xfs", "btrfs", "f2fs", "vfat")
 _LEAST, _MOST = 1, 4
 _ONCE = ("thin", "bcache", "reflink")
 
@@ -84,7 +112,7 @@ _ONCE = ("thin", "bcache", "reflink")
 class Recipe:
     """A filesystem on layers, the highest first, on files in memory. `deleted` are bytes that are written and
     deleted before the trim, in one file or in many of which others stay; `offset` is where in the files the
-    loop devices begin; `fault` and `options` are "" for none."""
+    loop devices begin; `fault`, `options` and `drive` are "" for none."""
 
     filesystem: str
     layers: tuple[str, ...]
@@ -93,10 +121,12 @@ class Recipe:
     scattered: bool = False
     fault: str = ""
     options: str = ""
+    drive: str = ""
 
     def __str__(self) -> str:
         top = f"{self.filesystem} ({self.options})" if self.options else self.filesystem
-        drive = f"memory of which one {self.fault}" if self.fault else "memory"
+        memory = f"memory ({self.drive})" if self.drive else "memory"
+        drive = f"{memory} of which one {self.fault}" if self.fault else memory
         what = "in pieces" if self.scattered else "in one"
         stack = " on ".join((top, *self.layers, drive))
         return f"{stack} from {self.offset} on, {self.deleted >> 20} MiB deleted {what}"
@@ -119,7 +149,13 @@ def recipe(seed: int, usable: Collection[str]) -> Recipe:
     faults = [name for name in FAULTS if name in usable]
     fault = chance.choice(faults) if faults and chance.random() < 0.4 else ""
     scattered = chance.random() < 0.5
-    return Recipe(filesystem, tuple(layers), deleted, offset, scattered, fault, options)
+    if fault == "lost" and layers[-1] not in LOSABLE:
+        fault = ""
+    # Sectors of 4 KiB are too large for blocks of less, and begin where they would without an offset.
+    drive = chance.choice([name for name in DRIVES if name != "4k" or filesystem in _OF_4K])
+    if drive == "4k":
+        offset = offset // 4096 * 4096
+    return Recipe(filesystem, tuple(layers), deleted, offset, scattered, fault, options, drive)
 
 
 def _choices(above: Collection[str], usable: Collection[str]) -> Iterator[str]:
@@ -138,6 +174,8 @@ def smaller(one: Recipe) -> Iterator[Recipe]:
         yield replace(one, layers=one.layers[:at] + one.layers[at + 1 :])
     if one.fault:
         yield replace(one, fault="")
+    if one.drive:
+        yield replace(one, drive="")
     if one.filesystem != "ext4":
         yield replace(one, filesystem="ext4", options="")
     if one.options not in ("", "nodiscard"):

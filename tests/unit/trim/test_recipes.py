@@ -39,6 +39,7 @@ def test_shrinking_comes_to_an_end(seed: int) -> None:
         return (
             len(one.layers),
             one.fault != "",
+            one.drive != "",
             one.filesystem != "ext4",
             not plain,
             one.scattered,

@@ -1,0 +1,101 @@
+"""`opwatch trim audit --dev D --watch` on a program that has a device for itself and discards what it does
+not need any more, as a storage engine without a filesystem does. The kernel's count is the oracle."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.vm.guest.support import stacked, sysfs
+
+# By hand: they would take CI beyond its time.
+TIERS = ()
+DEVICES = ("nvme",)
+# A prime number of ranges, of several lengths: none that is lost or counts twice is made up for by another.
+RANGES = 997
+# It opens the device for itself, and goes on for as long as it has ranges and lines to begin with.
+ENGINE = """
+import fcntl, os, random, struct, sys, threading
+disk = os.open(sys.argv[1], os.O_RDWR | os.O_EXCL | os.O_DIRECT)
+size = os.lseek(disk, 0, os.SEEK_END)
+chance = random.Random(int(sys.argv[2]))
+ranges = [(chance.randrange(size >> 12) << 12, chance.randint(1, 64) << 12) for _ in range(int(sys.argv[2]))]
+ranges = [(start, min(length, size - start)) for start, length in ranges]
+def discard(part):
+    for start, length in part:
+        fcntl.ioctl(disk, 0x1277, struct.pack("=QQ", start, length))
+sys.stdout.write("ready\\n"); sys.stdout.flush()
+sys.stdin.readline()
+threads = [threading.Thread(target=discard, args=(ranges[at::4],)) for at in range(4)]
+for one in threads: one.start()
+for one in threads: one.join()
+sys.stdout.write(f"{sum(length for _, length in ranges)}\\n"); sys.stdout.flush()
+sys.stdin.readline()
+"""
+
+
+@contextlib.contextmanager
+def device(kind: str) -> Iterator[str]:
+    """The disk itself, or a device of device mapper on it."""
+    disk = sysfs.disk("opw-nvme")
+    if kind == "disk":
+        yield disk
+        return
+    with stacked.linear(disk) if kind == "linear" else stacked.crypt(disk) as top:
+        yield top.name
+
+
+@contextlib.contextmanager
+def engine(node: str) -> Iterator[subprocess.Popen[str]]:
+    """A program that was there before the watch, and is there after it."""
+    argv = [sys.executable, "-c", ENGINE, f"/dev/{node}", str(RANGES)]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as one:
+        assert one.stdout
+        assert one.stdout.readline() == "ready\n"
+        try:
+            yield one
+        finally:
+            one.kill()
+
+
+def go(one: subprocess.Popen[str]) -> int:
+    """Bytes that it discarded, once it has."""
+    assert one.stdin
+    assert one.stdout
+    one.stdin.write("\n")
+    one.stdin.flush()
+    return int(one.stdout.readline())
+
+
+def watched(node: str, one: subprocess.Popen[str]) -> tuple[dict[str, Any], int]:
+    """(what the watch says, bytes that were discarded while it ran)."""
+    argv = [sys.executable, "-m", "opwatch", "trim", "audit", "--watch", "--json", "--dev", f"/dev/{node}"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as watch:
+        assert watch.stderr
+        assert "following discards" in watch.stderr.readline()
+        asked = go(one)
+        watch.send_signal(2)
+        output, said = watch.communicate(timeout=120)
+    assert watch.returncode == 0, said
+    return json.loads(output), asked
+
+
+@pytest.mark.parametrize("kind", ["disk", "linear", "crypt"])
+def test_a_program_that_has_the_device_for_itself(kind: str) -> None:
+    disk = sysfs.disk("opw-nvme")
+    with device(kind) as node, engine(node) as one:
+        before = sysfs.stat(disk)
+        document, asked = watched(node, one)
+        counted = (sysfs.stat(disk) - before).discard_bytes
+    assert document["verdict"] == "ACCEPTED"
+    assert (document["filesystem"], document["unexplained_bytes"]) == (None, 0)
+    assert document["reached_bytes"] == asked == counted
+    assert [(origin["comm"], origin["bytes"]) for origin in document["origins"]] == [("python", asked)]
+    for row in document["ledger"]:
+        assert row["bytes_in"] == asked, row

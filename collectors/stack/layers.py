@@ -235,7 +235,12 @@ class LayerReader:
             layer.unknown[Unread.DEGRADED] = "its status does not say"
         layout = array.copies | 1 << 8 if array.level == "raid10" else None
         return DmRaidFacts(
-            flags=flags, level=array.level, raid_disks=array.disks, layout=layout, degraded=degraded
+            flags=flags,
+            level=array.level,
+            raid_disks=array.disks,
+            layout=layout,
+            degraded=degraded,
+            chunk_bytes=array.chunk_bytes,
         )
 
     def _md_reading(self, device: BlockDevice, below: tuple[str, ...]) -> _Reading:

@@ -14,7 +14,7 @@ from opwatch.trim.audit.flow import Amount, Stage, total
 from opwatch.trim.check import rules
 from opwatch.trim.check.filesystem_rules import refused
 from opwatch.trim.stack.causes import Reason, reason
-from opwatch.trim.stack.facts import DiskFacts, LoopFacts, MdFacts, ThinFacts, ThinPoolFacts
+from opwatch.trim.stack.facts import PARITY, DiskFacts, LoopFacts, MdFacts, ThinFacts, ThinPoolFacts
 from opwatch.trim.stack.layers import Kind, Layer
 from opwatch.trim.stack.passage import RAID456, Kept, keeps
 
@@ -187,7 +187,7 @@ def _whole_stripes(evidence: AuditEvidence, layer: Layer, members: Mapping[str, 
     0 where they were not all told the same, which fits no whole stripes."""
     array = layer.array
     disks = (array and array.raid_disks) or 0
-    parity = 2 if layer.level == "raid6" else 1
+    parity = PARITY[layer.level or ""]
     # Spares get nothing, those that failed, and those that take no discards.
     absent = (array.degraded or 0 if array else 0) + len(_without_discards(evidence, members))
     most = max(members.values(), default=0)

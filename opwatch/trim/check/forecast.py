@@ -19,7 +19,7 @@ from opwatch.trim.check.rules import doubts_of, reasons_of
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.stack.causes import Effect, Reason
 from opwatch.trim.stack.causes import reason as because
-from opwatch.trim.stack.facts import DiskFacts, LoopFacts
+from opwatch.trim.stack.facts import DiskFacts, LoopFacts, stripe_bytes
 from opwatch.trim.stack.layers import Kind, Layer, Stack
 from opwatch.trim.stack.passage import is_zeroing, keeps, lower_of
 from opwatch.units import size
@@ -147,11 +147,14 @@ def _device_losses(stack: Stack, runs: Sequence[DeviceRun]) -> list[Reason]:
             bottom = _rounding(stack, run.device)
             loop = bottom.facts_as(LoopFacts)
             code, blanks = "device-rounds", {"device": run.device}
-            if bottom.kind is Kind.THIN:
+            if bottom.array and stripe_bytes(bottom.array):
+                code, blanks = "raid456-partial-stripe", {}
+            elif bottom.kind is Kind.THIN:
                 code = "thin-partial-chunk"
             elif bottom.kind is Kind.LOOP and not loop.simulated_drive:
                 code, blanks = "loop-partial-block", {"file": loop.backing_file or "its file"}
-            losses.append(because(code, run.device, observed, run.rounded_bytes, **blanks))
+            where = bottom.device if bottom.is_array else run.device
+            losses.append(because(code, where, observed, run.rounded_bytes, **blanks))
     return losses
 
 
@@ -285,7 +288,8 @@ def forecast(
         why = space.why_not if space else "its free space was not looked at"
     arriving = [run for run in runs if (top := stack.layer(run.device)) and walk.reach(top) in _ARRIVES]
     below = [reason for layer in stack.layers for reason in walk.reasons[layer.device]]
-    reasons = [*first, *below, *_device_losses(stack, arriving), *_not_free(stack, space), *_outside(stack)]
+    # A loss with its bytes before the same one without.
+    reasons = [*first, *_device_losses(stack, arriving), *below, *_not_free(stack, space), *_outside(stack)]
     reasons += _shared(stack, space)
     doubts = [doubt for layer in stack.layers for doubt in doubts_of(layer)]
     too_short = outlook is not Outlook.NOTHING and _all_too_short(stack, walk, runs)

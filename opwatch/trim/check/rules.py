@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from opwatch.trim.stack.causes import Reason, reason
-from opwatch.trim.stack.facts import DiskFacts, LoopFacts, MdFacts, ThinFacts, ThinPoolFacts, Unread
+from opwatch.trim.stack.facts import (
+    DiskFacts,
+    LoopFacts,
+    MdFacts,
+    ThinFacts,
+    ThinPoolFacts,
+    Unread,
+    stripe_bytes,
+)
 from opwatch.trim.stack.layers import Kind, Layer, Stack
 from opwatch.trim.stack.passage import RAID456, is_zeroing, keeps, without_discards
 from opwatch.units import size
@@ -119,7 +127,8 @@ def _thin(stack: Stack, layer: Layer) -> Iterator[Reason]:
 
 def _md(stack: Stack, layer: Layer) -> Iterator[Reason]:
     if layer.level in RAID456 and layer.limits.offered:
-        observed = f"discard_granularity is {size(layer.limits.granularity)}"
+        stripe = stripe_bytes(layer.facts_as(MdFacts))
+        observed = f"stripes of {size(stripe)}" if stripe else "its stripes are not known"
         reshape = layer.facts_as(MdFacts).reshape_position
         if reshape not in (None, "none"):
             observed += f", a reshape is at {reshape}"

@@ -161,11 +161,12 @@ def chunk_bytes(target: DmTarget) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Raid:
-    """The array of a raid target, as md calls it. `copies` is that of RAID 10."""
+    """The array of a raid target, as md calls it. `copies` is that of RAID 10; a chunk of 0 is none."""
 
     level: str
     disks: int
     copies: int = 2
+    chunk_bytes: int | None = None
 
 
 def raid(target: DmTarget) -> Raid | None:
@@ -179,7 +180,10 @@ def raid(target: DmTarget) -> Raid | None:
     options, disks = words[2 : 2 + count], _number(words[2 + count])
     at = options.index("raid10_copies") + 1 if "raid10_copies" in options else count
     copies = _number(options[at]) if at < count else 2
-    return Raid(f"raid{kind[1]}", disks, copies) if disks and copies else None
+    chunk = _number(options[0]) if options else None
+    if not disks or not copies:
+        return None
+    return Raid(f"raid{kind[1]}", disks, copies, None if chunk is None else chunk * 512)
 
 
 def members_missing(target: DmTarget) -> int | None:

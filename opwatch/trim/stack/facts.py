@@ -93,6 +93,7 @@ class DmRaidFacts(DmFacts):
     raid_disks: int | None = None
     layout: int | None = None
     degraded: int | None = None
+    chunk_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +115,16 @@ class MdFacts(LayerFacts):
 
 
 ArrayFacts = MdFacts | DmRaidFacts
+# How many members' worth of a stripe are parity.
+PARITY = {"raid4": 1, "raid5": 1, "raid6": 2}
+
+
+def stripe_bytes(array: ArrayFacts) -> int | None:
+    """What a stripe of an array with parity holds, which discards whole ones alone; None for all others."""
+    parity = PARITY.get(array.level or "")
+    if parity is None or not array.raid_disks or not array.chunk_bytes:
+        return None
+    return (array.raid_disks - parity) * array.chunk_bytes
 
 
 @dataclass(frozen=True, slots=True)

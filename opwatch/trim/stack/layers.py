@@ -19,6 +19,7 @@ from opwatch.trim.stack.facts import (
     LoopFacts,
     Unread,
     known,
+    stripe_bytes,
 )
 from opwatch.trim.stack.limits import QueueLimits
 
@@ -82,6 +83,9 @@ class Layer:
     @property
     def granule(self) -> tuple[int, int] | None:
         """(bytes, offset) of what it frees as a whole, None when it tells none."""
+        # The kernel says a power of two of an array with parity, and device mapper the chunk.
+        if self.array and (stripe := stripe_bytes(self.array)):
+            return stripe, 0
         granule = self.limits.granule(self.facts_as(DiskFacts).deallocate_bytes)
         offset = self.facts_as(LoopFacts).offset_bytes
         # Blocks are those of the file: a loop device may begin in the middle of one, and tells no alignment.

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 
 from opwatch.trim.stack.causes import Reason, reason
 from opwatch.trim.stack.dmtable import DmTarget
-from opwatch.trim.stack.facts import DmFacts, LoopFacts, MdFacts, ThinPoolFacts
+from opwatch.trim.stack.facts import PARITY, DmFacts, LoopFacts, MdFacts, ThinPoolFacts
 from opwatch.trim.stack.layers import Kind, Layer, Stack
 
-RAID456 = ("raid4", "raid5", "raid6")
+RAID456 = tuple(PARITY)
 # Targets with helpers beside the device that discards go on to: its place among their arguments.
 GOES_ON = {
     "thin-pool": 1,

@@ -9,7 +9,7 @@ from opwatch.trim.check.dryrun import dry_run
 from opwatch.trim.check.forecast import Outlook, Space, forecast
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.stack.dmtable import DmTarget
-from opwatch.trim.stack.facts import MdFacts
+from opwatch.trim.stack.facts import DmRaidFacts, MdFacts
 from opwatch.trim.stack.layers import Kind, Stack
 from tests.unit.support.trim_evidence import layer, stack
 from tests.unit.support.trimtree import Machine
@@ -75,6 +75,20 @@ def test_targets_of_which_one_begins_within_a_block() -> None:
     for start, rounded in ((0, 0), (3 * MIB, 4096)):
         [run] = dry_run(stack(top, below), {"253:0": Extents.of([(start, start + MIB)])}, 0, None)
         assert run.rounded_bytes == rounded
+
+
+def test_an_array_with_parity_discards_whole_stripes() -> None:
+    """Three parts of 64 KiB: md says granules of 256 KiB, the RAID of device mapper those of its chunk."""
+    members = [layer(f"sd{letter}", f"8:{place}") for place, letter in enumerate("abcd")]
+    facts = DmRaidFacts(level="raid5", raid_disks=4, chunk_bytes=64 << 10)
+    below = ("sda", "sdb", "sdc", "sdd")
+    top = replace(layer("dm-0", "253:0", Kind.DM, *below, granularity=64 << 10), facts=facts)
+    one = stack(top, *members)
+    [run] = dry_run(one, {"253:0": Extents.of([(64 << 10, MIB)])}, 0, None)
+    assert (run.granule_bytes, run.expected_bytes) == (192 << 10, 4 * 192 << 10)
+    foretold = forecast(one, Space({"253:0": Extents.of([(64 << 10, MIB)])}))
+    [stripes] = [why for why in foretold.reasons if why.code == "raid456-partial-stripe"]
+    assert (foretold.outlook, stripes.where, stripes.lost_bytes) == (Outlook.PART, "dm-0", 192 << 10)
 
 
 def test_bcache_does_not_say_what_lies_below_it() -> None:

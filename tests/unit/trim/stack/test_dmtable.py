@@ -74,11 +74,11 @@ def test_raids_of_device_mapper() -> None:
     mirror, status, five, its_status, six, ten, zero = targets
     arrays = [raid(target) for target in (mirror, five, six, ten, zero)]
     assert arrays == [
-        Raid("raid1", 2),
-        Raid("raid5", 3),
-        Raid("raid6", 5),
-        Raid("raid10", 4),
-        Raid("raid0", 2),
+        Raid("raid1", 2, chunk_bytes=0),
+        Raid("raid5", 3, chunk_bytes=64 << 10),
+        Raid("raid6", 5, chunk_bytes=64 << 10),
+        Raid("raid10", 4, chunk_bytes=64 << 10),
+        Raid("raid0", 2, chunk_bytes=64 << 10),
     ]
     assert [members_missing(target) for target in (status, its_status, mirror)] == [0, 0, None]
 
@@ -86,7 +86,11 @@ def test_raids_of_device_mapper() -> None:
 @pytest.mark.parametrize(
     ("line", "expected", "missing"),
     [
-        ("0 8 raid raid10_far 5 128 raid10_copies 3 raid10_format far 3 - 8:0", Raid("raid10", 3, 3), None),
+        (
+            "0 8 raid raid10_far 5 128 raid10_copies 3 raid10_format far 3 - 8:0",
+            Raid("raid10", 3, 3, 64 << 10),
+            None,
+        ),
         ("0 8 raid raid6_nc 5 AD-aA 8/8 idle 0 0 -", None, 2),
         ("0 8 raid raid1 9 0 2 - 8:0", None, None),
         ("0 8 raid raid1 3 0 raid10_copies 0 2 - 8:0 - 8:1", None, None),

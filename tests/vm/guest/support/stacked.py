@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.vm.guest.support.shell import call, put
-from tests.vm.guest.support.sysfs import SYS_BLOCK, number, wait_for
+from tests.vm.guest.support.sysfs import SYS_BLOCK, wait_for
 from tests.vm.requirements import need_module, need_tool
 
 _serial = itertools.count(1)
@@ -31,8 +31,8 @@ class Mapped:
 
 
 def sectors(name: str) -> int:
-    """A device's size in sectors of 512 bytes."""
-    return number(name, "size")
+    """The size of a device, or of a partition, in sectors of 512 bytes."""
+    return int(Path("/sys/class/block", name, "size").read_text())
 
 
 @contextlib.contextmanager

@@ -10,8 +10,13 @@ from opwatch.collectors.space.f2fs import read_geometry
 from opwatch.errors import OpwatchError, UsageError
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.host.usage import Mount, Usage
-from opwatch.trim.stack.facts import BtrfsFacts, F2fsFacts, FilesystemFacts
+from opwatch.trim.stack.facts import BtrfsFacts, F2fsFacts, FilesystemFacts, ZfsFacts
 from opwatch.trim.stack.layers import Filesystem
+from opwatch.trim.stack.zfs import counted, pool_of
+
+# Where OpenZFS keeps the counters of a pool.
+_KSTAT = Path("/proc/spl/kstat/zfs")
+_MOST_BYTES = 1 << 16
 
 
 def _sources(devices: Devices, mount: Mount) -> Iterator[BlockDevice]:
@@ -74,13 +79,28 @@ def _realtime(devices: Devices, mount: Mount) -> tuple[list[str], dict[str, str]
         return [], {"devices": str(error)}
 
 
+def _zfs(mount: Mount, kstat: Path) -> ZfsFacts:
+    """What its pool counts of discards; nothing where that may not be read."""
+    pool = pool_of(mount.source)
+    if pool is None:
+        return ZfsFacts()
+    try:
+        with (kstat / pool / "iostats").open("rb") as file:
+            text = file.read(_MOST_BYTES).decode(errors="replace")
+    except OSError:
+        return ZfsFacts(pool=pool)
+    return counted(pool, text.splitlines())
+
+
 def _zoned(devices: list[BlockDevice]) -> str | None:
     """How the devices of a filesystem are zoned; that of the last where they differ."""
     kinds = [device.disk.attribute("queue/zoned") for device in devices]
     return next((kind for kind in reversed(kinds) if kind not in (None, "none")), None)
 
 
-def read_filesystem(devices: Devices, usage: Usage, mount: Mount, sys: Path) -> Filesystem:
+def read_filesystem(
+    devices: Devices, usage: Usage, mount: Mount, sys: Path, kstat: Path = _KSTAT
+) -> Filesystem:
     """What is mounted there. Options are those of the mount and of the filesystem together."""
     sources = list(_sources(devices, mount))
     names = [device.name for device in sources]
@@ -93,6 +113,8 @@ def read_filesystem(devices: Devices, usage: Usage, mount: Mount, sys: Path) -> 
         facts = F2fsFacts(zoned, _number(folder / "discard_granularity"), _number(folder / "unusable"))
         more, unknown = _f2fs_devices(devices, sources[0])
         names += [name for name in more if name not in names]
+    elif mount.filesystem == "zfs":
+        facts = _zfs(mount, kstat)
     elif mount.filesystem == "xfs":
         more, unknown = _realtime(devices, mount)
         names += more

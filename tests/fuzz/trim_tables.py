@@ -15,6 +15,7 @@ from pathlib import Path
 from opwatch.host.usage import parse_mountinfo
 from opwatch.trim.check.schedule import from_properties, parse_fstab, parse_properties
 from opwatch.trim.stack import dmanswer, dmtable
+from opwatch.trim.stack.zfs import counted
 
 from .rules import refused_or_sound
 
@@ -48,6 +49,7 @@ def run(inputs: int, seed: int) -> None:
     """Try that many inputs; the first that breaks a rule raises."""
     chance = random.Random(seed)
     tables = [(GOOD / name).read_text() for name in ("tables.txt", "statuses.txt", "raids.txt")]
+    counters = (GOOD / "zfs.iostats").read_text()
     for _ in range(inputs):
         with refused_or_sound("device-mapper"):
             for target in dmtable.parse(damaged(chance.choice(tables), chance)):
@@ -64,6 +66,9 @@ def run(inputs: int, seed: int) -> None:
                 parse_properties(damaged(_SYSTEMD, chance)), parse_fstab(damaged(_FSTAB, chance)), None, ()
             )
             assert plan.last is None or plan.last.timestamp() > 0
+        with refused_or_sound("zfs"):
+            facts = counted("tank", damaged(counters, chance).splitlines())
+            assert min(facts.trim_bytes_written or 0, facts.trim_bytes_failed or 0) >= 0
         with refused_or_sound("mountinfo"):
             parse_mountinfo(damaged(_MOUNTINFO, chance))
 

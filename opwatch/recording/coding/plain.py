@@ -68,7 +68,7 @@ _FAMILIES: dict[type, tuple[type, ...]] = {
         facts.LoopFacts,
         facts.DiskFacts,
     ),
-    facts.FilesystemFacts: (facts.FilesystemFacts, facts.BtrfsFacts, facts.F2fsFacts),
+    facts.FilesystemFacts: (facts.FilesystemFacts, facts.BtrfsFacts, facts.F2fsFacts, facts.ZfsFacts),
 }
 
 

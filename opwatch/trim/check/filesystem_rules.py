@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from opwatch.trim.stack.causes import Reason, reason
-from opwatch.trim.stack.facts import BtrfsFacts
+from opwatch.trim.stack.facts import BtrfsFacts, ZfsFacts
 from opwatch.trim.stack.layers import Filesystem, Stack
+from opwatch.trim.stack.zfs import pool_of
 
 # Filesystems of Linux 6.12 that have the ioctl. f2fs, btrfs and others come with rules of their own below.
 WITH_FITRIM = (
@@ -41,8 +42,8 @@ def refused(stack: Stack) -> Reason | None:
     assert filesystem
     at = filesystem.point
     if filesystem.kind == "zfs":
-        pool = filesystem.source.split("/")[0]
-        return reason("zfs-trims-itself", at, f"filesystem type zfs, pool {pool}", pool=pool)
+        pool = pool_of(filesystem.source) or filesystem.source
+        return reason("zfs-trims-itself", at, _of_a_pool(filesystem, pool), pool=pool)
     if filesystem.kind not in (*WITH_FITRIM, *_BY_EXT4, *BY_A_PROGRAM):
         return reason("no-fitrim", at, f"filesystem type {filesystem.kind}", mount=at)
     option = _refusing_option(filesystem)
@@ -56,6 +57,21 @@ def refused(stack: Stack) -> Reason | None:
     if locked := [top.device for top in stack.tops() if top.read_only]:
         return reason("filesystem-refuses", at, f"{locked[0]} is read-only", mount=at, option="ro")
     return None
+
+
+def _of_a_pool(filesystem: Filesystem, pool: str) -> str:
+    """What ZFS says that it has trimmed itself."""
+    observed, facts = f"filesystem type zfs, pool {pool}", filesystem.facts
+    if not isinstance(facts, ZfsFacts):
+        return observed
+    counts = {
+        "by zpool trim": facts.trim_bytes_written,
+        "by autotrim": facts.autotrim_bytes_written,
+        "were too small": facts.trim_bytes_skipped,
+        "failed": facts.trim_bytes_failed,
+    }
+    amounts = ", ".join(f"{count} B {words}" for words, count in counts.items() if count is not None)
+    return f"{observed}; since its import {amounts}" if amounts else observed
 
 
 def _btrfs(stack: Stack, filesystem: Filesystem) -> list[Reason]:

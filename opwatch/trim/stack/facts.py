@@ -186,6 +186,18 @@ class F2fsFacts(FilesystemFacts):
     unusable: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ZfsFacts(FilesystemFacts):
+    """Facts of ZFS: its own account of what it discarded in a pool since the import of that. Skipped are
+    extents that it takes for too small."""
+
+    pool: str | None = None
+    trim_bytes_written: int | None = None
+    autotrim_bytes_written: int | None = None
+    trim_bytes_skipped: int | None = None
+    trim_bytes_failed: int | None = None
+
+
 # What a layer or a filesystem of any kind may say comes after what only its kind says.
 _GENERAL = ("bcache_discard", "zoned")
 

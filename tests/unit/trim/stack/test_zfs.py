@@ -1,0 +1,67 @@
+"""What OpenZFS counts of its own discards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from opwatch.collectors.stack.filesystem import read_filesystem
+from opwatch.host.device import Devices
+from opwatch.host.usage import Usage, parse_mountinfo
+from opwatch.trim.check.forecast import Outlook, forecast
+from opwatch.trim.stack.facts import ZfsFacts
+from opwatch.trim.stack.layers import Stack
+from opwatch.trim.stack.zfs import counted, pool_of
+
+FIXTURES = Path(__file__).parents[3] / "fixtures"
+
+
+def test_what_a_pool_was_trimmed_of() -> None:
+    """OpenZFS 2.1.11 on Linux 6.1, after `zpool trim`."""
+    lines = (FIXTURES / "good/trim/zfs.iostats").read_text().splitlines()
+    assert counted("tank", lines) == ZfsFacts(
+        pool="tank",
+        trim_bytes_written=444_321_792,
+        autotrim_bytes_written=0,
+        trim_bytes_skipped=155_648,
+        trim_bytes_failed=0,
+    )
+
+
+def test_what_is_no_counter_is_none() -> None:
+    text = (FIXTURES / "bad/trim/words.iostats").read_text(errors="replace")
+    assert counted("tank", text.splitlines()) == ZfsFacts(pool="tank")
+
+
+@pytest.mark.parametrize(
+    ("source", "pool"),
+    [
+        ("tank", "tank"),
+        ("tank/home/a b", "tank"),
+        ("tank@before", "tank"),
+        ("..", None),
+        ("../etc", None),
+        ("/etc/shadow", None),
+        ("", None),
+    ],
+)
+def test_the_pool_of_a_dataset(source: str, pool: str | None) -> None:
+    assert pool_of(source) == pool
+
+
+def test_a_check_has_what_zfs_counts(tmp_path: Path) -> None:
+    (tmp_path / "tank").mkdir()
+    (tmp_path / "tank/iostats").write_bytes((FIXTURES / "good/trim/zfs.iostats").read_bytes())
+    [mount] = parse_mountinfo("30 27 0:41 / /tank rw - zfs tank/data rw\n")
+    filesystem = read_filesystem(Devices(), Usage([], [], {}), mount, Path("/sys"), tmp_path)
+    foretold = forecast(Stack(filesystem, ()))
+    assert foretold.outlook is Outlook.NOTHING
+    [why] = foretold.reasons
+    assert why.observed == (
+        "filesystem type zfs, pool tank; since its import 444321792 B by zpool trim, 0 B by autotrim, "
+        "155648 B were too small, 0 B failed"
+    )
+    assert why.blanks == {"pool": "tank"}
+    missing = read_filesystem(Devices(), Usage([], [], {}), mount, Path("/sys"), tmp_path / "no")
+    assert missing.facts == ZfsFacts(pool="tank")

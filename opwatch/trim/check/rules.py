@@ -106,11 +106,9 @@ def _limits(stack: Stack, layer: Layer) -> Iterator[Reason]:
             yield own_zero(stack, layer)
         return
     for lower in without:
-        observed = f"discard_max_bytes is 0 on {lower.device} and not on {layer.device}"
         if layer.is_array:
+            observed = f"discard_max_bytes is 0 on {lower.device} and not on {layer.device}"
             yield reason("member-no-discards", layer.device, observed, disk=lower.device)
-        elif layer.kind is Kind.THIN_POOL:
-            yield reason("thin-no-passdown", layer.device, observed, pool=layer.label or layer.device)
     most, hardware = layer.limits.max_bytes or 0, layer.limits.max_hw_bytes or 0
     # The kernel itself rounds the limit down to the granularity.
     if 0 < most < hardware - (layer.limits.granularity or 0) and not layer.below:

@@ -109,9 +109,10 @@ def copies(layer: Layer, members: int) -> int:
 def keeps(stack: Stack, layer: Layer) -> list[Kept]:
     """Every cause by which it keeps what it is sent, as far as its table and its status tell."""
     if layer.kind is Kind.THIN:
-        return [kept for lower in stack.below(layer) for kept in keeps(stack, lower)]
+        # What fails below its pool went through it.
+        return [kept for lower in stack.below(layer) for kept in keeps(stack, lower) if not kept.fails]
     if layer.kind is Kind.THIN_POOL:
-        return list(_of_a_pool(layer))
+        return list(_of_a_pool(stack, layer))
     if layer.kind is Kind.LOOP and is_zeroing(layer):
         file = layer.facts_as(LoopFacts).backing_file or layer.device
         words = f"it stands on {file}, which gets writes of zeroes instead of discards"
@@ -119,7 +120,7 @@ def keeps(stack: Stack, layer: Layer) -> list[Kept]:
     return [*_of_a_target(layer), *_of_failing_parts(layer), *_of_those_below(stack, layer)]
 
 
-def _of_a_pool(layer: Layer) -> Iterator[Kept]:
+def _of_a_pool(stack: Stack, layer: Layer) -> Iterator[Kept]:
     facts, blanks = layer.facts_as(ThinPoolFacts), {"pool": layer.label or layer.device}
     if (facts.mode and not facts.mode.takes_changes) or facts.needs_check:
         words = f"its status says {facts.mode}" + (" needs_check" if facts.needs_check else "")
@@ -130,6 +131,10 @@ def _of_a_pool(layer: Layer) -> Iterator[Kept]:
     ):
         if facts.says(word):
             yield Kept(code, layer.device, f"its table or status says {word}", blanks)
+    # It looked at its data device when its table was loaded, and sends what fails now.
+    for lower in without_discards(stack, layer):
+        words = f"discard_max_bytes is 0 on {lower.device} and not on {layer.device}"
+        yield Kept("thin-no-passdown", layer.device, words, blanks, fails=True)
 
 
 def _of_a_target(layer: Layer) -> Iterator[Kept]:

@@ -103,6 +103,22 @@ def test_a_device_below_that_takes_no_discards_any_more(status: int) -> None:
     assert result.verdict is (Verdict.REJECTED if status else Verdict.NOT_SENT)
 
 
+@pytest.mark.parametrize("status", [0, 1])
+def test_a_pool_whose_data_take_no_discards_any_more(status: int) -> None:
+    """It looked when its table was loaded, and sends them still; what is not mapped is no matter of it."""
+    volume, pool, disk = _thin(ThinPoolFacts(discards="discard_passdown"))
+    none = replace(disk, limits=replace(disk.limits, max_bytes=0, max_hw_bytes=0))
+    layers = stack(volume, pool, none)
+    flows = [extents("253:0", 3 * MIB), flow(Stage.BIO, "253:0", 3 * MIB, disk="dm-0")]
+    flows += [flow(Stage.BIO_DONE, "253:0", 3 * MIB, disk="dm-0")]
+    flows += [flow(Stage.BIO, "253:1", MIB, disk="dm-1", who=Who.KERNEL)]
+    flows += [flow(Stage.BIO_DONE, "253:1", MIB, disk="dm-1", status=status, who=Who.KERNEL)]
+    result = audit(evidence(layers, flows, 3 * MIB), "/m")
+    assert (lost(result)["thin-no-passdown"], result.reached_bytes) == (MIB, 0)
+    assert result.rows[2].unexplained_bytes == 0
+    assert forecast(layers).outlook is Outlook.NOTHING
+
+
 def test_what_a_scsi_disk_fails_and_goes_on_failing() -> None:
     sda = layer("sda", "8:0", provisioning_mode="unmap")
     flows = [extents("8:0", MIB), flow(Stage.BIO, "8:0", MIB, disk="sda")]

@@ -10,10 +10,12 @@ from pathlib import Path
 from tests.stacks.recipe import MIB
 from tests.vm.guest.support import stacked
 from tests.vm.guest.support.shell import call
+from tests.vm.guest.support.sysfs import SYS_BLOCK
 
 # Half of a device, to these many sectors: stripes and chunks fit.
 _ROUND = 1 << 13
 _SECTOR = 512
+_OF_BIOS = "2 queue_mode bio"
 # A device that begins so many sectors behind the one below, at no border of a block.
 _SHIFT = 7
 Made = contextlib.AbstractContextManager[str]
@@ -65,6 +67,11 @@ def _cached(below: str) -> Iterator[str]:
             yield top.name
 
 
+def _has_requests(name: str) -> bool:
+    """Whether requests can be copied to it: what stands on others takes bios alone."""
+    return (SYS_BLOCK / name / "mq").is_dir()
+
+
 def _shifted(below: str) -> Made:
     size = (stacked.sectors(below) - _SHIFT) // 8 * 8
     return _named(stacked.mapped("linear", f"0 {size} linear /dev/{below} {_SHIFT}", "dm_mod"))
@@ -113,8 +120,8 @@ LAYERS: Mapping[str, Callable[[str], Made]] = {
     "writecache": lambda below: _helped(below, "writecache", "s /dev/{0} /dev/{1} 4096 0", "dm_writecache"),
     "log-writes": lambda below: _helped(below, "log-writes", "/dev/{0} /dev/{1}", "dm_log_writes"),
     "integrity": _integrity,
-    "multipath": lambda below: _named(stacked.multipath(below)),
-    "multipath-bio": lambda below: _named(stacked.multipath(below, "2 queue_mode bio")),
+    "multipath": lambda below: _named(stacked.multipath(below, "0" if _has_requests(below) else _OF_BIOS)),
+    "multipath-bio": lambda below: _named(stacked.multipath(below, _OF_BIOS)),
     "origin": lambda below: _named(
         stacked.mapped(
             "snapshot-origin", f"0 {stacked.sectors(below)} snapshot-origin /dev/{below}", "dm_snapshot"

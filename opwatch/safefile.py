@@ -6,7 +6,6 @@ import contextlib
 import errno
 import fcntl
 import os
-import secrets
 import stat
 from collections.abc import Iterable
 from pathlib import Path
@@ -47,7 +46,7 @@ class NewFile:
     def __init__(self, path: Path, *, locked: bool = False) -> None:
         self._path = path
         # Nobody can have planted a name that nobody could guess, and O_EXCL follows no link.
-        self._temporary = f".opwatch-{secrets.token_hex(8)}.new"
+        self._temporary = f".opwatch-{os.urandom(8).hex()}.new"
         # The folder is opened once: its name may lead elsewhere a moment later.
         self._folder = _folder(path)
         try:

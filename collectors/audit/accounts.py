@@ -113,15 +113,28 @@ class DriveAccounts:
             mapped = _mapped_bytes(device)
         return _DiskAnswer(device, decode, mapped)
 
-    def _reading(self, look: _DiskAnswer) -> Reading:
+    def import_decoders(self) -> None:
+        """What understands pages takes as long to import as a small trim: it is done during one, and where a
+        drive has shown pages alone."""
+        if any(look.decode for look in self._looks):
+            from opwatch.counters.looks import nvme  # noqa: F401
+            from opwatch.counters.prove import trims  # noqa: F401
+
+    def _counters(self, look: _DiskAnswer) -> Iterator[tuple[str, tuple[Counts, int, int]]]:
+        if not look.decode:
+            return
         # After the trim, and for drives with pages alone.
         from opwatch.counters.prove.trims import trim_counts
 
+        for counter in trim_counts(look.decode(), self._catalogue):
+            counts = Counts.COMMANDS if counter.unit_bytes is None else Counts.TRIMMED
+            yield counter.source, (counts, counter.unit_bytes or 1, counter.value)
+
+    def _reading(self, look: _DiskAnswer) -> Reading:
         readings: Reading = {}
         with contextlib.suppress(OpwatchError):
-            for counter in trim_counts(look.decode(), self._catalogue) if look.decode else ():
-                counts = Counts.COMMANDS if counter.unit_bytes is None else Counts.TRIMMED
-                readings[look.device.name, counter.source] = counts, counter.unit_bytes or 1, counter.value
+            for source, counter in self._counters(look):
+                readings[look.device.name, source] = counter
         if look.held_bytes is not None:
             readings[look.device.name, "its map (SCSI GET LBA STATUS)"] = Counts.HELD, 1, look.held_bytes
         return readings

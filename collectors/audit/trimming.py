@@ -206,6 +206,10 @@ class _Witnesses:
         self._files = BackingFiles(before)
         self._log = LogTail(before)
 
+    def prepare(self) -> None:
+        """What can be done for the time after the trim while the kernel trims."""
+        self._accounts.import_decoders()
+
     def add_to(self, evidence: AuditEvidence, mount: Mount | None) -> AuditEvidence:
         """The evidence with what they say now."""
         return replace(
@@ -234,10 +238,10 @@ class _Witnesses:
                 yield name, Held(was, now[name], since)
 
 
-def _follower(tracer: DiscardTracer, meanwhile: Callable[[], None]) -> Callable[[int], None]:
+def _follower(tracer: DiscardTracer, *meanwhile: Callable[[], None]) -> Callable[[int], None]:
     def started(pid: int) -> None:
         tracer.follow(pid)
-        threading.Thread(target=meanwhile).start()
+        threading.Thread(target=lambda: [one() for one in meanwhile]).start()
 
     return started
 
@@ -265,7 +269,7 @@ def trim(
             before = LayerReader().mount(mount)  # with what its sentinels took
         witnesses = _Witnesses(before, is_early)
         with tracer_of(before, programs=loading.programs()) as tracer:
-            answer = fitrim_process.trim(mount, asked, _follower(tracer, meanwhile))
+            answer = fitrim_process.trim(mount, asked, _follower(tracer, witnesses.prepare, meanwhile))
             settled = tracer.wait_quiet(quiet_after_trim(before), patience_s)
             trace = tracer.read()
         read_back = proof.read_back() if proof else None

@@ -8,7 +8,6 @@ import os
 import stat
 import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from opwatch.closing import Closing
@@ -66,6 +65,9 @@ class RawDisk(Closing):
         except BaseException:
             os.close(self._descriptor)
             raise
+        # It brings the whole of logging, and a trim reads no block by it.
+        from concurrent.futures import ThreadPoolExecutor
+
         self._pool = ThreadPoolExecutor(_DEPTH, thread_name_prefix="raw")
 
     def close(self) -> None:

@@ -12,7 +12,6 @@ import contextlib
 import errno
 import fcntl
 import os
-import secrets
 import stat
 import struct
 import time
@@ -252,7 +251,7 @@ def _number_of(number: int) -> tuple[int, int]:
 
 def _bind(descriptor: int, backing: int, binding: Binding) -> None:
     # Some tools compare the names alone, as mkfs.btrfs does: no two are the same.
-    label = f"opwatch-{secrets.token_hex(8)}".encode()
+    label = f"opwatch-{os.urandom(8).hex()}".encode()
     flags = binding.flags | (_DIRECT_IO if binding.direct_io else 0)
     info = _INFO.pack(0, 0, 0, 0, 0, 0, 0, 0, flags, label, b"", b"", 0, 0)
     try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 from pathlib import Path
 from types import TracebackType
 
@@ -37,7 +36,7 @@ def _without_name(folder: Path) -> int:
         if error.errno not in _NO_TMPFILE:
             raise
     # A file system such as FUSE has no files without a name: the name lives for a moment.
-    path = folder / f"opwatch-{secrets.token_hex(8)}"
+    path = folder / f"opwatch-{os.urandom(8).hex()}"
     descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | flags, 0o600)
     path.unlink()
     return descriptor

@@ -121,8 +121,6 @@ def _first_of_each(usage: Usage, mounts: Sequence[Mount]) -> tuple[list[Mount], 
 def _import_the_rest() -> None:
     """Import what is needed to judge and to tell. It takes as long as a small trim, so it is done during one:
     this is why the functions below import the ledger and the sink, and the top does not."""
-    from opwatch.counters.looks import nvme  # noqa: F401
-    from opwatch.counters.prove import trims  # noqa: F401
     from opwatch.sinks import trim_audit  # noqa: F401
     from opwatch.trim.audit import ledger  # noqa: F401
     from opwatch.trim.stack.causes import causes

@@ -30,6 +30,7 @@ _MKFS = MKFS | {
     "ext4-bigalloc": (*MKFS["ext4"], "-b", "1024", "-O", "bigalloc,^resize_inode", "-C", "16384"),
     "xfs-1k": (*MKFS["xfs"], "-b", "size=1024"),
     "vfat": ("mkfs.vfat",),
+    "btrfs-dup": (*MKFS["btrfs"], "-d", "dup", "-m", "dup"),
 }
 
 
@@ -50,10 +51,10 @@ def _has(module: str) -> bool:
     return True
 
 
-def _made(filesystem: str, node: str) -> None:
+def _made(filesystem: str, node: str, *more: str) -> None:
     """A filesystem on a device, for which it may be too small as a file may be for what is to be written."""
     try:
-        call(*_MKFS[filesystem], f"/dev/{node}")
+        call(*_MKFS[filesystem], *more, f"/dev/{node}")
     except RuntimeError as error:
         if "too small" not in str(error):
             raise
@@ -75,8 +76,13 @@ class Builder:
         for name in reversed(layers):
             node = self._layer(name, node)
         kind = self._recipe.filesystem.partition("-")[0]
-        _made(self._recipe.filesystem, node)
-        options = filter(None, self._recipe.options.split(","))
+        options = [option for option in self._recipe.options.split(",") if option]
+        if self._recipe.filesystem == "xfs-log":
+            log = self._opened.enter_context(stacked.loop(64 * MIB))
+            _made("xfs", node, "-l", f"logdev=/dev/{log}")
+            options.append(f"logdev=/dev/{log}")
+        else:
+            _made(self._recipe.filesystem, node)
         self.built.point = self._opened.enter_context(
             trims.mounted(f"/dev/{node}", kind, *options, make=False)
         )
@@ -132,9 +138,11 @@ class Builder:
                 f"{sum(sizes[:at])} {sizes[at]} linear /dev/{member} 0" for at, member in enumerate(members)
             )
             return self._opened.enter_context(stacked.mapped("linear", table, "dm_mod")).name
-        if name in ("raid5", "raid6"):
+        if name in ("raid4", "raid5", "raid6"):
             put(Path("/sys/module/raid456/parameters/devices_handle_discard_safely"), "Y")
-        array = self._opened.enter_context(stacked.md(int(name.removeprefix("raid")), members))
+        level, _, layout = name.removeprefix("raid").partition("-")
+        places = f"{layout[0]}2" if layout else ""
+        array = self._opened.enter_context(stacked.md(int(level), members, layout=places))
         if self._recipe.fault == "lost":
             self.built.break_now = functools.partial(
                 call, "mdadm", f"/dev/{array}", "--fail", f"/dev/{members[0]}"

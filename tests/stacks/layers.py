@@ -102,6 +102,18 @@ def _integrity(below: str) -> Iterator[str]:
         yield top.name
 
 
+@contextlib.contextmanager
+def _part_of_an_array(below: str) -> Iterator[str]:
+    """A partition that begins within a block, of a RAID 1 that has one member alone."""
+    with stacked.md(1, [below, "missing"]) as array:
+        size = (stacked.sectors(array) - _SHIFT) // 2048 * 2048
+        call("addpart", f"/dev/{array}", "1", str(_SHIFT), str(size))
+        try:
+            yield f"{array}p1"
+        finally:
+            call("delpart", f"/dev/{array}", "1")
+
+
 LAYERS: Mapping[str, Callable[[str], Made]] = {
     "linear": lambda below: _named(stacked.linear(below)),
     "halves": _halves,
@@ -122,6 +134,7 @@ LAYERS: Mapping[str, Callable[[str], Made]] = {
     "integrity": _integrity,
     "multipath": lambda below: _named(stacked.multipath(below, "0" if _has_requests(below) else _OF_BIOS)),
     "multipath-bio": lambda below: _named(stacked.multipath(below, _OF_BIOS)),
+    "mdpart": _part_of_an_array,
     "origin": lambda below: _named(
         stacked.mapped(
             "snapshot-origin", f"0 {stacked.sectors(below)} snapshot-origin /dev/{below}", "dm_snapshot"

@@ -15,6 +15,8 @@ FILESYSTEMS: Mapping[str, tuple[str, ...]] = {
     "xfs": ("", "", "discard"),
     "xfs-1k": ("", "logbsize=64k"),
     "btrfs": ("nodiscard", "nodiscard", "nodiscard,compress=zstd", "discard=sync"),
+    "btrfs-dup": ("nodiscard",),
+    "xfs-log": ("",),
     "f2fs": ("nodiscard", "discard"),
     "vfat": ("", "discard"),
 }
@@ -41,6 +43,7 @@ LAYERS = (
     "multipath",
     "multipath-bio",
     "origin",
+    "mdpart",
     "loop",
     "file-ext4",
     "file-xfs",
@@ -54,6 +57,9 @@ ARRAYS = {
     "raid10": (4, 2),
     "raid5": (3, 2),
     "raid6": (4, 2),
+    "raid4": (3, 2),
+    "raid10-far": (2, 1),
+    "raid10-offset": (3, 2),
     "dm-raid1": (2, 1),
     "dm-raid10": (4, 2),
     "dm-raid5": (3, 2),
@@ -92,6 +98,12 @@ MODULES = {
     "raid10": "raid10",
     "raid5": "raid456",
     "raid6": "raid456",
+    "raid4": "raid456",
+    "raid10-far": "raid10",
+    "raid10-offset": "raid10",
+    "mdpart": "raid1",
+    "btrfs-dup": "btrfs",
+    "xfs-log": "xfs",
     "xfs": "xfs",
     "xfs-1k": "xfs",
     "btrfs": "btrfs",
@@ -102,8 +114,8 @@ MODULES = {
 # discards in small pieces alone, or the array it is in has lost it.
 FAULTS = ("drops", "fails", "short", "lost")
 # Arrays of md that go on without a drive.
-LOSABLE = ("raid1", "raid10", "raid5", "raid6")
-_OF_4K = ("ext4", "xfs", "btrfs", "f2fs", "vfat")
+LOSABLE = ("raid1", "raid10", "raid10-far", "raid10-offset", "raid4", "raid5", "raid6")
+_OF_4K = ("ext4", "xfs", "btrfs", "btrfs-dup", "f2fs", "vfat")
 _LEAST, _MOST = 1, 4
 _ONCE = ("thin", "bcache", "reflink")
 

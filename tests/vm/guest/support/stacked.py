@@ -148,14 +148,15 @@ def _is_free(name: str) -> bool:
 
 
 @contextlib.contextmanager
-def md(level: int, below: Sequence[str], bitmap: str = "none") -> Iterator[str]:
+def md(level: int, below: Sequence[str], bitmap: str = "none", layout: str = "") -> Iterator[str]:
     """An md array of these devices, in sync from the start; its name."""
     need_tool("mdadm")
     need_module("raid456" if level in (4, 5, 6) else f"raid{level}")
     index = next(_serial)
-    members = [f"/dev/{name}" for name in below]
+    members = [name if name == "missing" else f"/dev/{name}" for name in below]
     argv = ["mdadm", "--create", f"/dev/md{index}", "--run", "--metadata=1.2"]
     argv += ["--level", str(level), "--raid-devices", str(len(members))]
+    argv += ["--layout", layout] if layout else []
     clean = [] if level == 0 else ["--assume-clean", f"--bitmap={bitmap}"]
     call(*argv, *clean, *members)
     try:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.space.remap import descend
 from opwatch.trim.stack.dmtable import stripes
 from opwatch.trim.stack.facts import MdFacts
 from opwatch.trim.stack.layers import Layer, Stack
+from opwatch.trim.stack.passage import copies
 
 SECTOR = 512
 # Which filesystems pass over extents shorter than the granularity of the device they lie on.
@@ -37,7 +38,26 @@ class DeviceRun:
 
 def granule(stack: Stack, top: Layer) -> tuple[int, int]:
     """(size, offset) of the units in which what lies below `top` frees, the largest of several."""
+    stack = _of_ends(stack)
     return _unit(stack, top) or (_largest(_parts(stack, top, 0, top.size_bytes)), 0)
+
+
+def _of_ends(stack: Stack) -> Stack:
+    """The stack as far as the ends of ranges go: all paths lead to one disk, and however an array lays its
+    copies out, they begin and end on their members alike."""
+    return replace(stack, layers=tuple(_of_ends_in(stack, layer) for layer in stack.layers))
+
+
+def _of_ends_in(stack: Stack, layer: Layer) -> Layer:
+    array = layer.facts_as(MdFacts)
+    if array.level == "raid10" and array.layout and array.layout >> 8 != 1:
+        near = copies(layer, 0) | 1 << 8
+        return replace(layer, facts=replace(array, layout=near))
+    paths = [lower.dev for lower in stack.below(layer)]
+    if layer.target == "multipath" and layer.table and paths:
+        straight = replace(layer.table[0], kind="linear", arguments=(paths[0], "0"))
+        return replace(layer, table=(straight,))
+    return layer
 
 
 def _unit(stack: Stack, top: Layer) -> tuple[int, int] | None:
@@ -146,14 +166,15 @@ def dry_run(
 ) -> list[DeviceRun]:
     """One for each device of the filesystem with free extents, which `free` has by major:minor. `cuts` are
     (size, offset) of the borders that no discard of this filesystem crosses."""
-    assert stack.filesystem
+    filesystem, stack = stack.filesystem, _of_ends(stack)
+    assert filesystem
     runs = []
     for top in stack.tops():
         extents = free.get(top.dev)
         if extents is None:
             continue
         minimum = minimum_bytes
-        if stack.filesystem.kind in _HEEDS_GRANULARITY:
+        if filesystem.kind in _HEEDS_GRANULARITY:
             minimum = max(minimum, top.limits.granularity or 0)
         runs.append(_run(stack, top, extents, minimum, cuts))
     return runs

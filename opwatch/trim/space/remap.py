@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from opwatch.trim.space.extents import Extents
-from opwatch.trim.stack.dmtable import DmTarget, TargetLayout, legs, stripes
+from opwatch.trim.stack.dmtable import DmTarget, Raid, TargetLayout, legs, raid, stripes
 from opwatch.trim.stack.facts import MdFacts, PartitionFacts
 from opwatch.trim.stack.layers import Kind, Layer, Stack
 from opwatch.trim.stack.passage import GOES_ON, lower_of
@@ -89,14 +89,10 @@ def _on_members(layer: Layer, extents: Extents) -> Iterator[tuple[str, Extents]]
     """Where an array of md without parity has these bytes. Nothing of one whose layout is not known."""
     array = layer.facts_as(MdFacts)
     names, offsets = array.members or (), array.data_offsets or ()
-    pieces: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
-    for start, end in extents:
-        for slot, first, last in on_slots(array, start, end):
-            if slot < len(names):
-                pieces[slot].append((first + offsets[slot], last + offsets[slot]))
-    for slot, pairs in sorted(pieces.items()):
-        if names[slot] in layer.below:
-            yield names[slot], Extents.of(pairs)
+    places = dict(zip(names, offsets, strict=False))
+    for name, part in _on_slots_of(array, names[: len(offsets)], extents):
+        if name in layer.below:
+            yield name, part.shift(places[name])
 
 
 def on_slots(array: MdFacts, start: int, end: int) -> Iterator[tuple[int, int, int]]:
@@ -147,22 +143,43 @@ def _on_devices(target: DmTarget, part: Extents, *, copies: bool) -> Iterator[tu
         yield from _on_stripes(places, part.shift(-first))
     elif copies and (places := legs(target)):
         yield from ((dev, part.shift(sector * _SECTOR - first)) for dev, sector in places.begins)
+    elif copies and (array := raid(target)) and array.is_near and array.data:
+        yield from _on_data_devices(array, part.shift(-first))
     elif copies and target.kind in _AT_THE_SAME_PLACE and len(target.arguments) > GOES_ON[target.kind]:
         yield target.arguments[GOES_ON[target.kind]], part
     elif below := target.device:
         yield below[0], part.shift(below[1] * _SECTOR - first)
 
 
-def _on_stripes(places: TargetLayout, part: Extents) -> Iterator[tuple[str, Extents]]:
-    """Chunks go to one device after the other, as they do in a RAID 0."""
-    array = MdFacts(level="raid0", raid_disks=len(places.begins), chunk_bytes=places.chunk_sectors * _SECTOR)
+def _on_data_devices(array: Raid, part: Extents) -> Iterator[tuple[str, Extents]]:
+    """Where members of a RAID of device mapper have it: as those of md, from their start."""
+    facts = MdFacts(
+        level=array.level,
+        raid_disks=array.disks,
+        chunk_bytes=array.chunk_bytes,
+        layout=array.copies | 1 << 8,
+    )
+    yield from (piece for piece in _on_slots_of(facts, array.data, part) if piece[0] != "-")
+
+
+def _on_slots_of(array: MdFacts, names: Sequence[str], part: Extents) -> Iterator[tuple[str, Extents]]:
+    """(name, where there) of each slot of an array that has some of it."""
     pieces: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
     for start, end in part:
         for slot, first, last in on_slots(array, start, end):
-            pieces[slot].append((first, last))
+            if slot < len(names):
+                pieces[slot].append((first, last))
     for slot, pairs in sorted(pieces.items()):
-        dev, sector = places.begins[slot]
-        yield dev, Extents.of(pairs).shift(sector * _SECTOR)
+        yield names[slot], Extents.of(pairs)
+
+
+def _on_stripes(places: TargetLayout, part: Extents) -> Iterator[tuple[str, Extents]]:
+    """Chunks go to one device after the other, as they do in a RAID 0."""
+    array = MdFacts(level="raid0", raid_disks=len(places.begins), chunk_bytes=places.chunk_sectors * _SECTOR)
+    slots = [str(slot) for slot in range(len(places.begins))]
+    for slot, extents in _on_slots_of(array, slots, part):
+        dev, sector = places.begins[int(slot)]
+        yield dev, extents.shift(sector * _SECTOR)
 
 
 def joined(landings: list[Landing]) -> list[Landing]:

@@ -161,12 +161,15 @@ def chunk_bytes(target: DmTarget) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Raid:
-    """The array of a raid target, as md calls it. `copies` is that of RAID 10; a chunk of 0 is none."""
+    """The array of a raid target, as md calls it. `copies` is that of RAID 10, `is_near` how these lie; a
+    chunk of 0 is none. `data` are the members by major:minor, "-" for those that are not there."""
 
     level: str
     disks: int
     copies: int = 2
     chunk_bytes: int | None = None
+    data: tuple[str, ...] = ()
+    is_near: bool = True
 
 
 def raid(target: DmTarget) -> Raid | None:
@@ -183,7 +186,15 @@ def raid(target: DmTarget) -> Raid | None:
     chunk = _number(options[0]) if options else None
     if not disks or not copies:
         return None
-    return Raid(f"raid{kind[1]}", disks, copies, None if chunk is None else chunk * 512)
+    devices = words[3 + count :]
+    return Raid(
+        f"raid{kind[1]}",
+        disks,
+        copies,
+        None if chunk is None else chunk * 512,
+        devices[1::2] if len(devices) == 2 * disks and "data_offset" not in options else (),
+        not {"far", "offset"} & {*options, *words[0].split("_")},
+    )
 
 
 def members_missing(target: DmTarget) -> int | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from opwatch.trim.stack.causes import Reason, reason
 from opwatch.trim.stack.dmtable import DmTarget
-from opwatch.trim.stack.facts import PARITY, DmFacts, LoopFacts, MdFacts, ThinPoolFacts
+from opwatch.trim.stack.facts import PARITY, DmFacts, LoopFacts, MdFacts, ThinPoolFacts, stripe_bytes
 from opwatch.trim.stack.layers import Kind, Layer, Stack
 
 RAID456 = tuple(PARITY)
@@ -117,7 +117,12 @@ def keeps(stack: Stack, layer: Layer) -> list[Kept]:
         file = layer.facts_as(LoopFacts).backing_file or layer.device
         words = f"it stands on {file}, which gets writes of zeroes instead of discards"
         return [Kept("loop-on-device", layer.device, words, {"file": file})]
-    return [*_of_a_target(layer), *_of_failing_parts(layer), *_of_those_below(stack, layer)]
+    return [
+        *_of_a_target(layer),
+        *_of_failing_parts(layer),
+        *_of_those_below(stack, layer),
+        *_of_stripes(layer),
+    ]
 
 
 def _of_a_pool(stack: Stack, layer: Layer) -> Iterator[Kept]:
@@ -174,6 +179,15 @@ def _of_those_below(stack: Stack, layer: Layer) -> Iterator[Kept]:
             yield Kept("limit-zero", name, words, {"device": name}, fails=True)
         else:
             yield Kept("member-no-discards", name, words, {"disk": name}, whole=False, fails=True)
+
+
+def _of_stripes(layer: Layer) -> Iterator[Kept]:
+    """A RAID of device mapper is given pieces as short as its members want: none holds a whole stripe."""
+    stripe = stripe_bytes(layer.array) if layer.array else None
+    most = layer.limits.max_bytes
+    if stripe and most and most < stripe:
+        words = f"discards of at most {most} B hold no whole stripe of {stripe} B"
+        yield Kept("raid456-partial-stripe", layer.device, words)
 
 
 def _failing(target: DmTarget) -> str | None:

@@ -11,7 +11,7 @@ from opwatch.trim.audit.flow import Stage, Who
 from opwatch.trim.audit.ledger import audit
 from opwatch.trim.check.forecast import Outlook, forecast
 from opwatch.trim.stack.dmtable import DmTarget, PoolMode
-from opwatch.trim.stack.facts import DmFacts, ThinPoolFacts
+from opwatch.trim.stack.facts import DmFacts, DmRaidFacts, ThinPoolFacts
 from opwatch.trim.stack.layers import Kind, Layer
 from opwatch.trim.stack.passage import keeps
 from tests.unit.support.trim_evidence import evidence, extents, flow, layer, stack, through
@@ -36,7 +36,11 @@ def _thin(facts: ThinPoolFacts) -> tuple[Layer, ...]:
     return volume, replace(pool, facts=facts), DISK
 
 
+_FACTS = DmRaidFacts(level="raid5", raid_disks=3, chunk_bytes=64 << 10)
+_RAID = replace(layer("dm-0", "253:0", Kind.DM, "sda", target="raid"), facts=_FACTS)
+_SHORT = replace(_RAID, limits=replace(_RAID.limits, max_bytes=64 << 10)), DISK
 KEEPING = {
+    "raid456-partial-stripe": _SHORT,
     "thin-no-passdown": _thin(ThinPoolFacts(discards="no_discard_passdown")),
     "thin-ignores-discard": _thin(ThinPoolFacts(discards="ignore_discard")),
     "thin-pool-read-only": _thin(ThinPoolFacts(mode=PoolMode.READ_ONLY)),

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from opwatch.trim.check.dryrun import dry_run
 from opwatch.trim.check.forecast import Outlook, Space, forecast
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.stack.dmtable import DmTarget
 from opwatch.trim.stack.facts import DmRaidFacts, MdFacts
-from opwatch.trim.stack.layers import Kind, Stack
+from opwatch.trim.stack.layers import Kind, Layer, Stack
 from tests.unit.support.trim_evidence import layer, stack
 from tests.unit.support.trimtree import Machine
 
@@ -89,6 +91,50 @@ def test_an_array_with_parity_discards_whole_stripes() -> None:
     foretold = forecast(one, Space({"253:0": Extents.of([(64 << 10, MIB)])}))
     [stripes] = [why for why in foretold.reasons if why.code == "raid456-partial-stripe"]
     assert (foretold.outlook, stripes.where, stripes.lost_bytes) == (Outlook.PART, "dm-0", 192 << 10)
+
+
+def _members(offset_bytes: int) -> list[Layer]:
+    return [
+        layer(f"loop{place}", f"7:{place}", Kind.LOOP, backing_file=f"/{place}", offset_bytes=offset_bytes)
+        for place in range(2)
+    ]
+
+
+@pytest.mark.parametrize(("offset_bytes", "rounded"), [(0, 0), (512, 4096)])
+def test_paths_to_a_device_that_begins_within_a_block(offset_bytes: int, rounded: int) -> None:
+    words = ("0", "0", "1", "1", "round-robin", "0", "1", "1", "7:0", "1")
+    table = (DmTarget(0, 1 << 21, "multipath", words),)
+    top = replace(layer("dm-0", "253:0", Kind.DM, "loop0", target="multipath"), table=table)
+    one = stack(top, _members(offset_bytes)[0])
+    [run] = dry_run(one, {"253:0": Extents.of([(0, MIB)])}, 0, None)
+    assert (run.rounded_bytes, run.expected_bytes) == (rounded, MIB - rounded)
+
+
+@pytest.mark.parametrize("layout", [0x201, 0x10201, 0x20201], ids=["far", "offset", "far sets"])
+def test_copies_that_lie_elsewhere_have_the_same_ends(layout: int) -> None:
+    """RAID 10 of two members: each has a part of the range, and both of its ends lie in no whole block."""
+    facts = MdFacts(
+        level="raid10",
+        raid_disks=2,
+        chunk_bytes=64 << 10,
+        layout=layout,
+        members=("loop0", "loop1"),
+        data_offsets=(MIB, MIB),
+    )
+    for offset_bytes in (0, 512):
+        top = replace(layer("md0", "9:0", Kind.MD, "loop0", "loop1"), facts=facts)
+        [run] = dry_run(stack(top, *_members(offset_bytes)), {"9:0": Extents.of([(0, MIB)])}, 0, None)
+        assert (run.rounded_bytes > 0) == (offset_bytes > 0)
+
+
+def test_members_of_a_raid_of_device_mapper_have_ends_of_their_own() -> None:
+    words = ("raid1", "3", "0", "region_size", "1024", "2", "-", "7:0", "-", "7:1")
+    facts = DmRaidFacts(level="raid1", raid_disks=2, chunk_bytes=0)
+    top = replace(layer("dm-0", "253:0", Kind.DM, "loop0", "loop1", target="raid"), facts=facts)
+    top = replace(top, table=(DmTarget(0, 1 << 21, "raid", words),))
+    for offset_bytes, rounded in ((0, 0), (512, 4096)):
+        [run] = dry_run(stack(top, *_members(offset_bytes)), {"253:0": Extents.of([(0, MIB)])}, 0, None)
+        assert run.rounded_bytes == rounded
 
 
 def test_bcache_does_not_say_what_lies_below_it() -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -72,7 +74,10 @@ def test_raids_of_device_mapper() -> None:
     """What Linux 6.12 said of arrays of loop devices, each with a device for its metadata."""
     targets = parse((GOOD / "raids.txt").read_text())
     mirror, status, five, its_status, six, ten, zero = targets
-    arrays = [raid(target) for target in (mirror, five, six, ten, zero)]
+    arrays = [array for target in (mirror, five, six, ten, zero) if (array := raid(target))]
+    assert [len(array.data) for array in arrays] == [array.disks for array in arrays]
+    assert all(re.fullmatch("[0-9]+:[0-9]+", dev) for array in arrays for dev in array.data)
+    arrays = [replace(array, data=()) for array in arrays]
     assert arrays == [
         Raid("raid1", 2, chunk_bytes=0),
         Raid("raid5", 3, chunk_bytes=64 << 10),
@@ -88,7 +93,7 @@ def test_raids_of_device_mapper() -> None:
     [
         (
             "0 8 raid raid10_far 5 128 raid10_copies 3 raid10_format far 3 - 8:0",
-            Raid("raid10", 3, 3, 64 << 10),
+            Raid("raid10", 3, 3, 64 << 10, is_near=False),
             None,
         ),
         ("0 8 raid raid6_nc 5 AD-aA 8/8 idle 0 0 -", None, 2),

@@ -75,6 +75,12 @@ int discard_xfs_busy(__u64 *ctx)
 	return on_xfs(ctx, OW_FS_BUSY);
 }
 
+SEC("raw_tp/xfs_discard_exclude")
+int discard_xfs_passed(__u64 *ctx)
+{
+	return on_xfs(ctx, OW_FS_PASSED);
+}
+
 SEC("raw_tp/f2fs_issue_discard")
 int discard_f2fs_extent(__u64 *ctx)
 {

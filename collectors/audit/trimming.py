@@ -28,6 +28,7 @@ from opwatch.host.device import BlockDevice, Devices
 from opwatch.host.privilege import own_command
 from opwatch.host.usage import Mount
 from opwatch.trim.audit.audit import AuditEvidence, Held, ReadBack
+from opwatch.trim.audit.flow import Stage, Trace
 from opwatch.trim.audit.programs import AUDITED, Following
 from opwatch.trim.audit.question import Asked
 from opwatch.trim.audit.settling import quiet_after_trim
@@ -142,10 +143,13 @@ class _Proof:
     def __exit__(self, *_: object) -> None:
         self._sentinels.__exit__()
 
-    def read_back(self) -> ReadBack:
+    def read_back(self, trace: Trace) -> ReadBack:
         """What became of the sentinels. A drive that takes its time is asked again."""
         if self._unproven:
             return ReadBack({}, self._unproven)
+        if trace.select(Stage.FS_PASSED):
+            # XFS may have left sentinels out, so that the drive was not told of them: by ranges it does not.
+            self._sentinels.trim()
         end = time.monotonic() + PROVE_WAIT_S
         if self._maps:
             self._maps.wait(PROVE_WAIT_S)
@@ -272,7 +276,7 @@ def trim(
             answer = fitrim_process.trim(mount, asked, _follower(tracer, witnesses.prepare, meanwhile))
             settled = tracer.wait_quiet(quiet_after_trim(before), patience_s)
             trace = tracer.read()
-        read_back = proof.read_back() if proof else None
+        read_back = proof.read_back(trace) if proof else None
         return witnesses.add_to(
             AuditEvidence(
                 before=before,

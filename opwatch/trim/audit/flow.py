@@ -42,6 +42,7 @@ class Stage(enum.IntEnum):
     ATA_COMMAND = 18
     ATA_DONE = 19
     BIO_AGAIN = 20
+    FS_PASSED = 21
 
 
 class Who(enum.IntEnum):

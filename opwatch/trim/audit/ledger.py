@@ -10,6 +10,7 @@ from opwatch.trace.derive import STATUS_NAMES
 from opwatch.trim.audit import losses, verdicts
 from opwatch.trim.audit.accounts import judge_all
 from opwatch.trim.audit.audit import Audit, AuditEvidence, LeafProof, Row, RowKind, Verdict
+from opwatch.trim.audit.claim_words import claim
 from opwatch.trim.audit.claims import claims_of, total_claimed
 from opwatch.trim.audit.commands import commands_of
 from opwatch.trim.audit.flow import Amount, Origin, Stage, Who, total
@@ -55,7 +56,7 @@ class Walker:
             subject=subject,
             verdict=verdict,
             claimed_bytes=answer.claimed if answer else total_claimed(others_claims),
-            claim=losses.claim(self.evidence, others_claims, sent),
+            claim=claim(self.evidence, others_claims, sent),
             reached_bytes=reached,
             rows=tuple(rows),
             unexplained_bytes=sum(row.unexplained_bytes for row in rows),
@@ -203,15 +204,14 @@ class Walker:
             stage: total(self.trace.select(stage, devs=devs, who=who))
             for stage in losses.STAGES_OF_FILESYSTEMS
         }
-        if not self.reached():
-            amounts[Stage.BIO_AGAIN] = Amount()
+        amounts |= {} if self.reached() else {Stage.BIO_AGAIN: Amount()}
         out = extents.bytes if extents is not None else None
-        looked_at = None if out is None else out + amounts[Stage.FS_BUSY].bytes
+        left_out = amounts[Stage.FS_BUSY].bytes + losses.passed_over(self.evidence)
         return Row(
             RowKind.FILESYSTEM,
             "filesystem",
             filesystem.point,
-            looked_at,
+            None if out is None else out + left_out,
             out,
             requests=extents.count if extents else None,
             reasons=tuple(losses.of_filesystem(self.evidence, out, amounts)),

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from opwatch.trace.derive import STATUS_NAMES
 from opwatch.trim.audit.audit import ALL, AuditEvidence
-from opwatch.trim.audit.claims import Claim, total_claimed, words
 from opwatch.trim.audit.flow import Amount, Stage, total
 from opwatch.trim.check import rules
 from opwatch.trim.check.filesystem_rules import refused
@@ -25,6 +24,7 @@ STAGES_OF_FILESYSTEMS = (
     Stage.FS_QUEUED,
     Stage.FS_GROUP,
     Stage.BIO_AGAIN,
+    Stage.FS_PASSED,
 )
 # What md does of itself that writes its members.
 WRITING = {"resync", "recover", "repair", "reshape"}
@@ -39,7 +39,7 @@ def of_filesystem(
 ) -> Iterator[Reason]:
     """Why the filesystem kept free space to itself, or refused altogether, and what it sent again. `amounts`
     are those of STAGES_OF_FILESYSTEMS."""
-    small, busy, queued, groups, again = (amounts[stage] for stage in STAGES_OF_FILESYSTEMS)
+    small, busy, queued, groups, again, passed = (amounts[stage] for stage in STAGES_OF_FILESYSTEMS)
     filesystem, answer = evidence.before.filesystem, evidence.answer
     assert filesystem
     point = filesystem.point
@@ -54,6 +54,9 @@ def of_filesystem(
     if busy.bytes:
         observed = f"{busy.count} extents, {busy.bytes} B, were busy"
         yield reason("xfs-busy", point, observed, busy.bytes, mount=point)
+    if passed_over(evidence):
+        observed = f"{passed.count} free extents, {passed.bytes} B, were taken for outside of what was asked"
+        yield reason("xfs-passes-over", point, observed, passed.bytes, mount=point)
     nothing = answer is not None and answer.claimed == 0 and not out
     if filesystem.kind == "ext4" and nothing:
         observed = f"{groups.count} block groups were looked through, no extent was given away"
@@ -66,6 +69,14 @@ def of_filesystem(
         yield reason("btrfs-discards-again", point, observed, mount=point)
     if filesystem.kind == "btrfs" and nothing:
         yield reason("filesystem-trims-later", point, "btrfs gave nothing away", mount=point)
+
+
+def passed_over(evidence: AuditEvidence) -> int:
+    """Bytes of free extents that XFS left out of a trim of the whole filesystem."""
+    asked = evidence.asked
+    if not asked or asked.start or asked.length != ALL:
+        return 0
+    return total(evidence.trace.select(Stage.FS_PASSED)).bytes
 
 
 def _refused(evidence: AuditEvidence, error: int) -> Iterator[Reason]:
@@ -101,26 +112,6 @@ def _stopped(evidence: AuditEvidence, layer: Layer, observed: str, lost: int | N
 def _later(evidence: AuditEvidence, layer: Layer) -> Layer:
     """The layer after the trim, or as it was before when it is gone."""
     return evidence.after.layer(layer.device) or layer
-
-
-_XFS = "which is what it was asked to look through: XFS stopped counting in 6.11"
-
-
-def claim(evidence: AuditEvidence, others: Sequence[Claim], sent: int) -> str:
-    """What fstrim said or would have said, and what to think of it."""
-    answer, asked, filesystem = evidence.answer, evidence.asked, evidence.before.filesystem
-    is_xfs = filesystem is not None and filesystem.kind == "xfs"
-    if answer is None:
-        text = words(evidence.trace, others)
-        return f"{text}, {_XFS}" if is_xfs and (total_claimed(others) or 0) > sent else text
-    if answer.error:
-        return f"the kernel refused: {errno.errorcode.get(answer.error, answer.error)}"
-    if answer.claimed is None:
-        return "nothing: FITRIM was ended by a signal"
-    text = f"{answer.claimed} B trimmed"
-    if is_xfs and asked and asked.length == ALL and answer.claimed > sent:
-        return f"{text}, {_XFS}"
-    return text
 
 
 # --- between two layers ---

@@ -52,6 +52,7 @@ PROGRAMS = (
     DiscardProgram("discard_asked", at_function=True),
     DiscardProgram("discard_f2fs_queued", Follows.FILESYSTEM, filesystem="f2fs"),
     DiscardProgram("discard_f2fs_extent", Follows.FILESYSTEM, filesystem="f2fs"),
+    DiscardProgram("discard_xfs_passed", Follows.FILESYSTEM, filesystem="xfs"),
     DiscardProgram("discard_xfs_busy", Follows.FILESYSTEM, filesystem="xfs"),
     DiscardProgram("discard_xfs_small", Follows.FILESYSTEM, filesystem="xfs"),
     DiscardProgram("discard_xfs_extent", Follows.FILESYSTEM, filesystem="xfs"),

@@ -218,6 +218,9 @@ def _always_unknown(stack: Stack) -> list[str]:
         doubts.append(f"how much of the free space of {kind} lies in no whole granule of {size(granules)}")
     elif kind == "xfs":
         doubts.append("whether completions fail: XFS reports success all the same")
+        doubts.append(
+            "how many of a hundred or more free extents of a group XFS leaves out (xfs-passes-over)"
+        )
     return doubts
 
 

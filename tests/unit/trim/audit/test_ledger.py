@@ -54,6 +54,18 @@ def test_nothing_is_lost() -> None:
     assert [row.layer for row in result.rows] == ["filesystem", "disk", "granules"]
 
 
+def test_what_xfs_passes_over_is_no_loss_on_the_way() -> None:
+    passed = flow(Stage.FS_PASSED, "8:0", 3 * MIB, count=70)
+    flows = [extents("8:0", 100 * MIB, 100), passed, *through("sda", "8:0", 100 * MIB)]
+    whole = evidence(stack(disk(), kind="xfs"), flows, 1 << 30)
+    result = audit(whole, "/m")
+    assert (losses(result), result.rows[0].bytes_in) == ({"xfs-passes-over": 3 * MIB}, 103 * MIB)
+    assert (result.verdict, result.unexplained_bytes) == (Verdict.ACCEPTED, 0)
+    # Of a range that was asked for, what lies outside is left out rightly.
+    ranged = replace(whole, asked=Asked(MIB, 200 * MIB))
+    assert losses(audit(ranged, "/m")) == {}
+
+
 def test_xfs_claims_what_it_was_asked_for() -> None:
     flows = [extents("8:0", 60 * MIB), *through("sda", "8:0", 60 * MIB)]
     result = audit(evidence(stack(disk(), kind="xfs"), flows, 1 << 30), "/m")

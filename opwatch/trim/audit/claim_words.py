@@ -1,0 +1,28 @@
+"""What fstrim said or would have said of a trim, and what to think of it. Pure."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+
+from opwatch.trim.audit.audit import ALL, AuditEvidence
+from opwatch.trim.audit.claims import Claim, total_claimed, words
+
+_XFS = "which is what it was asked to look through: XFS stopped counting in 6.11"
+
+
+def claim(evidence: AuditEvidence, others: Sequence[Claim], sent: int) -> str:
+    """What fstrim said or would have said, and what to think of it."""
+    answer, asked, filesystem = evidence.answer, evidence.asked, evidence.before.filesystem
+    is_xfs = filesystem is not None and filesystem.kind == "xfs"
+    if answer is None:
+        text = words(evidence.trace, others)
+        return f"{text}, {_XFS}" if is_xfs and (total_claimed(others) or 0) > sent else text
+    if answer.error:
+        return f"the kernel refused: {errno.errorcode.get(answer.error, answer.error)}"
+    if answer.claimed is None:
+        return "nothing: FITRIM was ended by a signal"
+    text = f"{answer.claimed} B trimmed"
+    if is_xfs and asked and asked.length == ALL and answer.claimed > sent:
+        return f"{text}, {_XFS}"
+    return text

@@ -28,7 +28,7 @@ from opwatch.host.device import BlockDevice, Devices
 from opwatch.host.privilege import own_command
 from opwatch.host.usage import Mount
 from opwatch.trim.audit.audit import AuditEvidence, Held, ReadBack
-from opwatch.trim.audit.flow import Stage, Trace
+from opwatch.trim.audit.flow import Stage, Trace, total
 from opwatch.trim.audit.programs import AUDITED, Following
 from opwatch.trim.audit.question import Asked
 from opwatch.trim.audit.settling import quiet_after_trim
@@ -147,9 +147,10 @@ class _Proof:
         """What became of the sentinels. A drive that takes its time is asked again."""
         if self._unproven:
             return ReadBack({}, self._unproven)
-        if trace.select(Stage.FS_PASSED):
+        if total(trace.select(Stage.FS_PASSED)).bytes:
             # XFS may have left sentinels out, so that the drive was not told of them: by ranges it does not.
-            self._sentinels.trim()
+            with contextlib.suppress(OpwatchError):
+                self._sentinels.trim()
         end = time.monotonic() + PROVE_WAIT_S
         if self._maps:
             self._maps.wait(PROVE_WAIT_S)

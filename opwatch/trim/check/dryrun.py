@@ -10,9 +10,10 @@ from opwatch.trim.space.remap import descend
 from opwatch.trim.stack.dmtable import stripes
 from opwatch.trim.stack.facts import MdFacts
 from opwatch.trim.stack.layers import Layer, Stack
-from opwatch.trim.stack.passage import copies
 
 SECTOR = 512
+# A RAID 10 without copies is laid out as a RAID 0.
+_ONE_COPY = 1 | 1 << 8
 # Which filesystems pass over extents shorter than the granularity of the device they lie on.
 _HEEDS_GRANULARITY = ("ext4", "xfs", "btrfs", "f2fs")
 
@@ -43,16 +44,15 @@ def granule(stack: Stack, top: Layer) -> tuple[int, int]:
 
 
 def _of_ends(stack: Stack) -> Stack:
-    """The stack as far as the ends of ranges go: all paths lead to one disk, and however an array lays its
-    copies out, they begin and end on their members alike."""
+    """The stack as far as the ends of ranges go: all paths lead to one disk, and copies that do not lie near
+    each other begin and end as the first one does, whose chunks go from member to member."""
     return replace(stack, layers=tuple(_of_ends_in(stack, layer) for layer in stack.layers))
 
 
 def _of_ends_in(stack: Stack, layer: Layer) -> Layer:
     array = layer.facts_as(MdFacts)
     if array.level == "raid10" and array.layout and array.layout >> 8 != 1:
-        near = copies(layer, 0) | 1 << 8
-        return replace(layer, facts=replace(array, layout=near))
+        return replace(layer, facts=replace(array, layout=_ONE_COPY))
     paths = [lower.dev for lower in stack.below(layer)]
     if layer.target == "multipath" and layer.table and paths:
         straight = replace(layer.table[0], kind="linear", arguments=(paths[0], "0"))

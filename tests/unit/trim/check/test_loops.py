@@ -125,6 +125,12 @@ def test_copies_that_lie_elsewhere_have_the_same_ends(layout: int) -> None:
         top = replace(layer("md0", "9:0", Kind.MD, "loop0", "loop1"), facts=facts)
         [run] = dry_run(stack(top, *_members(offset_bytes)), {"9:0": Extents.of([(0, MIB)])}, 0, None)
         assert (run.rounded_bytes > 0) == (offset_bytes > 0)
+    # Two offsets that make up for each other do not where a range goes on to the next member.
+    table = (DmTarget(0, 1 << 20, "linear", ("9:0", "7")),)
+    shifted = replace(layer("dm-0", "253:0", Kind.DM, "md0"), table=table)
+    one = stack(shifted, top, *_members(512))
+    [run] = dry_run(one, {"253:0": Extents.of([(0, MIB)])}, 0, None)
+    assert run.rounded_bytes > 0
 
 
 def test_members_of_a_raid_of_device_mapper_have_ends_of_their_own() -> None:

@@ -24,7 +24,7 @@ from tests.vm.guest.support.audits import (
 )
 from tests.vm.guest.support.shell import call
 from tests.vm.guest.support.trims import check
-from tests.vm.requirements import need_tool
+from tests.vm.requirements import need_module, need_tool
 
 # By hand: they would take CI beyond its time.
 TIERS = ()
@@ -97,9 +97,9 @@ def test_vfat() -> None:
     assert result.verdict in (Verdict.PARTIAL, Verdict.ACCEPTED)
 
 
-@pytest.mark.skipif(KERNEL < (6, 12), reason="Debian builds ntfs3 into none of its modules before")
 @pytest.mark.parametrize("option", [(), ("discard",)])
 def test_ntfs3(option: tuple[str, ...]) -> None:
+    need_module("ntfs3")
     with full_loop(128 * MIB) as loop:
         call(need_tool("mkfs.ntfs"), "-Q", "-F", f"/dev/{loop}")
         with mounted("ntfs3", loop, *option) as point:

@@ -38,6 +38,9 @@ def own_zero(stack: Stack, layer: Layer) -> Reason:
         observed += ", and the table has no allow_discards" if layer.table else " over devices that take them"
         return reason("crypt-no-discards", at, observed, **names)
     if layer.kind in (Kind.THIN, Kind.THIN_POOL):
+        # In Linux 6.1 a pool that hands nothing down has a limit of 0 itself.
+        if kept := keeps(stack, layer):
+            return kept[0].foretold()
         pool = next((lower for lower in (layer, *stack.below(layer)) if lower.kind is Kind.THIN_POOL), layer)
         return reason("thin-ignores-discard", at, observed, pool=pool.label or pool.device)
     if layer.kind is Kind.MD and layer.level in RAID456:

@@ -229,7 +229,7 @@ CASES = {
     ),
     "thin ignores": Case(
         lambda m: thin(m, discards="ignore_discard", queue=NO_DISCARD),
-        "thin-ignores-discard thin-ignores-discard thin-not-mapped advisory",
+        "thin-ignores-discard thin-not-mapped advisory",
         N,
     ),
     "thin read-only": Case(lambda m: thin(m, mode="ro"), "thin-pool-read-only thin-not-mapped advisory", N),

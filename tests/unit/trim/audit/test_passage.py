@@ -107,6 +107,15 @@ def test_a_device_below_that_takes_no_discards_any_more(status: int) -> None:
     assert result.verdict is (Verdict.REJECTED if status else Verdict.NOT_SENT)
 
 
+def test_a_pool_that_keeps_discards_may_take_none_itself() -> None:
+    """Linux 6.1: its own limit is 0 then, and that of the volume is not."""
+    volume, pool, disk = _thin(ThinPoolFacts(discards="no_discard_passdown"))
+    pool = replace(pool, limits=replace(pool.limits, max_bytes=0, max_hw_bytes=0))
+    codes = {why.code for why in forecast(stack(volume, pool, disk)).reasons}
+    assert "thin-no-passdown" in codes
+    assert "thin-ignores-discard" not in codes
+
+
 @pytest.mark.parametrize("status", [0, 1])
 def test_a_pool_whose_data_take_no_discards_any_more(status: int) -> None:
     """It looked when its table was loaded, and sends them still; what is not mapped is no matter of it."""

@@ -38,7 +38,7 @@ def own_zero(stack: Stack, layer: Layer) -> Reason:
         observed += ", and the table has no allow_discards" if layer.table else " over devices that take them"
         return reason("crypt-no-discards", at, observed, **names)
     if layer.kind in (Kind.THIN, Kind.THIN_POOL):
-        # In Linux 6.1 a pool that hands nothing down has a limit of 0 itself.
+        # A pool that hands nothing down has a limit of 0 itself (6.1, 6.12).
         if kept := keeps(stack, layer):
             return kept[0].foretold()
         pool = next((lower for lower in (layer, *stack.below(layer)) if lower.kind is Kind.THIN_POOL), layer)

@@ -108,7 +108,7 @@ def test_a_device_below_that_takes_no_discards_any_more(status: int) -> None:
 
 
 def test_a_pool_that_keeps_discards_may_take_none_itself() -> None:
-    """Linux 6.1: its own limit is 0 then, and that of the volume is not."""
+    """Linux 6.1 and 6.12: its own limit is 0 then, and that of the volume is not."""
     volume, pool, disk = _thin(ThinPoolFacts(discards="no_discard_passdown"))
     pool = replace(pool, limits=replace(pool.limits, max_bytes=0, max_hw_bytes=0))
     codes = {why.code for why in forecast(stack(volume, pool, disk)).reasons}

@@ -25,7 +25,9 @@ class SentinelMaps:
     def __init__(self, stack: Stack, sentinels: Sentinels) -> None:
         self._stack = stack
         self._places = {
-            leaf.device: place for leaf in stack.leaves() if (place := sentinels.places(leaf.device))
+            leaf.device: place
+            for leaf in stack.leaves()
+            if (place := sentinels.places(leaf.device, uncut=True))
         }
         self._before = self._maps(self._places)
         self._after: dict[str, Extents] = {}

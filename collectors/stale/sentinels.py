@@ -226,12 +226,16 @@ class Sentinels:
             self._disks[device] = RawDisk(device)
         return self._disks[device]
 
-    def places(self, device: str, *, inner: bool = False) -> Extents:
-        """Where the sentinels lie on a device that is read; without the edges that give_up() may keep."""
+    def places(self, device: str, *, inner: bool = False, uncut: bool = False) -> Extents:
+        """Where the sentinels lie on a device that is read; without the edges that give_up() may keep, and
+        without the blocks that a trim tells in parts, and that may stay for it."""
+        granule_bytes = granule_of(self._stack.layer(device))[0]
         return Extents.of(
             (block.offset, block.offset + BLOCK)
             for block in self._blocks
-            if block.device == device and (not inner or self._is_inner(block))
+            if block.device == device
+            and (not inner or self._is_inner(block))
+            and not (uncut and is_cut(block.at, granule_bytes, self._cuts))
         )
 
     def give_up(self, *, keep_edges: bool = False) -> None:

@@ -122,11 +122,11 @@ def contradictions(one: Recipe) -> Iterator[str]:
 
 
 def _judged(one: Recipe) -> list[str] | None:
-    """Its contradictions; None where it has no room for what is to be deleted."""
+    """Its contradictions; None where it has no room for what is to be deleted, or cannot be built."""
     try:
         return list(contradictions(one))
     except OSError as error:
-        if error.errno != errno.ENOSPC:
+        if error.errno not in (errno.ENOSPC, errno.EINVAL):
             raise
         return None
 
@@ -150,8 +150,8 @@ def main(text: str) -> int:
         one = recipe(seed, layers)
         said = _judged(one)
         if said is None:
-            print(f"{seed}: {one}: too small for what is deleted", flush=True)
-            counts["too small"] += 1
+            print(f"{seed}: {one}: too small for what is deleted, or not to be built", flush=True)
+            counts["left out"] += 1
             continue
         print(f"{seed}: {one}: " + ("; ".join(said) or "right"), flush=True)
         counts["wrong" if said else "right"] += 1

@@ -74,7 +74,13 @@ class Builder:
         array = layers.pop() if layers and layers[-1] in ARRAYS else None
         node = self._array(array) if array else self._drive(_SIZE)
         for name in reversed(layers):
-            node = self._layer(name, node)
+            try:
+                node = self._layer(name, node)
+            except RuntimeError as error:
+                # Some targets and partitions want whole blocks, which not every device has.
+                if "Invalid argument" not in str(error):
+                    raise
+                raise OSError(errno.EINVAL, str(error)) from error
         kind = self._recipe.filesystem.partition("-")[0]
         options = [option for option in self._recipe.options.split(",") if option]
         if self._recipe.filesystem == "xfs-log":

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.kernel.support import trims
 from tests.stacks.built import Built
-from tests.stacks.layers import LAYERS
+from tests.stacks.layers import LAYERS, ROUND
 from tests.stacks.recipe import ARRAYS, MIB, MODULES, Recipe
 from tests.vm.guest.support import stacked, sysfs
 from tests.vm.guest.support.audits import MKFS
@@ -19,9 +19,8 @@ from tests.vm.guest.support.shell import call, put
 
 _MEMORY = Path("/dev/shm")
 _SIZE = 640 * MIB
-# Where a partition begins, and of what members of device mapper's arrays have a whole number: sectors.
+# The sector at which a partition begins.
 _PART_BEGIN = 2047
-_ROUND = 1 << 13
 _SWITCHES = {"4k": ("--sector-size", "4096"), "part": ("--partscan",)}
 # A disk that takes discards and drops them, of this size at least.
 _DEAF = "opw-virtio-deaf"
@@ -162,7 +161,7 @@ class Builder:
             metadata = self._opened.enter_context(stacked.loop(4 * MIB))
             pairs += f" /dev/{metadata} /dev/{member}"
         count, parts = ARRAYS[f"dm-{name}"]
-        size = min(map(stacked.sectors, members)) // _ROUND * _ROUND * parts
+        size = min(map(stacked.sectors, members)) // ROUND * ROUND * parts
         kind, chunk = ("raid5_ls", 128) if name == "raid5" else (name, 128 * (name != "raid1"))
         table = f"0 {size} raid {kind} 3 {chunk} region_size 1024 {count}{pairs}"
         return self._opened.enter_context(stacked.mapped("raid", table, "dm_raid")).name

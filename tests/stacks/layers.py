@@ -13,7 +13,7 @@ from tests.vm.guest.support.shell import call
 from tests.vm.guest.support.sysfs import SYS_BLOCK
 
 # Half of a device, to these many sectors: stripes and chunks fit.
-_ROUND = 1 << 13
+ROUND = 1 << 13
 _SECTOR = 512
 _OF_BIOS = "2 queue_mode bio"
 # A device that begins so many sectors behind the one below, at no border of a block.
@@ -22,7 +22,7 @@ Made = contextlib.AbstractContextManager[str]
 
 
 def _half(below: str) -> int:
-    return stacked.sectors(below) // 2 // _ROUND * _ROUND
+    return stacked.sectors(below) // 2 // ROUND * ROUND
 
 
 @contextlib.contextmanager

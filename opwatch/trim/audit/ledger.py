@@ -200,13 +200,9 @@ class Walker:
         extents, unknown = self._extents(tops)
         devs = [filesystem.dev, *(top.dev for top in tops)]
         who = self._senders[tops[0].device] if tops else tuple(Who)
-        amounts = {
-            stage: total(self.trace.select(stage, devs=devs, who=who))
-            for stage in losses.STAGES_OF_FILESYSTEMS
-        }
-        amounts |= {} if self.reached() else {Stage.BIO_AGAIN: Amount()}
+        amounts = losses.amounts(self.evidence, devs, who, is_reached=bool(self.reached()))
         out = extents.bytes if extents is not None else None
-        left_out = amounts[Stage.FS_BUSY].bytes + losses.passed_over(self.evidence)
+        left_out = amounts[Stage.FS_BUSY].bytes + amounts[Stage.FS_PASSED].bytes
         return Row(
             RowKind.FILESYSTEM,
             "filesystem",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from opwatch.trace.derive import STATUS_NAMES
-from opwatch.trim.audit.audit import ALL, AuditEvidence
-from opwatch.trim.audit.flow import Amount, Stage, total
+from opwatch.trim.audit.audit import AuditEvidence
+from opwatch.trim.audit.flow import Amount, Stage, Who, total
 from opwatch.trim.check import rules
 from opwatch.trim.check.filesystem_rules import refused
 from opwatch.trim.stack.causes import Reason, reason
@@ -34,6 +34,21 @@ _NOT_SUPPORTED = 1
 # --- the filesystem ---
 
 
+def amounts(
+    evidence: AuditEvidence, devs: Sequence[str], who: Sequence[Who], *, is_reached: bool
+) -> dict[Stage, Amount]:
+    """What the stages of filesystems count of these devices and senders, as far as it means something."""
+    counted = {
+        stage: total(evidence.trace.select(stage, devs=devs, who=who)) for stage in STAGES_OF_FILESYSTEMS
+    }
+    if not is_reached:
+        counted[Stage.BIO_AGAIN] = Amount()
+    # Of a range that was asked for, what lies outside is left out rightly.
+    if not (evidence.asked and evidence.asked.is_whole):
+        counted[Stage.FS_PASSED] = Amount()
+    return counted
+
+
 def of_filesystem(
     evidence: AuditEvidence, out: int | None, amounts: Mapping[Stage, Amount]
 ) -> Iterator[Reason]:
@@ -54,7 +69,7 @@ def of_filesystem(
     if busy.bytes:
         observed = f"{busy.count} extents, {busy.bytes} B, were busy"
         yield reason("xfs-busy", point, observed, busy.bytes, mount=point)
-    if passed_over(evidence):
+    if passed.bytes:
         observed = f"{passed.count} free extents, {passed.bytes} B, were taken for outside of what was asked"
         yield reason("xfs-passes-over", point, observed, passed.bytes, mount=point)
     nothing = answer is not None and answer.claimed == 0 and not out
@@ -69,14 +84,6 @@ def of_filesystem(
         yield reason("btrfs-discards-again", point, observed, mount=point)
     if filesystem.kind == "btrfs" and nothing:
         yield reason("filesystem-trims-later", point, "btrfs gave nothing away", mount=point)
-
-
-def passed_over(evidence: AuditEvidence) -> int:
-    """Bytes of free extents that XFS left out of a trim of the whole filesystem."""
-    asked = evidence.asked
-    if not asked or asked.start or asked.length != ALL:
-        return 0
-    return total(evidence.trace.select(Stage.FS_PASSED)).bytes
 
 
 def _refused(evidence: AuditEvidence, error: int) -> Iterator[Reason]:

@@ -15,6 +15,11 @@ class Asked:
     length: int = ALL
     minlen: int = 0
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is the whole filesystem."""
+        return not self.start and self.length == ALL
+
 
 @dataclass(frozen=True, slots=True)
 class FitrimAnswer:

@@ -37,10 +37,9 @@ class DeviceRun:
         return self.rounded_bytes + self.expected_bytes
 
 
-def granule(stack: Stack, top: Layer) -> tuple[int, int]:
-    """(size, offset) of the units in which what lies below `top` frees, the largest of several."""
-    stack = _of_ends(stack)
-    return _unit(stack, top) or (_largest(_parts(stack, top, 0, top.size_bytes)), 0)
+def largest_granule(stack: Stack, top: Layer) -> int:
+    """Bytes of the largest unit in which anything that lies below `top` frees."""
+    return _largest(_parts(_of_ends(stack), top, 0, top.size_bytes))
 
 
 def _of_ends(stack: Stack) -> Stack:
@@ -152,7 +151,7 @@ def _run(stack: Stack, top: Layer, extents: Extents, minimum: int, cuts: tuple[i
         extents=count,
         minimum_bytes=minimum,
         below_minimum_bytes=free - sent,
-        granule_bytes=granule(stack, top)[0],
+        granule_bytes=_largest(_parts(stack, top, 0, top.size_bytes)),
         rounded_bytes=sent - expected,
         expected_bytes=expected,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from opwatch.trim.space.extents import Extents
@@ -89,10 +89,9 @@ def _on_members(layer: Layer, extents: Extents) -> Iterator[tuple[str, Extents]]
     """Where an array of md without parity has these bytes. Nothing of one whose layout is not known."""
     array = layer.facts_as(MdFacts)
     names, offsets = array.members or (), array.data_offsets or ()
-    places = dict(zip(names, offsets, strict=False))
-    for name, part in _on_slots_of(array, names[: len(offsets)], extents):
-        if name in layer.below:
-            yield name, part.shift(places[name])
+    for slot, part in _by_slot(array, extents):
+        if slot < min(len(names), len(offsets)) and names[slot] in layer.below:
+            yield names[slot], part.shift(offsets[slot])
 
 
 def on_slots(array: MdFacts, start: int, end: int) -> Iterator[tuple[int, int, int]]:
@@ -159,27 +158,27 @@ def _on_data_devices(array: Raid, part: Extents) -> Iterator[tuple[str, Extents]
         chunk_bytes=array.chunk_bytes,
         layout=array.copies | 1 << 8,
     )
-    yield from (piece for piece in _on_slots_of(facts, array.data, part) if piece[0] != "-")
+    for slot, piece in _by_slot(facts, part):
+        if array.data[slot] != "-":
+            yield array.data[slot], piece
 
 
-def _on_slots_of(array: MdFacts, names: Sequence[str], part: Extents) -> Iterator[tuple[str, Extents]]:
-    """(name, where there) of each slot of an array that has some of it."""
+def _by_slot(array: MdFacts, part: Extents) -> Iterator[tuple[int, Extents]]:
+    """(slot, where there) of each slot of an array that has some of it."""
     pieces: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
     for start, end in part:
         for slot, first, last in on_slots(array, start, end):
-            if slot < len(names):
-                pieces[slot].append((first, last))
+            pieces[slot].append((first, last))
     for slot, pairs in sorted(pieces.items()):
-        yield names[slot], Extents.of(pairs)
+        yield slot, Extents.of(pairs)
 
 
 def _on_stripes(places: TargetLayout, part: Extents) -> Iterator[tuple[str, Extents]]:
     """Chunks go to one device after the other, as they do in a RAID 0."""
     array = MdFacts(level="raid0", raid_disks=len(places.begins), chunk_bytes=places.chunk_sectors * _SECTOR)
-    slots = [str(slot) for slot in range(len(places.begins))]
-    for slot, extents in _on_slots_of(array, slots, part):
-        dev, sector = places.begins[int(slot)]
-        yield dev, extents.shift(sector * _SECTOR)
+    for slot, piece in _by_slot(array, part):
+        dev, sector = places.begins[slot]
+        yield dev, piece.shift(sector * _SECTOR)
 
 
 def joined(landings: list[Landing]) -> list[Landing]:

@@ -8,6 +8,7 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -32,7 +33,9 @@ from tests.vm.errors import (
     GuestPanic,
 )
 
-BOOT_TIMEOUT_S = 300.0
+# How long each start may take. Under emulation a kernel now and then loses its timer while it boots, and
+# stands still ("rcu: Possible timer handling issue"). No command has run then: it is started again.
+BOOT_TIMEOUTS_S = (90.0, 90.0, 300.0)
 _PANIC = ("Kernel panic - not syncing", "Oops: ", "BUG: kernel NULL pointer")
 
 Sink = Callable[[bytes], object]
@@ -102,14 +105,15 @@ class Machine:
         self.boot_s = 0.0
         self.release = ""
         self._stack = contextlib.ExitStack()
-        self._decoder = protocol.Decoder()
-        self._frames: list[Frame] = []
 
     # Starting and stopping
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
-            self._start(stack)
+            boot = self._prepare(self.kernel)
+            stack.enter_context(slots.hold())
+            self._boot(stack, boot)
+            self._settle()
             self._stack = stack.pop_all()
         return self
 
@@ -121,9 +125,23 @@ class Machine:
     ) -> None:
         self._stack.close()
 
-    def _start(self, stack: contextlib.ExitStack) -> None:
-        boot = self._prepare(self.kernel)
-        stack.enter_context(slots.hold())
+    def _boot(self, stack: contextlib.ExitStack, boot: Boot) -> None:
+        """Starts it again where it stands still before its first command; the last time it is a failure."""
+        *early, last = BOOT_TIMEOUTS_S
+        for timeout_s in early:
+            with contextlib.ExitStack() as attempt:
+                try:
+                    self._start(attempt, boot, timeout_s)
+                except GuestHung as hung:
+                    print(f"vm: {hung}\nvm: started again", file=sys.stderr)
+                else:
+                    stack.push(attempt.pop_all())
+                    return
+        self._start(stack, boot, last)
+
+    def _start(self, stack: contextlib.ExitStack, boot: Boot, timeout_s: float) -> None:
+        self._decoder = protocol.Decoder()
+        self._frames: list[Frame] = []
         self.folder = Path(tempfile.mkdtemp(prefix="opwatch-vm-"))
         stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
         (self.folder / "initramfs").write_bytes(boot.archive)
@@ -133,9 +151,8 @@ class Machine:
         args += [word for tag, path in boot.shares for word in qemu.share_args(tag, path)]
         args += devices.qemu_args(self.devices, self.folder)
         self._launch(stack, boot.emulator, args)
-        self.release = self._expect(Kind.READY, BOOT_TIMEOUT_S).payload.decode()
+        self.release = self._expect(Kind.READY, timeout_s).payload.decode()
         self.boot_s = time.monotonic() - began
-        self._settle()
 
     def _launch(self, stack: contextlib.ExitStack, emulator: assets.Emulator, args: list[str]) -> None:
         self._channel, channel_far = self._pair(stack)

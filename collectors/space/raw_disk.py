@@ -7,7 +7,7 @@ import mmap
 import os
 import stat
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from opwatch.closing import Closing
@@ -98,6 +98,28 @@ class RawDisk(Closing):
             if os.preadv(self._descriptor, [part], offset) == length:
                 return bytes(part)
         return None
+
+    def read_blocks(self, offsets: Iterable[int], length: int) -> Iterator[tuple[int, bytes | None]]:
+        """What the drive gives for each of these blocks, by place. It is asked once for blocks that lie in a
+        row, and for each of them where it cannot read all of the row."""
+        row: list[int] = []
+        for offset in sorted(offsets):
+            if row and (offset != row[-1] + length or (len(row) + 1) * length > self._longest):
+                yield from self._row(row, length)
+                row = []
+            row.append(offset)
+        if row:
+            yield from self._row(row, length)
+
+    def _row(self, row: Sequence[int], length: int) -> Iterator[tuple[int, bytes | None]]:
+        data = self.read(row[0], len(row) * length)
+        for number, offset in enumerate(row):
+            whole = (
+                data[number * length : (number + 1) * length]
+                if data is not None
+                else self.read(offset, length)
+            )
+            yield offset, whole
 
     def read_all(self, offsets: Sequence[int], length: int) -> Iterator[bytes | None]:
         """What the drive gives for many places, in their order; it is asked for several at once."""

@@ -1,20 +1,17 @@
 """Files of known contents, deleted and trimmed, to see what the drive then gives for their blocks.
 
-Nothing is written but these files. They have no name from their birth on (O_TMPFILE), so that a kill at any
-moment leaves nothing behind; a file system without such files gets names, which the next run removes.
+Nothing is written but these files.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
-import errno
 import os
 import secrets
-import stat
 import time
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from opwatch.collectors.space.ext4 import read_groups
@@ -23,20 +20,21 @@ from opwatch.collectors.space.free_space import read_free_space, settle
 from opwatch.collectors.space.lowest import Places, file_extents
 from opwatch.collectors.space.mount_handle import opened
 from opwatch.collectors.space.raw_disk import RawDisk
-from opwatch.errors import OpwatchError, PermissionMissing, RefusedError, Unsupported
+from opwatch.collectors.stale.nameless import nameless, sweep
+from opwatch.errors import OpwatchError, RefusedError, Unsupported
 from opwatch.host.device import Devices
 from opwatch.host.usage import Mount
 from opwatch.trim.audit.question import Asked
 from opwatch.trim.space.extents import Extents
+from opwatch.trim.space.fiemap import FileExtent
 from opwatch.trim.space.free import FreeSpace, Number
 from opwatch.trim.space.remap import descend
 from opwatch.trim.stack.layers import Layer, Stack
 from opwatch.trim.stale.sentinel import BLOCK, Judgement, ReadsAs, digest, is_cut, pattern, state_of
 
-_PREFIX = ".opwatch-sentinel-"
-_NO_TMPFILE = (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT)
 _PUNCH_HOLE = 3  # and keep the size
 _FREED_WITHIN_S = 10.0
+_READ_AT_ONCE = 1 << 20
 
 
 class Block(NamedTuple):
@@ -109,7 +107,7 @@ class Sentinels:
     def plant(self) -> None:
         """Write the files, find their blocks, and read them raw: they must be on the drive already."""
         self._home = self._opened.enter_context(opened(self._mount))
-        _sweep(self._home)
+        sweep(self._home)
         self._require_room()
         if self._mount.filesystem in ("ext2", "ext3", "ext4"):
             self._cuts = read_groups(self._mount, os.fstatvfs(self._home).f_frsize)
@@ -120,26 +118,18 @@ class Sentinels:
         main = (os.major(status.st_dev), os.minor(status.st_dev))
         places = Places(self._mount.filesystem, self._home, main)
         pairs: list[tuple[int, int]] = []
+        mapped: list[Block] = []
         for number, file in enumerate(self._files):
             try:
-                size = self._sizes[number]
-                # XFS preallocates behind the end.
-                extents = [
-                    file_extent
-                    for file_extent in file_extents(file)
-                    if file_extent.logical + file_extent.length <= size
-                ]
-                unusable = next((extent.unusable for extent in extents if extent.unusable), None)
-                if unusable or not extents:
-                    self._reasons[number] = f"its place on the disk is {unusable or 'not known'}"
-                    continue
+                pieces = self._pieces(number, file)
                 pairs += [
-                    (places.trim_from(extent.physical), extent.physical + extent.length) for extent in extents
+                    (places.trim_from(piece.physical), piece.physical + piece.length) for piece in pieces
                 ]
-                for piece in extents:
-                    self._blocks += self._located(number, places, piece.physical, piece.length)
+                for piece in pieces:
+                    mapped += self._mapped(number, places, piece.physical, piece.length)
             except Unsupported as error:
                 self._reasons[number] = str(error)
+        self._blocks = list(self._as_written(mapped))
         self.ranges = Extents.of(pairs)
         # btrfs has no use for these: it frees no part of a piece.
         self._inner = Extents.of((start + BLOCK, end - BLOCK) for start, end in pairs)
@@ -161,7 +151,7 @@ class Sentinels:
             )
 
     def _write(self, number: int, size: int) -> int:
-        file = _unnamed(self._home, self._mount.point)
+        file = nameless(self._home, self._mount.point)
         try:
             for block in range(size // BLOCK):
                 data = pattern(self._run, number, block)
@@ -176,38 +166,75 @@ class Sentinels:
             raise
         return file
 
-    def _located(self, number: int, places: Places, start: int, length: int) -> Iterator[Block]:
-        blocks = self._sizes[number] // BLOCK
-        expected = {digest(pattern(self._run, number, block)) for block in range(blocks)}
-        for at in range(start, start + length - BLOCK + 1, BLOCK):
-            for device, extents in places.of(at, at + BLOCK).items():
-                for first, last in extents:
-                    yield from self._block(number, device, first, last, expected)
+    def _pieces(self, number: int, file: int) -> list[FileExtent]:
+        """Where a sentinel lies; nothing where one of its pieces has no place of its own."""
+        size = self._sizes[number]
+        # XFS preallocates behind the end.
+        pieces = [piece for piece in file_extents(file) if piece.logical + piece.length <= size]
+        unusable = next((piece.unusable for piece in pieces if piece.unusable), None)
+        if pieces and not unusable:
+            return pieces
+        raise Unsupported(f"its place on the disk is {unusable or 'not known'}")
 
-    def _block(self, number: int, on: Number, first: int, last: int, expected: set[bytes]) -> Iterator[Block]:
+    def _mapped(self, number: int, places: Places, start: int, length: int) -> Iterator[Block]:
+        """Where the blocks of a piece should lie on the lowest devices."""
+        for at in range(start, start + length - BLOCK + 1, BLOCK):
+            for on, extents in places.of(at, at + BLOCK).items():
+                for first, last in extents:
+                    if last - first == BLOCK:
+                        yield from self._landed(number, on, first, copies=self._copies)
+
+    def _landed(self, number: int, on: Number, at: int, *, copies: bool) -> Iterator[Block]:
         device = self._name_of(on)
-        if device is None or last - first != BLOCK:
+        if device is None:
             return
-        place = Extents.of([(first, last)])
-        for landing in descend(self._stack, device, place, copies=self._copies):
+        for landing in descend(self._stack, device, Extents.of([(at, at + BLOCK)]), copies=copies):
             offset, end = next(iter(landing.extents))
-            if end - offset != BLOCK:
-                continue  # cut in two by a layer's edge
-            data = self._disk(landing.device).read(offset, BLOCK)
-            if data is None or not any(data):
-                self._reasons[number] = "its blocks cannot be read back where they should lie"
-            elif digest(data) not in (self._shown(device, place) if landing.encrypted else expected):
-                self._reasons[number] = "other data lie where its blocks should: the way down is not exact"
-            else:
+            # Others are cut in two by a layer's edge.
+            if end - offset == BLOCK:
                 yield Block(
                     file=number,
                     number=on,
-                    at=first,
+                    at=at,
                     device=landing.device,
                     offset=offset,
                     encrypted=landing.encrypted,
-                    before=digest(data),
+                    before=b"",
                 )
+
+    def _as_written(self, mapped: Sequence[Block]) -> Iterator[Block]:
+        """The blocks that hold what was written, with the digest of what they hold. Below encryption that is
+        what the way down shows that reads take."""
+        shown = {
+            block[:3]: list(self._landed(*block[:3], copies=False)) for block in mapped if block.encrypted
+        }
+        contents = self._read([*mapped, *(block for blocks in shown.values() for block in blocks)])
+        patterns = [
+            {digest(pattern(self._run, number, block)) for block in range(size // BLOCK)}
+            for number, size in enumerate(self._sizes)
+        ]
+        for block in mapped:
+            data = contents[block.device, block.offset]
+            as_read = {contents[other.device, other.offset] for other in shown.get(block[:3], ())}
+            if data is None or not any(data):
+                self._reasons[block.file] = "its blocks cannot be read back where they should lie"
+            elif data not in as_read if block.encrypted else digest(data) not in patterns[block.file]:
+                self._reasons[block.file] = (
+                    "other data lie where its blocks should: the way down is not exact"
+                )
+            else:
+                yield block._replace(before=digest(data))
+
+    def _read(self, blocks: Iterable[Block]) -> dict[tuple[str, int], bytes | None]:
+        """What the devices give for blocks, by (device, offset)."""
+        offsets: defaultdict[str, set[int]] = defaultdict(set)
+        for block in blocks:
+            offsets[block.device].add(block.offset)
+        return {
+            (device, offset): data
+            for device, places in offsets.items()
+            for offset, data in self._disk(device).read_blocks(places, BLOCK)
+        }
 
     def _name_of(self, number: Number) -> str | None:
         if number not in self._names:
@@ -215,15 +242,9 @@ class Sentinels:
             self._names[number] = device.name if device else None
         return self._names[number]
 
-    def _shown(self, device: str, place: Extents) -> set[bytes]:
-        """What the lowest devices give for a place below encryption, an array with one of its copies."""
-        landings = descend(self._stack, device, place)
-        reads = [self._disk(one.device).read(next(iter(one.extents))[0], BLOCK) for one in landings]
-        return {digest(data) for data in reads if data is not None}
-
     def _disk(self, device: str) -> RawDisk:
         if device not in self._disks:
-            self._disks[device] = RawDisk(device)
+            self._disks[device] = RawDisk(device, _READ_AT_ONCE)
         return self._disks[device]
 
     def places(self, device: str, *, inner: bool = False, uncut: bool = False) -> Extents:
@@ -287,14 +308,16 @@ class Sentinels:
 
     def _judge(self) -> list[Judgement]:
         free = self._free()
-        read = [(block, self._disk(block.device).read(block.offset, BLOCK)) for block in self._blocks]
+        read = self._read(self._blocks)
         for disk in self._disks.values():
             disk.require_same()
         later = self._free()
         states: dict[Block, ReadsAs] = {}
-        for block, data in read:
+        for block in self._blocks:
             is_free = free is None or later is None or (_is_free(free, block) and _is_free(later, block))
-            states[block] = state_of(block.before, data) if is_free else ReadsAs.REALLOCATED
+            states[block] = (
+                state_of(block.before, read[block.device, block.offset]) if is_free else ReadsAs.REALLOCATED
+            )
         return list(self._judgements(states))
 
     def _judgements(self, states: dict[Block, ReadsAs]) -> Iterator[Judgement]:
@@ -366,32 +389,3 @@ class Sentinels:
 def _is_free(free: FreeSpace, block: Block) -> bool:
     extents = free.extents.get(block.number)
     return extents is not None and extents.covers(block.at, block.at + BLOCK)
-
-
-def _unnamed(home: int, point: str) -> int:
-    """A new file without a name, in the folder that is open."""
-    flags = os.O_RDWR | os.O_CLOEXEC
-    try:
-        return os.open(".", os.O_TMPFILE | flags, 0o600, dir_fd=home)
-    except PermissionError as error:
-        raise PermissionMissing(f"{point}: no file may be made there; run it as root") from error
-    except OSError as error:
-        if error.errno not in _NO_TMPFILE:
-            raise OpwatchError(f"{point}: no file can be made there: {error.strerror}") from error
-    name = f"{_PREFIX}{secrets.token_hex(8)}"
-    try:
-        file = os.open(name, os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | flags, 0o600, dir_fd=home)
-    except OSError as error:
-        raise OpwatchError(f"{point}: no file can be made there: {error.strerror}") from error
-    os.unlink(name, dir_fd=home)
-    return file
-
-
-def _sweep(home: int) -> None:
-    """Remove what a run left that was killed between naming a file and unnaming it: empty files."""
-    for name in os.listdir(home):
-        if name.startswith(_PREFIX):
-            with contextlib.suppress(OSError):
-                status = os.stat(name, dir_fd=home, follow_symlinks=False)
-                if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and status.st_size == 0:
-                    os.unlink(name, dir_fd=home)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from opwatch.collectors.space.f2fs import read_free
-from opwatch.collectors.space.raw_disk import open_device
+from opwatch.collectors.space.raw_disk import RawDisk, open_device
 from opwatch.errors import OpwatchError, RefusedError
 from opwatch.host.device import BlockDevice
 from tests.unit.support.sysfs import Tree
@@ -37,3 +37,45 @@ def _disk(tree: Tree, number: str, name: str = "") -> BlockDevice:
     name = name or f"disk-{number.replace(':', '-')}"
     tree.disk(name, number)
     return tree[name]
+
+
+class _Platter(RawDisk):
+    """Bytes in place of a disk, some of which cannot be read; `asked` are the reads."""
+
+    def __init__(self, data: bytes, bad: int, longest: int) -> None:
+        self.data, self.bad, self._longest = data, bad, longest
+        self.asked: list[tuple[int, int]] = []
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def read(self, offset: int, length: int) -> bytes | None:
+        self.asked.append((offset, length))
+        return None if offset <= self.bad < offset + length else self.data[offset : offset + length]
+
+
+def test_blocks_in_a_row_are_read_at_once() -> None:
+    data = os.urandom(20 * 512)
+    disk = _Platter(data, bad=-1, longest=4 * 512)
+    offsets = [512 * number for number in (9, 2, 3, 4, 5, 6, 12, 13)]
+    read = dict(disk.read_blocks(offsets, 512))
+    assert read == {offset: data[offset : offset + 512] for offset in offsets}
+    assert list(read) == sorted(offsets)
+    assert disk.asked == [(1024, 2048), (3072, 512), (4608, 512), (6144, 1024)]
+
+
+def test_a_row_that_cannot_be_read_is_read_block_by_block() -> None:
+    data = os.urandom(8 * 512)
+    disk = _Platter(data, bad=2 * 512, longest=8 * 512)
+    read = dict(disk.read_blocks(range(0, 8 * 512, 512), 512))
+    assert [offset for offset, block in read.items() if block is None] == [1024]
+    assert b"".join(block or data[1024:1536] for block in read.values()) == data
+    assert disk.asked == [(0, 4096), *((offset, 512) for offset in range(0, 4096, 512))]
+
+
+def test_blocks_that_overlap_are_read_apart() -> None:
+    data = os.urandom(4 * 512)
+    disk = _Platter(data, bad=-1, longest=4 * 512)
+    assert dict(disk.read_blocks([0, 256, 768], 512)) == {
+        offset: data[offset : offset + 512] for offset in (0, 256, 768)
+    }

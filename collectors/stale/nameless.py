@@ -1,0 +1,44 @@
+"""Files without a name, so that a kill at any moment leaves nothing behind. A file system without such files
+gets names for a moment, and what a kill left of them is removed by the next run."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import stat
+
+from opwatch.errors import OpwatchError, PermissionMissing
+
+_PREFIX = ".opwatch-sentinel-"
+_NO_TMPFILE = (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT)
+
+
+def nameless(home: int, point: str) -> int:
+    """A new file without a name, in the folder that is open."""
+    flags = os.O_RDWR | os.O_CLOEXEC
+    try:
+        return os.open(".", os.O_TMPFILE | flags, 0o600, dir_fd=home)
+    except PermissionError as error:
+        raise PermissionMissing(f"{point}: no file may be made there; run it as root") from error
+    except OSError as error:
+        if error.errno not in _NO_TMPFILE:
+            raise OpwatchError(f"{point}: no file can be made there: {error.strerror}") from error
+    name = f"{_PREFIX}{secrets.token_hex(8)}"
+    try:
+        file = os.open(name, os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | flags, 0o600, dir_fd=home)
+    except OSError as error:
+        raise OpwatchError(f"{point}: no file can be made there: {error.strerror}") from error
+    os.unlink(name, dir_fd=home)
+    return file
+
+
+def sweep(home: int) -> None:
+    """Remove what a run left that was killed between naming a file and unnaming it: empty files."""
+    for name in os.listdir(home):
+        if name.startswith(_PREFIX):
+            with contextlib.suppress(OSError):
+                status = os.stat(name, dir_fd=home, follow_symlinks=False)
+                if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and status.st_size == 0:
+                    os.unlink(name, dir_fd=home)

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from opwatch.trim.check.dryrun import SECTOR, DeviceRun, dry_run, largest_granule
+from opwatch.trim.check.dryrun import DeviceRun, dry_run
+from opwatch.trim.check.ends import SECTOR, Ends, straightened
 from opwatch.trim.check.filesystem_rules import (
     BY_A_PROGRAM,
     WITHOUT_A_MAP,
@@ -229,7 +230,8 @@ def _unmapped(stack: Stack) -> int | None:
     one: how much of what it sends will be freed is not to be foretold."""
     if not stack.filesystem or stack.filesystem.kind not in WITHOUT_A_MAP:
         return None
-    largest = max((largest_granule(stack, top) for top in stack.tops()), default=0)
+    straight = straightened(stack)
+    largest = max((Ends(straight, top).granule_bytes for top in straight.tops()), default=0)
     return largest if largest > SECTOR else None
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.stack.dmtable import DmTarget, Raid, TargetLayout, legs, raid, stripes
-from opwatch.trim.stack.facts import MdFacts, PartitionFacts
+from opwatch.trim.stack.facts import MdFacts, PartitionFacts, as_of_md
 from opwatch.trim.stack.layers import Kind, Layer, Stack
 from opwatch.trim.stack.passage import GOES_ON, lower_of
 
@@ -152,13 +152,7 @@ def _on_devices(target: DmTarget, part: Extents, *, copies: bool) -> Iterator[tu
 
 def _on_data_devices(array: Raid, part: Extents) -> Iterator[tuple[str, Extents]]:
     """Where members of a RAID of device mapper have it: as those of md, from their start."""
-    facts = MdFacts(
-        level=array.level,
-        raid_disks=array.disks,
-        chunk_bytes=array.chunk_bytes,
-        layout=array.copies | 1 << 8,
-    )
-    for slot, piece in _by_slot(facts, part):
+    for slot, piece in _by_slot(as_of_md(array), part):
         if array.data[slot] != "-":
             yield array.data[slot], piece
 

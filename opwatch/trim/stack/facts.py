@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, fields
 
-from opwatch.trim.stack.dmtable import PoolMode
+from opwatch.trim.stack.dmtable import PoolMode, Raid
 
 Fact = str | int | bool
 
@@ -115,6 +115,18 @@ class MdFacts(LayerFacts):
 
 
 ArrayFacts = MdFacts | DmRaidFacts
+
+
+def as_of_md(array: Raid) -> MdFacts:
+    """What a RAID of device mapper is to md, which does its work."""
+    return MdFacts(
+        level=array.level,
+        raid_disks=array.disks,
+        chunk_bytes=array.chunk_bytes,
+        layout=array.copies | 1 << 8,
+    )
+
+
 # How many members' worth of a stripe are parity.
 PARITY = {"raid4": 1, "raid5": 1, "raid6": 2}
 

@@ -1,0 +1,175 @@
+"""Ends of ranges, which share a granule of a disk with something else and are not freed. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass, replace
+
+from opwatch.trim.space.extents import Extents
+from opwatch.trim.space.remap import descend
+from opwatch.trim.stack.dmtable import raid, stripes
+from opwatch.trim.stack.facts import MdFacts, PartitionFacts, as_of_md
+from opwatch.trim.stack.layers import Layer, Stack
+
+SECTOR = 512
+# A RAID 10 without copies is laid out as a RAID 0.
+_ONE_COPY = 1 | 1 << 8
+
+
+@dataclass(frozen=True, slots=True)
+class Discard:
+    """A discard as a disk gets it."""
+
+    disk: Layer
+    start: int
+    end: int
+
+    @property
+    def whole_bytes(self) -> int:
+        return _whole(self.start, self.end, self.disk.granule or (1, 0))
+
+
+def straightened(stack: Stack) -> Stack:
+    """The stack as far as the ends of ranges go: all paths lead to one disk, and copies that do not lie near
+    each other begin and end as the first one does, whose chunks go from member to member."""
+    return replace(stack, layers=tuple(_straightened(stack, layer) for layer in stack.layers))
+
+
+def _straightened(stack: Stack, layer: Layer) -> Layer:
+    array = layer.facts_as(MdFacts)
+    if array.level == "raid10" and array.layout and array.layout >> 8 != 1:
+        return replace(layer, facts=replace(array, layout=_ONE_COPY))
+    paths = [lower.dev for lower in stack.below(layer)]
+    if layer.target == "multipath" and layer.table and paths:
+        straight = replace(layer.table[0], kind="linear", arguments=(paths[0], "0"))
+        return replace(layer, table=(straight,))
+    return layer
+
+
+class Ends:
+    """How much of a range of `top`, in a stack that is straightened, its disks free."""
+
+    def __init__(self, stack: Stack, top: Layer) -> None:
+        self._stack, self._top = stack, top
+        self._askers = _askers(stack)
+        parts = list(self._discards(top, 0, top.size_bytes))
+        self.granule_bytes = max((part.disk.granule[0] for part in parts if part.disk.granule), default=1)
+        self._unit = None if any(map(self._may_cut, self._askers)) else self._uniform(parts)
+
+    def freed(self, start: int, end: int) -> int:
+        """Bytes of a range that are freed. What sends each disk a part of it makes ends of each part."""
+        if self._unit is not None:
+            return _whole(start, end, self._unit)
+        discards = list(self._discards(self._top, start, end))
+        freed = sum(discard.whole_bytes for discard in discards)
+        total = sum(discard.end - discard.start for discard in discards)
+        return freed * (end - start) // total if total else 0
+
+    def _uniform(self, parts: Sequence[Discard]) -> tuple[int, int] | None:
+        """(size, offset) of its granules, where they are the same all over the device. Those of the disks
+        count, and where each begins below the top: what layers between hand up has other offsets, or none."""
+        if self.granule_bytes <= SECTOR:
+            return self.granule_bytes, 0
+        units = {
+            (size, (offset - part.start) % size)
+            for part in parts
+            for size, offset in [part.disk.granule or (1, 0)]
+        }
+        borders = {border for layer in self._stack.layers for border in _borders(layer) if border}
+        if len(units) != 1:
+            return None
+        [(size, offset)] = units
+        return None if borders and (offset or any(border % size for border in borders)) else (size, offset)
+
+    def _discards(self, device: Layer, start: int, end: int) -> Iterator[Discard]:
+        """What the disks get of a range, with each copy that an array has of it."""
+        upper = _ending_at(self._stack, self._askers.keys() - {device.device})
+        for landing in descend(upper, device.device, Extents.of([(start, end)]), copies=True):
+            below = self._stack.layer(landing.device)
+            if below is None:
+                continue
+            for first, last in landing.extents:
+                if below.device not in self._askers or below.device == device.device:
+                    yield Discard(below, first, last)
+                    continue
+                for piece in self._asked_anew(below, first, last, end - start):
+                    yield from self._discards(below, *piece)
+
+    def _asked_anew(self, member: Layer, start: int, end: int, whole: int) -> list[tuple[int, int]]:
+        """An array of md without parity asks each member anew for its part of a discard. The kernel ends the
+        first bio of that at a granule, counted from the beginning of the member's disk
+        (bio_discard_limit; blk-lib.c of 6.1 and 6.12), and the two are not merged again."""
+        granule = member.limits.granularity or 1
+        cut = start + -(start + (member.facts_as(PartitionFacts).start_bytes or 0)) % granule
+        if whole < self._askers[member.device] or not start < cut < end:
+            return [(start, end)]
+        return [(start, cut), (cut, end)]
+
+    def _may_cut(self, name: str) -> bool:
+        """Whether granules of the disks below a member may lie elsewhere than where its bios are cut."""
+        member = self._stack.layer(name)
+        granule = member.limits.granularity or 1 if member else 1
+        if member is None or granule <= SECTOR:
+            return False
+        begin = member.facts_as(PartitionFacts).start_bytes or 0
+        landings = descend(self._stack, name, Extents.of([(0, SECTOR)]), copies=True)
+        disks = [(disk.granule, one.extents) for one in landings if (disk := self._stack.layer(one.device))]
+        return any(len(layer.table) > 1 for layer in self._stack.layers) or any(
+            (first - begin - unit[1]) % unit[0] or granule % unit[0]
+            for unit, extents in disks
+            if unit
+            for first, _ in extents
+        )
+
+
+def _askers(stack: Stack) -> dict[str, int]:
+    """Members that are asked anew for their part of a discard, and from how many bytes of it on."""
+    return {name: least for layer in stack.layers for name, least in _members(stack, layer)}
+
+
+def _members(stack: Stack, layer: Layer) -> Iterator[tuple[str, int]]:
+    array = layer.facts_as(MdFacts)
+    names: Sequence[str] = array.members or ()
+    for target in layer.table:
+        if (described := raid(target)) and described.data:
+            array = as_of_md(described)
+            by_number = {other.dev: other.device for other in stack.layers}
+            names = [by_number[dev] for dev in described.data if dev in by_number]
+    least = _least(array)
+    if least is not None:
+        yield from ((name, least) for name in names)
+
+
+def _least(array: MdFacts) -> int | None:
+    """Bytes of a discard from which on an array asks its members anew; None where it passes bios on. RAID 10
+    does for two stripes (d30588b2731f, 5.12), and sends less chunk by chunk."""
+    if array.level == "raid0":
+        return 0
+    near = (array.layout or 0) & 0xFF
+    if array.level != "raid10" or not (near and array.raid_disks and array.chunk_bytes):
+        return None
+    return 2 * (array.raid_disks // near + array.raid_disks % near) * array.chunk_bytes
+
+
+def _ending_at(stack: Stack, names: Set[str]) -> Stack:
+    """The stack down to these layers."""
+    return replace(
+        stack,
+        layers=tuple(
+            replace(layer, below=(), table=()) if layer.device in names else layer for layer in stack.layers
+        ),
+    )
+
+
+def _borders(layer: Layer) -> Iterator[int]:
+    """Bytes of a layer, or multiples of a number of them, at which what follows lies elsewhere below."""
+    for target in layer.table:
+        places = stripes(target)
+        yield from (sectors * SECTOR for sectors in (target.first, places.chunk_sectors if places else 0))
+    yield layer.facts_as(MdFacts).chunk_bytes or 0
+
+
+def _whole(start: int, end: int, unit: tuple[int, int]) -> int:
+    """Bytes of a range from the first border of a granule in it to the last."""
+    size, offset = unit
+    return max(0, end - (end - offset) % size - start - (offset - start) % size)

@@ -1,0 +1,120 @@
+"""Ends of ranges where an array asks its members anew, at another place of each disk than its granules."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from opwatch.trim.check.dryrun import DeviceRun, dry_run
+from opwatch.trim.space.extents import Extents
+from opwatch.trim.stack.dmtable import DmTarget
+from opwatch.trim.stack.facts import MdFacts, PartitionFacts
+from opwatch.trim.stack.layers import Kind, Layer, Stack
+from tests.unit.support.trim_evidence import layer, stack
+
+MIB = 1 << 20
+KIB = 1 << 10
+_BEGIN = 2047 * 512
+
+
+def _members(offset_bytes: int, begin: int = _BEGIN) -> list[Layer]:
+    """Two partitions of loop devices, which begin a sector before a block of the device does."""
+    disks = [
+        layer(
+            f"loop{number}",
+            f"7:{number}",
+            Kind.LOOP,
+            backing_file=f"/srv/{number}",
+            offset_bytes=offset_bytes,
+        )
+        for number in range(2)
+    ]
+    parts = [
+        replace(
+            layer(f"loop{number}p1", f"259:{number}", Kind.PARTITION, f"loop{number}"),
+            facts=PartitionFacts(start_bytes=begin),
+        )
+        for number in range(2)
+    ]
+    return [*parts, *disks]
+
+
+def _array(level: str, members: list[Layer], layout: int | None = None) -> Stack:
+    facts = MdFacts(
+        level=level,
+        raid_disks=2,
+        chunk_bytes=64 * KIB,
+        layout=layout,
+        members=("loop0p1", "loop1p1"),
+        data_offsets=(MIB, MIB),
+    )
+    return stack(replace(layer("md0", "9:0", Kind.MD, "loop0p1", "loop1p1"), facts=facts), *members)
+
+
+def _run(on: Stack, start: int, end: int) -> DeviceRun:
+    [run] = dry_run(on, {on.layers[0].dev: Extents.of([(start, end)])}, 0, None)
+    return run
+
+
+def test_a_raid_0_cuts_what_lies_in_whole_blocks_of_the_files() -> None:
+    """Its ranges begin at blocks of the files, and a sector before a granule as the disks count."""
+    run = _run(_array("raid0", _members(512)), 0, 4 * MIB)
+    assert (run.rounded_bytes, run.expected_bytes) == (2 * 4096, 4 * MIB - 2 * 4096)
+
+
+@pytest.mark.parametrize("members", [_members(0, MIB), _members(4096, MIB)])
+def test_members_at_borders_of_granules_are_not_cut(members: list[Layer]) -> None:
+    assert _run(_array("raid0", members), 0, 4 * MIB).rounded_bytes == 0
+
+
+def test_a_mirror_passes_on_what_it_is_sent() -> None:
+    assert _run(_array("raid1", _members(512)), 0, 4 * MIB).rounded_bytes == 0
+
+
+@pytest.mark.parametrize(
+    ("layout", "size", "rounded"),
+    # A stripe of two copies near each other is one chunk; elsewhere each member has one of its own.
+    [
+        (2 | 1 << 8, 128 * KIB, 4096),
+        (2 | 1 << 8, 124 * KIB, 0),
+        (1 | 2 << 8, 256 * KIB, 2 * 4096),
+        (1 | 2 << 8, 252 * KIB, 0),
+    ],
+)
+def test_a_raid_10_cuts_two_stripes_and_more(layout: int, size: int, rounded: int) -> None:
+    run = _run(_array("raid10", _members(512), layout), 0, size)
+    assert run.rounded_bytes == rounded
+
+
+def test_a_raid_of_device_mapper_asks_its_members_as_md_does() -> None:
+    words = ("raid0_meta", "1", "128", "2", "-", "259:0", "-", "259:1")
+    table = (DmTarget(0, 4 * MIB // 512, "raid", words),)
+    top = replace(
+        layer("dm-0", "252:0", Kind.DM, "loop0p1", "loop1p1"), table=table, size_bytes=4 * MIB, target="raid"
+    )
+    run = _run(stack(top, *_members(512)), 0, 4 * MIB)
+    assert run.rounded_bytes == 2 * 4096
+
+
+def test_an_array_of_arrays() -> None:
+    """The lower arrays cut what the upper one asked them for."""
+    lower = _members(512)
+    tops = [
+        replace(
+            layer(f"md{number}", f"9:{number}", Kind.MD, f"loop{number}p1"),
+            facts=MdFacts(
+                level="raid0",
+                raid_disks=1,
+                chunk_bytes=64 * KIB,
+                members=(f"loop{number}p1",),
+                data_offsets=(MIB,),
+            ),
+        )
+        for number in range(2)
+    ]
+    facts = MdFacts(
+        level="raid0", raid_disks=2, chunk_bytes=64 * KIB, members=("md0", "md1"), data_offsets=(MIB, MIB)
+    )
+    top = replace(layer("md2", "9:2", Kind.MD, "md0", "md1"), facts=facts)
+    assert _run(stack(top, *tops, *lower), 0, 4 * MIB).rounded_bytes == 2 * 4096

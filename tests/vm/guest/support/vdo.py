@@ -1,0 +1,100 @@
+"""A VDO without an index of duplicates, formatted here: Debian 12 has the target and no tool that makes one.
+
+What it is made of, as drivers/md/dm-vdo/encodings.c of 6.12 reads it: a geometry block that says where the
+data region begins, and there the super block, in one sector, with the state of each part. All else is zeroes
+in a new one. vdoformat of VDO 8.3.1 writes the same, with an index before the data.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+import uuid
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.vm.guest.support.stacked import Mapped, mapped, sectors
+from tests.vm.requirements import need_module
+
+BLOCK = 4096
+# Blocks of each: what vdoformat takes, but for smaller slabs.
+_SLAB, _ROOTS, _JOURNAL, _SUMMARY, _SLAB_JOURNAL = 8192, 60, 32768, 64, 224
+_REFERENCES_A_BLOCK = 504 * 8
+_NEW = 1
+# Which part is which, by number; they lie in another order.
+_BLOCK_MAP, _SLAB_DEPOT, _RECOVERY_JOURNAL, _SLAB_SUMMARY = range(4)
+_NONCE = 0x6F7077617463
+
+
+def _header(part: int, major: int, size: int) -> bytes:
+    return struct.pack("<IIIQ", part, major, 0, size)
+
+
+def _part(part: int, major: int, body: bytes) -> bytes:
+    return _header(part, major, len(body)) + body
+
+
+def _sealed(data: bytes) -> bytes:
+    return (data + struct.pack("<I", zlib.crc32(data, 0xFFFFFFFF))).ljust(BLOCK, b"\0")
+
+
+def _geometry() -> bytes:
+    # An index region of no blocks, and the data region, begin behind the geometry block.
+    volume = struct.pack("<IQ16sQ", 0, _NONCE, uuid.uuid4().bytes, 0)
+    regions = struct.pack("<IQIQ", 0, 1, 1, 1)
+    body = volume + regions + bytes(9)
+    magic = b"dmvdo001"
+    return _sealed(magic + _header(5, 5, len(magic) + 20 + len(body) + 4) + body)
+
+
+def _layout(physical: int) -> tuple[bytes, int, int]:
+    """(the layout, where slabs begin, and where the block map has its roots)."""
+    begin = 2
+    roots, slabs = begin, begin + _ROOTS
+    summary = physical - _SUMMARY
+    journal = summary - _JOURNAL
+    # Slabs take all that is left between.
+    body = struct.pack("<QQB", journal, journal, 4)
+    for part, first, count in (
+        (_SLAB_DEPOT, slabs, journal - slabs),
+        (_RECOVERY_JOURNAL, journal, _JOURNAL),
+        (_SLAB_SUMMARY, summary, _SUMMARY),
+        (_BLOCK_MAP, roots, _ROOTS),
+    ):
+        body += struct.pack("<BQQQ", part, first, 0, count)
+    return _part(1, 3, body), slabs, roots
+
+
+def _slab_depot(slabs: int, end: int) -> bytes:
+    references = -(-(_SLAB - _SLAB_JOURNAL) // _REFERENCES_A_BLOCK)
+    data = _SLAB - _SLAB_JOURNAL - references
+    flushing = (_SLAB_JOURNAL * 3 + 3) // 4
+    blocking = flushing + (_SLAB_JOURNAL - flushing) * 5 // 7
+    scrubbing = _SLAB_JOURNAL - 2
+    last = slabs + (end - slabs) // _SLAB * _SLAB
+    sizes = (_SLAB, data, references, _SLAB_JOURNAL, flushing, blocking, scrubbing)
+    return _part(3, 2, struct.pack("<9QB", *sizes, slabs, last, 0))
+
+
+def super_block(physical: int, logical: int) -> bytes:
+    """Of a new VDO of so many blocks that shows so many."""
+    layout, slabs, roots = _layout(physical)
+    component = struct.pack("<IQQ5QQ", _NEW, 0, 0, logical, physical, _SLAB, _JOURNAL, _SLAB_JOURNAL, _NONCE)
+    states = struct.pack("<IIIII", 0, 67, 0, 41, 0) + component + layout
+    states += _part(2, 7, struct.pack("<3Q", 1, 0, 0))
+    states += _slab_depot(slabs, physical - _SUMMARY - _JOURNAL)
+    states += _part(4, 2, struct.pack("<4Q", 1, 0, roots, _ROOTS))
+    return _sealed(_header(0, 12, len(states) + 4) + states)
+
+
+@contextlib.contextmanager
+def vdo(below: str, logical_bytes: int) -> Iterator[Mapped]:
+    """A new VDO on a device of zeroes; it finds no duplicates, and presses nothing."""
+    need_module("dm_vdo")
+    physical = sectors(below) * 512 // BLOCK
+    with Path("/dev", below).open("r+b") as disk:
+        disk.write(_geometry() + super_block(physical, logical_bytes // BLOCK))
+    table = f"0 {logical_bytes // 512} vdo V4 /dev/{below} {physical} 4096 32768 16380 deduplication off"
+    with mapped("vdo", table, "dm_vdo") as top:
+        yield top

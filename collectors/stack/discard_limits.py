@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from opwatch.host.alignment import discard_alignment
 from opwatch.host.device import BlockDevice
 from opwatch.trim.stack.limits import QueueLimits
 
@@ -10,14 +11,14 @@ def limits_of(device: BlockDevice) -> QueueLimits:
     """The discard limits that the kernel applies: those of the whole disk, with a partition's alignment."""
     disk = device.disk
 
-    def number(of: BlockDevice, path: str) -> int | None:
-        value = of.number(path)
+    def number(path: str) -> int | None:
+        value = disk.number(path)
         return None if value is None or value < 0 else value
 
     return QueueLimits(
-        number(disk, "queue/discard_granularity"),
-        number(device, "discard_alignment"),
-        number(disk, "queue/discard_max_bytes"),
-        number(disk, "queue/discard_max_hw_bytes"),
-        number(disk, "queue/max_discard_segments"),
+        number("queue/discard_granularity"),
+        discard_alignment(device),
+        number("queue/discard_max_bytes"),
+        number("queue/discard_max_hw_bytes"),
+        number("queue/max_discard_segments"),
     )

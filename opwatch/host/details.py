@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from opwatch.host.alignment import discard_alignment
 from opwatch.host.device import SECTOR, BlockDevice, Devices
 from opwatch.host.usage import Mount, Usage
 
@@ -43,7 +44,6 @@ _LIMITS = {
     "chunk_bytes": ("queue/chunk_sectors", SECTOR),
     "read_ahead_bytes": ("queue/read_ahead_kb", 1024),
     "discard_granularity_bytes": ("queue/discard_granularity", 1),
-    "discard_alignment_bytes": ("discard_alignment", 1),
     "discard_max_bytes": ("queue/discard_max_bytes", 1),
     "discard_max_hw_bytes": ("queue/discard_max_hw_bytes", 1),
     "max_discard_segments": ("queue/max_discard_segments", 1),
@@ -144,7 +144,7 @@ def read_limits(device: BlockDevice) -> Limits:
     """The limits of the whole disk; the discard alignment is the partition's own."""
     disk = device.disk
     values = {field: _scaled(disk, path, unit) for field, (path, unit) in _LIMITS.items()}
-    values["discard_alignment_bytes"] = _scaled(device, "discard_alignment", 1)
+    values["discard_alignment_bytes"] = discard_alignment(device)
     return Limits(**values)
 
 

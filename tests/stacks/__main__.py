@@ -44,9 +44,7 @@ def _ready(built: Built, one: Recipe) -> None:
     call("sync", "-f", str(built.point))
     if "discard" in one.options:
         _wait_for_discards()
-    # Every file behind a loop device has all of its blocks, whatever a mount with "discard" has sent already.
-    for file in (*built.files, *built.drives):
-        trims.fill_holes(file)
+    built.fill()
     built.break_now()
 
 

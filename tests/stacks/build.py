@@ -12,9 +12,10 @@ from pathlib import Path
 from tests.kernel.support import trims
 from tests.stacks.built import Built
 from tests.stacks.layers import LAYERS, ROUND
-from tests.stacks.recipe import ARRAYS, MIB, MODULES, Recipe
+from tests.stacks.recipe import ARRAYS, MIB, MODULES, SCSI, Recipe
 from tests.vm.guest.support import stacked, sysfs
 from tests.vm.guest.support.audits import MKFS
+from tests.vm.guest.support.scsidebug import scsi_debug
 from tests.vm.guest.support.shell import call, put
 
 _MEMORY = Path("/dev/shm")
@@ -43,19 +44,21 @@ def usable() -> set[str]:
 
 
 def _has(module: str) -> bool:
+    # A disk of it comes with the module, and each stack wants another.
+    only_asked = ("--dry-run",) if module == "scsi_debug" else ()
     try:
-        call("modprobe", module)
+        call("modprobe", *only_asked, module)
     except (OSError, RuntimeError):
         return Path("/sys/module", module).is_dir()
     return True
 
 
 def _made(filesystem: str, node: str, *more: str) -> None:
-    """A filesystem on a device, for which it may be too small as a file may be for what is to be written."""
+    """A filesystem on a device, which may be too small for it, or have sectors larger than its blocks."""
     try:
         call(*_MKFS[filesystem], *more, f"/dev/{node}")
     except RuntimeError as error:
-        if "too small" not in str(error):
+        if not any(words in str(error) for words in ("too small", "smaller than sector size")):
             raise
         raise OSError(errno.ENOSPC, str(error)) from error
 
@@ -95,15 +98,18 @@ class Builder:
 
     def _drive(self, size: int) -> str:
         """A file in memory behind a loop device, or its partition; the first of them has the fault."""
-        first = not (self.built.drives or self.built.deaf)
+        first = not (self.built.drives or self.built.deaf or self.built.scsi)
         fault = self._recipe.fault if first else ""
         if fault == "drops":
             self.built.deaf = sysfs.disk(_DEAF)
             table = f"0 {size // 512} linear /dev/{self.built.deaf} 0"
             return self._opened.enter_context(stacked.mapped("linear", table, "dm_mod")).name
-        file = self._opened.enter_context(trims.file_of(size, _MEMORY))
-        self.built.drives.append(file)
-        node = self._attached(file, *_SWITCHES.get(self._recipe.drive, ()), offset=self._recipe.offset)
+        if first and self._recipe.drive in SCSI:
+            node = self._scsi(size, *SCSI[self._recipe.drive])
+        else:
+            file = self._opened.enter_context(trims.file_of(size, _MEMORY))
+            self.built.drives.append(file)
+            node = self._attached(file, *_SWITCHES.get(self._recipe.drive, ()), offset=self._recipe.offset)
         if fault == "short":
             # The limit stays with the loop device, which others use after this stack.
             limit = sysfs.SYS_BLOCK / node / "queue/discard_max_bytes"
@@ -112,6 +118,14 @@ class Builder:
         if self._recipe.drive == "part":
             node = self._part(node)
         return self._failing(node) if fault == "fails" else node
+
+    def _scsi(self, size: int, granularity: int, alignment: int) -> str:
+        """A SCSI disk in memory, whose map says what of it is written."""
+        disk = self._opened.enter_context(
+            scsi_debug(dev_size_mb=size // MIB, unmap_granularity=granularity, unmap_alignment=alignment)
+        )
+        self.built.scsi = disk, granularity * 512
+        return disk.name
 
     def _part(self, node: str) -> str:
         """A partition that ends before the disk does, and begins within a block."""

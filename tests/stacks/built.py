@@ -10,6 +10,7 @@ from pathlib import Path
 from opwatch.trim.space.extents import Extents
 from tests.kernel.support import trims
 from tests.vm.guest.support import sysfs
+from tests.vm.guest.support.scsidebug import ScsiDebug
 from tests.vm.guest.support.shell import call
 
 
@@ -19,13 +20,15 @@ def _nothing() -> None:
 
 @dataclass
 class Built:
-    """A mounted stack. `drives` are the files in memory and `deaf` the disk that drops discards; `files`
-    those that a filesystem between holds, and `homes` where it is mounted. `break_now` lets the fault in."""
+    """A mounted stack. `drives` are the files in memory, `scsi` the disk in place of the first of them with
+    the bytes of its granules, and `deaf` the one that drops discards; `files` are those that a filesystem
+    between holds, and `homes` where it is mounted. `break_now` lets the fault in."""
 
     point: Path
     drives: list[Path] = field(default_factory=list)
     files: list[Path] = field(default_factory=list)
     homes: list[Path] = field(default_factory=list)
+    scsi: tuple[ScsiDebug, int] | None = None
     deaf: str = ""
     shares: bool = False
     break_now: Callable[[], object] = _nothing
@@ -40,7 +43,18 @@ class Built:
         return lambda: blocks - self._blocks() + self._sent() - sent
 
     def _blocks(self) -> int:
-        return sum(trims.allocated(drive) for drive in self.drives)
+        scsi = self.scsi[0].mapped_blocks() * self.scsi[1] if self.scsi else 0
+        return scsi + sum(trims.allocated(drive) for drive in self.drives)
+
+    def fill(self) -> None:
+        """Each drive has all of its blocks, whatever was sent already."""
+        for file in (*self.files, *self.drives):
+            trims.fill_holes(file)
+        if self.scsi:
+            # Of itself: all that it holds stays, and is written.
+            node = f"/dev/{self.scsi[0].name}"
+            direct = ("iflag=direct", "oflag=direct", "conv=notrunc", "status=none")
+            call("dd", f"if={node}", f"of={node}", "bs=1M", *direct)
 
     def _sent(self) -> int:
         return sysfs.stat(self.deaf).discard_bytes if self.deaf else 0

@@ -98,7 +98,8 @@ def _integrity(below: str) -> Iterator[str]:
     with Path("/dev", below).open("rb") as disk:
         [size] = struct.unpack_from("<Q", disk.read(_SECTOR), 16)
     with stacked.mapped("integrity", f"0 {size} {table}") as top:
-        call("blkdiscard", "--force", f"/dev/{top.name}")
+        discards = int((SYS_BLOCK / top.name / "queue/discard_max_bytes").read_text())
+        call("blkdiscard", "--force", *(() if discards else ("--zeroout",)), f"/dev/{top.name}")
         yield top.name
 
 

@@ -64,10 +64,12 @@ ARRAYS = {
     "dm-raid10": (4, 2),
     "dm-raid5": (3, 2),
 }
+# Sectors of its granules, and where the first of them begins.
+SCSI = {"scsi-8": (8, 0), "scsi-128": (128, 0), "scsi-2048": (2048, 0), "scsi-2048+256": (2048, 256)}
 # What a loop device on a file in memory is: with sectors of 4 KiB, or with a partition that begins within a
-# block and is used alone.
-DRIVES = ("", "", "4k", "part")
-# Which modules of the kernel a layer wants.
+# block and is used alone. Or the first drive is a SCSI disk instead that gives up so many sectors at a time.
+DRIVES = ("", "", "4k", "part", *SCSI)
+# Which modules of the kernel a layer wants, or a drive.
 MODULES = {
     "linear": "dm_mod",
     "halves": "dm_mod",
@@ -109,6 +111,7 @@ MODULES = {
     "btrfs": "btrfs",
     "f2fs": "f2fs",
     "vfat": "vfat",
+    **dict.fromkeys(SCSI, "scsi_debug"),
 }
 # What is wrong with the first drive: it drops what it is told to discard, its last part fails, it takes
 # discards in small pieces alone, or the array it is in has lost it.
@@ -164,10 +167,17 @@ def recipe(seed: int, usable: Collection[str]) -> Recipe:
     if fault == "lost" and layers[-1] not in LOSABLE:
         fault = ""
     # Sectors of 4 KiB are too large for blocks of less, and begin where they would without an offset.
-    drive = chance.choice([name for name in DRIVES if name != "4k" or filesystem in _OF_4K])
+    drive = chance.choice([name for name in _drives(usable) if name != "4k" or filesystem in _OF_4K])
+    if drive in SCSI:
+        offset = 0
+        fault = "" if fault == "drops" else fault
     if drive == "4k":
         offset = offset // 4096 * 4096
     return Recipe(filesystem, tuple(layers), deleted, offset, scattered, fault, options, drive)
+
+
+def _drives(usable: Collection[str]) -> Iterator[str]:
+    return (name for name in DRIVES if name not in MODULES or name in usable)
 
 
 def _choices(above: Collection[str], usable: Collection[str]) -> Iterator[str]:

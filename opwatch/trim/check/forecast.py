@@ -4,7 +4,7 @@ layer stops it, and what nobody can know beforehand. Pure."""
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -20,7 +20,7 @@ from opwatch.trim.check.rules import doubts_of, reasons_of
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.stack.causes import Effect, Reason
 from opwatch.trim.stack.causes import reason as because
-from opwatch.trim.stack.facts import DiskFacts, LoopFacts, stripe_bytes
+from opwatch.trim.stack.facts import DiskFacts, LoopFacts, ThinPoolFacts, stripe_bytes
 from opwatch.trim.stack.layers import Kind, Layer, Stack
 from opwatch.trim.stack.passage import is_zeroing, keeps, lower_of
 from opwatch.units import size
@@ -235,6 +235,23 @@ def _unmapped(stack: Stack) -> int | None:
     return largest if largest > SECTOR else None
 
 
+def _broken_stripes(stack: Stack) -> Iterator[str]:
+    """Thin pools whose chunks may lie apart, and hold no stripe of an array that discards whole ones alone."""
+    for pool in stack.layers:
+        chunk = pool.facts_as(ThinPoolFacts).chunk_bytes
+        for array in _all_below(stack, pool) if chunk else ():
+            stripe = stripe_bytes(array.array) if array.array else None
+            if chunk and stripe and chunk % stripe and chunk < 2 * stripe:
+                chunks = f"which chunks of {size(chunk)} {pool.device} frees side by side"
+                yield f"{chunks}: one alone holds no stripe of {size(stripe)} of {array.device}"
+
+
+def _all_below(stack: Stack, layer: Layer) -> Iterator[Layer]:
+    for lower in lower_of(stack, layer):
+        yield lower
+        yield from _all_below(stack, lower)
+
+
 def _accepted(stack: Stack) -> bool | None:
     """Whether FITRIM, or the discard of a device, returns success."""
     if stack.filesystem and refused(stack):
@@ -253,6 +270,7 @@ def _outlook(stack: Stack, walk: _Walk, first: Sequence[Reason]) -> Outlook:
         return Outlook.UNKNOWN
     outlook = together([walk.reach(top) for top in tops])
     in_doubt = stack.filesystem and (stack.filesystem.kind in BY_A_PROGRAM or _unmapped(stack))
+    in_doubt = in_doubt or any(_broken_stripes(stack))
     return Outlook.UNKNOWN if outlook is Outlook.REACHES and in_doubt else outlook
 
 
@@ -296,7 +314,7 @@ def forecast(
     # A loss with its bytes before the same one without.
     reasons = [*first, *_device_losses(stack, arriving), *below, *_not_free(stack, space), *_outside(stack)]
     reasons += _shared(stack, space)
-    doubts = [doubt for layer in stack.layers for doubt in doubts_of(layer)]
+    doubts = [*_broken_stripes(stack), *(doubt for layer in stack.layers for doubt in doubts_of(layer))]
     too_short = outlook is not Outlook.NOTHING and _all_too_short(stack, walk, runs)
     if too_short:
         outlook = Outlook.NOTHING

@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from opwatch.trim.check.dryrun import DeviceRun, dry_run
+from opwatch.trim.check.forecast import Outlook, Space, forecast
 from opwatch.trim.space.extents import Extents
-from opwatch.trim.stack.dmtable import DmTarget
-from opwatch.trim.stack.facts import MdFacts, PartitionFacts
+from opwatch.trim.stack.dmtable import DmTarget, PoolMode
+from opwatch.trim.stack.facts import MdFacts, PartitionFacts, ThinPoolFacts
 from opwatch.trim.stack.layers import Kind, Layer, Stack
 from tests.unit.support.trim_evidence import layer, stack
 
@@ -118,3 +119,26 @@ def test_an_array_of_arrays() -> None:
     )
     top = replace(layer("md2", "9:2", Kind.MD, "md0", "md1"), facts=facts)
     assert _run(stack(top, *tops, *lower), 0, 4 * MIB).rounded_bytes == 2 * 4096
+
+
+@pytest.mark.parametrize(
+    ("chunk_kib", "outlook"),
+    [(64, Outlook.UNKNOWN), (128, Outlook.REACHES), (192, Outlook.UNKNOWN), (320, Outlook.REACHES)],
+)
+def test_chunks_of_a_pool_that_hold_no_stripe(chunk_kib: int, outlook: Outlook) -> None:
+    """Where the pool has them is known to it alone: one by one none holds a stripe, side by side they do."""
+    disks = [layer(f"sd{letter}", f"8:{number}") for number, letter in enumerate("abcd")]
+    facts = MdFacts(level="raid5", raid_disks=3, chunk_bytes=64 * KIB, handles_discard_safely=True)
+    array = replace(layer("md0", "9:0", Kind.MD, "sda", "sdb", "sdc"), facts=facts)
+    pool = replace(
+        layer("dm-0", "252:0", Kind.THIN_POOL, "sdd", "md0"),
+        facts=ThinPoolFacts(chunk_bytes=chunk_kib * KIB, mode=PoolMode.READ_WRITE),
+        table=(DmTarget(0, 1 << 20, "thin-pool", ("8:3", "9:0", str(2 * chunk_kib), "0", "0")),),
+        target="thin-pool",
+    )
+    thin = replace(layer("dm-1", "252:1", Kind.THIN, "dm-0"), target="thin")
+    foretold = forecast(stack(thin, pool, *disks, array), Space({"252:1": Extents.of([(0, MIB)])}))
+    assert foretold.outlook is outlook
+    assert any("one alone holds no stripe" in doubt for doubt in foretold.unknowable) == (
+        outlook is Outlook.UNKNOWN
+    )

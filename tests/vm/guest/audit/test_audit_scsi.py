@@ -21,6 +21,7 @@ from tests.vm.guest.support.nullblk import NullBlk, null_blk
 from tests.vm.guest.support.scsidebug import ignoring, scsi_debug
 from tests.vm.guest.support.shell import call, put
 from tests.vm.guest.support.sysfs import SYS_BLOCK
+from tests.vm.guest.support.trims import check
 
 TIERS = ("full",)
 SECTOR = 512
@@ -49,6 +50,26 @@ def test_reached_is_what_the_device_gave_back(granularity: int, alignment: int) 
     else:
         assert result.verdict is Verdict.PARTIAL
         assert codes(result)["device-rounds"] == completed - freed
+
+
+@pytest.mark.parametrize("alignment", [0, 8, 256])
+def test_granules_begin_where_the_drive_says(alignment: int) -> None:
+    """Groups of 8 MiB, at whose borders ext4 cuts its ranges: each is one of a granule, or costs one. Of a whole
+    disk the kernel shows another alignment than it goes by."""
+    with scsi_debug(unmap_granularity=2048, unmap_alignment=alignment, lbpws=0) as device:
+        device.fill()
+        call(
+            "mkfs.ext4", "-q", "-F", "-b", "1024", "-E", "lazy_itable_init=0,nodiscard", f"/dev/{device.name}"
+        )
+        with filesystem(device.name, "ext4", make=False) as point:
+            call("sync")
+            before = device.mapped_blocks()
+            foretold = check(point)
+            result = audit(point)
+            freed = (before - device.mapped_blocks()) * MIB
+    assert result.reached_bytes == foretold.expected_bytes == freed > 16 * MIB
+    assert (result.verdict, result.unexplained_bytes) == (Verdict.PARTIAL, 0)
+    assert set(codes(result)) - {"advisory"} == {"device-rounds"}
 
 
 def test_a_misaligned_partition_loses_the_ends() -> None:

@@ -31,9 +31,11 @@ from tests.vm.guest.support.audits import (
     leaf,
     row,
 )
+from tests.vm.guest.support.formats.vdo import BLOCK, vdo
 from tests.vm.guest.support.scsidebug import scsi_debug
 from tests.vm.guest.support.shell import call, put
 from tests.vm.guest.support.stacked import blank, mapped, multipath, sectors
+from tests.vm.guest.support.trims import check
 from tests.vm.requirements import need_module
 
 # By hand: it would take CI beyond its time on a slow machine.
@@ -258,3 +260,32 @@ def test_clusters_of_ext4() -> None:
             result = audit(point)
             assert arrived_at(result, disk) == result.claimed_bytes
     assert row(result, "filesystem").bytes_out == result.claimed_bytes
+
+
+def _used_by_vdo(label: str) -> int:
+    """Bytes that VDO has of data and of its own."""
+    words = call("dmsetup", "status", label).split()
+    return int(words[words.index("vdo") + 6]) * BLOCK
+
+
+def test_what_is_freed_is_free_in_vdo_alone() -> None:
+    deleted = 32 * MIB
+    with full_loop(512 * MIB) as disk, vdo(disk, 256 * MIB) as top, filesystem(top.name, "ext4") as point:
+        victim = point / "victim"
+        # Blocks of zeroes take nothing.
+        victim.write_bytes(os.urandom(deleted))
+        call("sync")
+        trims.fill_holes(image(disk))
+        before = _used_by_vdo(top.label)
+        victim.unlink()
+        call("sync")
+        foretold = check(point)
+        result = audit(point)
+        after = _used_by_vdo(top.label)
+        assert freed(disk) == 0
+    # What the journal writes meanwhile takes some blocks.
+    assert before - after > deleted - MIB
+    assert (foretold.outlook, foretold.codes & {"vdo-keeps"}) == ("nothing", {"vdo-keeps"})
+    assert (result.verdict, result.reached_bytes, result.unexplained_bytes) == (Verdict.NOT_SENT, 0, 0)
+    assert list(codes(result)) == ["vdo-keeps"]
+    assert result.claimed_bytes and result.claimed_bytes > deleted

@@ -1,0 +1,68 @@
+"""Where granules begin: the drive's own page, for of a whole disk Linux shows another thing in its place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opwatch.collectors.stack.discard_limits import limits_of
+from opwatch.host.alignment import discard_alignment, unmap_alignment
+from opwatch.host.details import read_limits
+from tests.unit.support.sysfs import Tree, write
+
+# Page B0h of scsi_debug with granules of 2048 blocks, of which the first begins at block 256.
+PAGE = bytes.fromhex(
+    "00b0003c00000001000200000000040000000000ffffffff0000010000000800"
+    "8000010000000000000000000000ffff00000000000000000000000000000000"
+)
+
+
+def _changed(at: int, data: bytes) -> bytes:
+    return PAGE[:at] + data + PAGE[at + len(data) :]
+
+
+@pytest.mark.parametrize(
+    ("page", "blocks"),
+    [
+        (PAGE, 256),
+        (_changed(32, b"\x00\x00\x01\x00"), None),  # not valid
+        (_changed(32, b"\x80\0\0\0"), 0),
+        (_changed(1, b"\xb2"), None),
+        (_changed(2, b"\0\x0c"), None),  # as long as it was before there was such a thing
+        (PAGE[:35], None),
+        (b"", None),
+    ],
+)
+def test_the_page_of_block_limits(page: bytes, blocks: int | None) -> None:
+    assert unmap_alignment(page) == blocks
+
+
+@given(st.binary(max_size=70) | st.binary(max_size=70).map(lambda rest: PAGE[:4] + rest))
+def test_no_page_is_too_odd(page: bytes) -> None:
+    blocks = unmap_alignment(page)
+    assert blocks is None or 0 <= blocks < 1 << 31
+
+
+def test_a_whole_disk_is_asked_itself(tmp_path: Path) -> None:
+    """6.1 and 6.12 show 0 for this very disk, and 126,976 for a partition that begins at its sector 8."""
+    tree = Tree(tmp_path)
+    tree.disk("sda", "8:0", attributes={"discard_alignment": "0", "queue/logical_block_size": "512"})
+    tree.partition("sda", "sda1", "8:1", start=8, sectors=10240)
+    write(tree["sda"].sysfs / "device", {"vpd_pgb0": PAGE})
+    write(tree["sda1"].sysfs, {"discard_alignment": "126976"})
+    assert discard_alignment(tree["sda"]) == 256 * 512
+    assert discard_alignment(tree["sda1"]) == 126976
+    for device, alignment in (("sda", 131072), ("sda1", 126976)):
+        assert limits_of(tree[device]).alignment == alignment
+        assert read_limits(tree[device]).discard_alignment_bytes == alignment
+
+
+def test_a_disk_without_the_page_is_as_the_kernel_says(tmp_path: Path) -> None:
+    tree = Tree(tmp_path)
+    tree.disk("vda", "254:0", attributes={"discard_alignment": "4096"})
+    assert discard_alignment(tree["vda"]) == 4096
+    write(tree["vda"].sysfs, {"discard_alignment": "-1"})
+    assert discard_alignment(tree["vda"]) is None

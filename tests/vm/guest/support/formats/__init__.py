@@ -1,0 +1,1 @@
+"""What no tool of Debian 12 formats."""

@@ -236,7 +236,7 @@ def _unmapped(stack: Stack) -> int | None:
 
 
 def _broken_stripes(stack: Stack) -> Iterator[str]:
-    """Thin pools whose chunks may lie apart, and hold no stripe of an array that discards whole ones alone."""
+    """Thin pools whose chunks may lie apart, and hold no stripe of an array that discards nothing less."""
     for pool in stack.layers:
         chunk = pool.facts_as(ThinPoolFacts).chunk_bytes
         for array in _all_below(stack, pool) if chunk else ():

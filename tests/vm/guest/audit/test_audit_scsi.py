@@ -54,8 +54,8 @@ def test_reached_is_what_the_device_gave_back(granularity: int, alignment: int) 
 
 @pytest.mark.parametrize("alignment", [0, 8, 256])
 def test_granules_begin_where_the_drive_says(alignment: int) -> None:
-    """Groups of 8 MiB, at whose borders ext4 cuts its ranges: each is one of a granule, or costs one. Of a whole
-    disk the kernel shows another alignment than it goes by."""
+    """Groups of 8 MiB, at whose borders ext4 cuts its ranges: each is one of a granule, or costs one. The
+    kernel shows another alignment of a whole disk than it goes by."""
     with scsi_debug(unmap_granularity=2048, unmap_alignment=alignment, lbpws=0) as device:
         device.fill()
         call(

@@ -136,14 +136,10 @@ class Builder:
 
     def _failing(self, node: str) -> str:
         """A device of which the last part fails from some moment on, until it is taken down."""
-        whole = stacked.sectors(node)
-        good = whole - whole // 8
         top = self._opened.enter_context(stacked.linear(node))
-        linear = f"linear /dev/{node} 0"
-        self.built.break_now = lambda: stacked.reload(
-            top.label, f"0 {good} {linear}\n{good} {whole - good} error"
-        )
-        self._opened.callback(stacked.reload, top.label, f"0 {whole} {linear}")
+        self.built.break_now = functools.partial(stacked.fail_last_eighth, top.label, node)
+        whole = f"0 {stacked.sectors(node)} linear /dev/{node} 0"
+        self._opened.callback(stacked.reload, top.label, whole)
         return top.name
 
     def _array(self, name: str) -> str:

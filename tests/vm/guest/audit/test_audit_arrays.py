@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,12 +11,12 @@ import pytest
 from tests.vm.guest.support import stacked, sysfs
 from tests.vm.guest.support.audits import (
     MIB,
-    Audit,
     Verdict,
     audit,
     audited,
     codes,
     filesystem,
+    fragment,
     freed,
     full_loop,
     leaf,
@@ -92,13 +92,6 @@ def test_raid_with_parity(level: int, members: int) -> None:
     assert len(result.evidence.trace.flows) < 100
 
 
-def failing_in_part(member: stacked.Mapped, disk: str) -> None:
-    """From now on the last eighth of a linear device fails."""
-    whole = stacked.sectors(disk)
-    good = whole - whole // 8
-    stacked.reload(member.label, f"0 {good} linear /dev/{disk} 0\n{good} {whole - good} error")
-
-
 @pytest.mark.parametrize("turn", range(4))
 def test_a_mirror_between_devices_of_device_mapper(turn: int) -> None:
     """What device mapper had before its bios lies before those of md as well, now and then."""
@@ -109,24 +102,13 @@ def test_a_mirror_between_devices_of_device_mapper(turn: int) -> None:
         top = opened.enter_context(stacked.delay(mirror, 0)).name
         point = opened.enter_context(filesystem(top, "ext4"))
         opened.callback(stacked.reload, member.label, f"0 {stacked.sectors(one)} linear /dev/{one} 0")
-        result = trimmed_in_pieces(point, lambda: failing_in_part(member, one))
+        fragment(point, [32 << 10] * 1200)
+        stacked.fail_last_eighth(member.label, one)
+        result = audit(point)
     assert result.unexplained_bytes == 0, result.rows
     assert leaf(result, two).bytes_ok == leaf(result, top).bytes_ok == result.claimed_bytes
     # On 6.1 a table with an error target takes no discards at all.
     assert leaf(result, one).bytes_ok == (leaf(result, member.name).bytes_ok or 0)
-
-
-def trimmed_in_pieces(point: Path, before: Callable[[], None], pieces: int = 600) -> Audit:
-    """An audit behind files of which every other one was deleted, and what happens before it."""
-    files = [point / str(index) for index in range(2 * pieces)]
-    for file in files:
-        file.write_bytes(b"x" * (32 << 10))
-    call("sync", "-f", str(point))
-    for file in files[::2]:
-        file.unlink()
-    call("sync", "-f", str(point))
-    before()
-    return audit(point)
 
 
 def test_raid_5_that_must_not_discard() -> None:

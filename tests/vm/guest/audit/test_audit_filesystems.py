@@ -17,6 +17,7 @@ from tests.vm.guest.support.audits import (
     audit,
     codes,
     filesystem,
+    fragment,
     freed,
     full_loop,
     image,
@@ -49,17 +50,6 @@ def mounted(kind: str, node: str, *options: str) -> Iterator[Path]:
             call("umount", str(point))
 
 
-def fragmented(point: Path) -> None:
-    """Some hundreds of free extents, of many sizes."""
-    files = [point / f"part{number}" for number in range(600)]
-    for number, file in enumerate(files):
-        file.write_bytes(b"x" * 1024 * (1 + number * 7 % 47))
-    call("sync", "-f", str(point))
-    for file in files[::3]:
-        file.unlink()
-    call("sync", "-f", str(point))
-
-
 def free_bytes(point: Path) -> int:
     extents = read_free_space(trims.mount_at(point)).extents
     return sum(free.total for free in extents.values())
@@ -68,7 +58,7 @@ def free_bytes(point: Path) -> int:
 def test_free_extents_that_xfs_passes_over() -> None:
     """Of a group with more than a hundred, some kernels leave out part: by ranges none is."""
     with full_loop(128 * MIB) as loop, filesystem(loop, "xfs") as point:
-        fragmented(point)
+        fragment(point, [1024 * (1 + number * 7 % 47) for number in range(600)], 3)
         trims.fill_holes(image(loop))
         free, result, gone = free_bytes(point), audit(point), freed(loop)
         half = str(16 * MIB)

@@ -25,6 +25,7 @@ from tests.vm.guest.support.audits import (
     audited,
     codes,
     filesystem,
+    fragment,
     freed,
     full_loop,
     image,
@@ -149,7 +150,7 @@ def test_a_path_that_is_busy_gives_copies_back() -> None:
     with scsi_debug(lbpws=0, max_queue=1, delay=1) as disk:
         disk.fill()
         with multipath(disk.name) as top, filesystem(top.name, "ext4") as point:
-            fragmented(point)
+            fragment(point, [20_000] * 600)
             before = disk.mapped_blocks()
             with readers(top.name, 6):
                 result = audit(point)
@@ -159,17 +160,6 @@ def test_a_path_that_is_busy_gives_copies_back() -> None:
     assert result.reached_bytes == result.claimed_bytes == gone > 16 * MIB
     for line in (row(result, "multipath"), row(result, "disk")):
         assert line.bytes_in == line.bytes_out == line.bytes_ok == gone
-
-
-def fragmented(point: Path) -> None:
-    """Some hundred free extents."""
-    files = [point / str(number) for number in range(600)]
-    for file in files:
-        file.write_bytes(b"x" * 20_000)
-    call("sync")
-    for file in files[::2]:
-        file.unlink()
-    call("sync")
 
 
 def test_each_copied_request_counts_once() -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from opwatch.trim.audit.audit import Audit, Row, Verdict
 from tests.kernel.support import trims
 from tests.kernel.support.trims import audit, codes, row
 from tests.vm.guest.support import stacked, sysfs
+from tests.vm.guest.support.shell import call
 from tests.vm.requirements import need_module, need_tool
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "audited",
     "codes",
     "filesystem",
+    "fragment",
     "freed",
     "full_loop",
     "image",
@@ -99,6 +101,17 @@ def audited(top: str, kind: str, *loops: str) -> Audit:
         for loop in loops:
             trims.fill_holes(image(loop))
         return audit(point)
+
+
+def fragment(point: Path, sizes: Sequence[int], every: int = 2) -> None:
+    """Files of these sizes, of which every second or n-th is deleted: as many free extents."""
+    files = [point / f"part{number}" for number in range(len(sizes))]
+    for file, size in zip(files, sizes, strict=True):
+        file.write_bytes(b"x" * size)
+    call("sync", "-f", str(point))
+    for file in files[::every]:
+        file.unlink()
+    call("sync", "-f", str(point))
 
 
 def leaf(result: Audit, device: str) -> Row:

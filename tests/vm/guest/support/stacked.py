@@ -57,6 +57,13 @@ def reload(label: str, table: str) -> None:
     call("dmsetup", "resume", "--noudevsync", label)
 
 
+def fail_last_eighth(label: str, below: str) -> None:
+    """Let the last part of a linear device fail from now on."""
+    whole = sectors(below)
+    good = whole - whole // 8
+    reload(label, f"0 {good} linear /dev/{below} 0\n{good} {whole - good} error")
+
+
 def linear(below: str) -> contextlib.AbstractContextManager[Mapped]:
     """The whole of a device through dm-linear."""
     return mapped("linear", f"0 {sectors(below)} linear /dev/{below} 0", "dm_mod")

@@ -6,6 +6,7 @@ with that number is of the same mount.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -48,7 +49,10 @@ def opened(mount: Mount) -> Iterator[int]:
 def _explained(error: OSError, point: str) -> OpwatchError:
     if isinstance(error, PermissionError):
         return PermissionMissing(f"{point}: may not be opened; run it as root")
-    return OpwatchError(f"{point}: {error.strerror}")
+    what = f"{point}: {error.strerror}"
+    if error.errno == errno.EIO:
+        what += "; its file system may have shut itself down after an error of a device: see dmesg"
+    return OpwatchError(what)
 
 
 def mount_number(descriptor: int) -> int | None:
@@ -63,7 +67,10 @@ def mount_number(descriptor: int) -> int | None:
 
 def _require(descriptor: int, mount: Mount) -> None:
     number = mount_number(descriptor)
-    status = os.fstat(descriptor)
+    try:
+        status = os.fstat(descriptor)
+    except OSError as error:
+        raise _explained(error, mount.point) from error
     dev = f"{os.major(status.st_dev)}:{os.minor(status.st_dev)}"
     same = None in (number, mount.number) or number == mount.number
     # The subvolumes of btrfs have numbers of their own, as files of overlayfs may.

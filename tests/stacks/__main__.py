@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from opwatch.errors import OpwatchError
 from opwatch.tools.commands.trim.audit import audit_mount
 from opwatch.trim.audit.audit import Asked, Audit, Verdict
 from opwatch.trim.audit.flow import Stage, total
@@ -127,9 +128,14 @@ def contradictions(one: Recipe) -> Iterator[str]:
 
 
 def _judged(one: Recipe) -> list[str] | None:
-    """Its contradictions; None where it has no room for what is to be deleted, or cannot be built."""
+    """Its contradictions; None where it has no room for what is to be deleted, cannot be built, or where the
+    filesystem shut itself down when its device began to fail, which the audit says."""
     try:
         return list(contradictions(one))
+    except OpwatchError as error:
+        if one.fault != "fails" or "Input/output error" not in str(error):
+            raise
+        return None
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EINVAL):
             raise
@@ -155,7 +161,7 @@ def main(text: str) -> int:
         one = recipe(seed, layers)
         said = _judged(one)
         if said is None:
-            print(f"{seed}: {one}: too small for what is deleted, or not to be built", flush=True)
+            print(f"{seed}: {one}: too small for what is deleted, not to be built, or shut down", flush=True)
             counts["left out"] += 1
             continue
         print(f"{seed}: {one}: " + ("; ".join(said) or "right"), flush=True)

@@ -28,7 +28,7 @@ from opwatch.trim.audit.question import Asked
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.space.fiemap import FileExtent
 from opwatch.trim.space.free import FreeSpace, Number
-from opwatch.trim.space.remap import descend
+from opwatch.trim.space.remap import descend, reads_a_cache
 from opwatch.trim.stack.layers import Layer, Stack
 from opwatch.trim.stale.sentinel import BLOCK, Judgement, ReadsAs, digest, is_cut, pattern, state_of
 
@@ -189,6 +189,9 @@ class Sentinels:
         if device is None:
             return
         for landing in descend(self._stack, device, Extents.of([(at, at + BLOCK)]), copies=copies):
+            if copies and reads_a_cache(self._stack, landing.device):
+                self._reasons[number] = f"what {landing.device} gives may come from a cache below it"
+                continue
             offset, end = next(iter(landing.extents))
             # Others are cut in two by a layer's edge.
             if end - offset == BLOCK:

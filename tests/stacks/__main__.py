@@ -119,8 +119,9 @@ def contradictions(one: Recipe) -> Iterator[str]:
             yield f"audit: reached {result.reached_bytes} B, and {oracle} B were freed"
         if result.verdict is Verdict.PROVEN and (not oracle or one.fault == "drops"):
             yield f"{name}: PROVEN, and nothing was freed of a drive"
-    # Of a trim whose events were lost, or that found nothing to send, less is known.
-    if trims.lost_by_the_host(proven) or proven.verdict is Verdict.NOTHING_LEFT:
+    # Less is known of a trim whose events were lost, that found nothing, or beside which others sent.
+    beside = trims.codes(proven).keys() & {"others-write", "xfs-busy"}
+    if trims.lost_by_the_host(proven) or proven.verdict is Verdict.NOTHING_LEFT or beside:
         return
     forgotten = trims.codes(plain).keys() - trims.codes(proven).keys() - _ANSWERED - {"trace-lost"}
     if forgotten:

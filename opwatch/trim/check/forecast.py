@@ -235,15 +235,16 @@ def _unmapped(stack: Stack) -> int | None:
     return largest if largest > SECTOR else None
 
 
-def _broken_stripes(stack: Stack) -> Iterator[str]:
-    """Thin pools whose chunks may lie apart, and hold no stripe of an array that discards nothing less."""
+def _broken_units(stack: Stack) -> Iterator[str]:
+    """Thin pools whose chunks may lie apart, and hold no whole unit of what discards nothing less."""
     for pool in stack.layers:
         chunk = pool.facts_as(ThinPoolFacts).chunk_bytes
-        for array in _all_below(stack, pool) if chunk else ():
-            stripe = stripe_bytes(array.array) if array.array else None
-            if chunk and stripe and chunk % stripe and chunk < 2 * stripe:
+        for lower in _all_below(stack, pool) if chunk else ():
+            whole = lower.granule if lower.array or not lower.below else None
+            unit = whole[0] if whole else 0
+            if chunk and unit and chunk % unit and chunk < 2 * unit:
                 chunks = f"which chunks of {size(chunk)} {pool.device} frees side by side"
-                yield f"{chunks}: one alone holds no stripe of {size(stripe)} of {array.device}"
+                yield f"{chunks}: one alone holds no whole {size(unit)} of {lower.device}"
 
 
 def _all_below(stack: Stack, layer: Layer) -> Iterator[Layer]:
@@ -270,7 +271,7 @@ def _outlook(stack: Stack, walk: _Walk, first: Sequence[Reason]) -> Outlook:
         return Outlook.UNKNOWN
     outlook = together([walk.reach(top) for top in tops])
     in_doubt = stack.filesystem and (stack.filesystem.kind in BY_A_PROGRAM or _unmapped(stack))
-    in_doubt = in_doubt or any(_broken_stripes(stack))
+    in_doubt = in_doubt or any(_broken_units(stack))
     return Outlook.UNKNOWN if outlook is Outlook.REACHES and in_doubt else outlook
 
 
@@ -314,7 +315,7 @@ def forecast(
     # A loss with its bytes before the same one without.
     reasons = [*first, *_device_losses(stack, arriving), *below, *_not_free(stack, space), *_outside(stack)]
     reasons += _shared(stack, space)
-    doubts = [*_broken_stripes(stack), *(doubt for layer in stack.layers for doubt in doubts_of(layer))]
+    doubts = [*_broken_units(stack), *(doubt for layer in stack.layers for doubt in doubts_of(layer))]
     too_short = outlook is not Outlook.NOTHING and _all_too_short(stack, walk, runs)
     if too_short:
         outlook = Outlook.NOTHING

@@ -85,6 +85,19 @@ def _begins_on_backing(stack: Stack, layer: Layer, *, copies: bool) -> int | Non
     return lowers[0].size_bytes - layer.size_bytes
 
 
+def reads_a_cache(stack: Stack, device: str) -> bool:
+    """Whether what is read of a device may come from a cache below it, which keeps what was discarded. A thin
+    volume gives zeros for what it has freed, and asks nobody."""
+    layer = stack.layer(device)
+    below = lower_of(stack, layer) if layer and layer.kind is not Kind.THIN else []
+    return any(
+        lower.target == "cache"
+        or (lower.device.startswith("bcache") and len(lower.below) > 1)
+        or reads_a_cache(stack, lower.device)
+        for lower in below
+    )
+
+
 def _on_members(layer: Layer, extents: Extents) -> Iterator[tuple[str, Extents]]:
     """Where an array of md without parity has these bytes. Nothing of one whose layout is not known."""
     array = layer.facts_as(MdFacts)

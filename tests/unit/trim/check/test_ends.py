@@ -139,6 +139,21 @@ def test_chunks_of_a_pool_that_hold_no_stripe(chunk_kib: int, outlook: Outlook) 
     thin = replace(layer("dm-1", "252:1", Kind.THIN, "dm-0"), target="thin")
     foretold = forecast(stack(thin, pool, *disks, array), Space({"252:1": Extents.of([(0, MIB)])}))
     assert foretold.outlook is outlook
-    assert any("one alone holds no stripe" in doubt for doubt in foretold.unknowable) == (
+    assert any("one alone holds no whole 128k of md0" in doubt for doubt in foretold.unknowable) == (
         outlook is Outlook.UNKNOWN
     )
+
+
+def test_chunks_of_a_pool_that_hold_no_granule() -> None:
+    meta, disk = layer("sda", "8:0"), layer("sdb", "8:16")
+    disk = replace(disk, limits=replace(disk.limits, granularity=MIB))
+    pool = replace(
+        layer("dm-0", "252:0", Kind.THIN_POOL, "sda", "sdb"),
+        facts=ThinPoolFacts(chunk_bytes=64 * KIB, mode=PoolMode.READ_WRITE),
+        table=(DmTarget(0, 1 << 20, "thin-pool", ("8:0", "8:16", "128", "0", "0")),),
+        target="thin-pool",
+    )
+    thin = replace(layer("dm-1", "252:1", Kind.THIN, "dm-0"), target="thin")
+    foretold = forecast(stack(thin, pool, meta, disk), Space({"252:1": Extents.of([(0, 8 * MIB)])}))
+    assert foretold.outlook is Outlook.UNKNOWN
+    assert any("one alone holds no whole 1M of sdb" in doubt for doubt in foretold.unknowable)

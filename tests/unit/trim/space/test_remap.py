@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opwatch.trim.space.extents import Extents
-from opwatch.trim.space.remap import descend, on_slots
+from opwatch.trim.space.remap import descend, on_slots, reads_a_cache
 from opwatch.trim.stack.dmtable import legs, parse, stripes
 from opwatch.trim.stack.facts import MdFacts
 from opwatch.trim.stack.layers import Kind, Stack
@@ -96,3 +96,24 @@ def test_what_each_slot_has_is_in_one_piece(
     assert len({slot for slot, _, _ in pieces}) == len(pieces)
     expected = _chunk_by_chunk(array, copies, start, start + size)
     assert {slot: set(range(first, last)) for slot, first, last in pieces} == expected
+
+
+def test_what_may_come_from_a_cache() -> None:
+    """What stands on a cache reads what that kept of a trim; a cache itself is followed to its origin."""
+    cached = layer("dm-0", "253:0", Kind.DM, "sda", "sdb", target="cache")
+    integrity = layer("dm-1", "253:1", Kind.DM, "dm-0", target="integrity")
+    linear = layer("dm-2", "253:2", Kind.DM, "dm-1", target="linear")
+    stack = Stack(None, (linear, integrity, cached, *DISKS))
+    assert [reads_a_cache(stack, name) for name in ("dm-2", "dm-1", "dm-0", "sda", "none")] == [
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]
+    thin = layer("dm-1", "253:1", Kind.THIN, "dm-0", target="thin")
+    assert not reads_a_cache(Stack(None, (linear, thin, cached, *DISKS)), "dm-2")
+    alone = layer("bcache0", "252:0", Kind.DISK, "sda")
+    assert not reads_a_cache(Stack(None, (replace(integrity, below=("bcache0",)), alone, *DISKS)), "dm-1")
+    with_cache = replace(alone, below=("sda", "sdb"))
+    assert reads_a_cache(Stack(None, (replace(integrity, below=("bcache0",)), with_cache, *DISKS)), "dm-1")

@@ -5,12 +5,17 @@ OPWATCH_REQUIRE=kernel,vm turns "cannot run" of these kinds into a failure.
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
+
+_CHECKOUT = Path(__file__).resolve().parents[1]
 
 
 def unmet(kind: str, reason: str) -> NoReturn:
@@ -35,6 +40,22 @@ def require_kernel() -> None:
         from opwatch._native import Tracer  # noqa: F401
     except ImportError:
         unmet("kernel", "opwatch was built without its tracer")
+
+
+@functools.cache
+def _is_open_to_nobody() -> bool:
+    argv = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", sys.executable]
+    argv += ["-c", "import opwatch.tools.cli"]
+    environment = os.environ | {"PYTHONPATH": str(_CHECKOUT)}
+    return subprocess.run(argv, capture_output=True, check=False, cwd="/", env=environment).returncode == 0
+
+
+def require_nobody(kind: str = "kernel") -> None:
+    """A user without rights can start what is tested: a checkout below a closed home is closed to it."""
+    if not _is_open_to_nobody():
+        unmet(
+            kind, f"user 65534 cannot start {sys.executable} with {_CHECKOUT}: a folder above is closed to it"
+        )
 
 
 def require_drive() -> None:

@@ -104,8 +104,9 @@ def contradictions(one: Recipe) -> Iterator[str]:
         # What the kernel skipped a program for is counted, and said: of such a trim nothing else is known.
         if trims.lost_by_the_host(result) and result.evidence.trace.misses:
             continue
-        # What a mount with "discard" has sent already is not sent again.
-        nothing_left = result.verdict is Verdict.NOTHING_LEFT and not oracle
+        # What a mount with "discard" has sent already is not sent again; f2fs does by a thread of its own.
+        sends_itself = "filesystem-trims-later" in trims.codes(result)
+        nothing_left = result.verdict is Verdict.NOTHING_LEFT and (not oracle or sends_itself)
         # Of a drive that drops, sentinels are read as they were: no check foretells it. Others may be proven.
         unproven = {Verdict.UNKNOWN, Verdict.PARTIAL}
         contradicted = name == "prove" and one.fault == "drops" and result.verdict in unproven

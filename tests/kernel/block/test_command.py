@@ -12,6 +12,7 @@ import pytest
 
 from opwatch.host.scratch import ScratchDisk
 from tests.kernel.support.watching import ATTEMPTS, lines, opwatch
+from tests.requirements import require_nobody
 
 FIO = ("fio", "--name=x", "--rw=randread", "--bs=4k", "--direct=1", "--ioengine=libaio", "--iodepth=8")
 
@@ -140,6 +141,7 @@ def test_strict_fails_when_the_witness_is_missing(disk: ScratchDisk) -> None:
 
 def as_nobody(disk: ScratchDisk, capabilities: str) -> subprocess.CompletedProcess[str]:
     """opwatch without root, with these capabilities alone."""
+    require_nobody()
     command = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
     command += [f"--inh-caps={capabilities}", f"--ambient-caps={capabilities}"]
     return subprocess.run(

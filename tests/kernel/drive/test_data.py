@@ -77,7 +77,8 @@ def test_memory_is_given_back() -> None:
         writes(one.device, 48, MIB, step=MIB)
         assert resident() > empty + 40 * MIB
         run("blkdiscard", one.device)
-        assert resident() < empty + 4 * MIB
+        # A huge page may stay, which is 2 MiB.
+        assert resident() < empty + 8 * MIB
 
 
 def _files(folder: Path) -> dict[str, str]:

@@ -17,7 +17,7 @@ from opwatch.errors import OpwatchError, RefusedError, Unsupported
 from tests.kernel.support.drives import MIB, a_name, drive, fio, loops_of, run
 from tests.kernel.support.load import reads, writes
 from tests.kernel.support.watching import lines, opwatch
-from tests.requirements import require_drive
+from tests.requirements import require_drive, require_nobody
 
 
 @pytest.fixture(autouse=True)
@@ -200,6 +200,7 @@ def test_without_the_server_it_names_the_package(monkeypatch: pytest.MonkeyPatch
 
 
 def test_without_root_it_says_so() -> None:
+    require_nobody()
     command = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"]
     for verb in (["create"], ["destroy", "x"]):
         done = subprocess.run(

@@ -14,7 +14,7 @@ import pytest
 
 from tests.kernel.support.drives import a_name, drive, run
 from tests.kernel.support.filesystems import make, mounted
-from tests.requirements import unmet
+from tests.requirements import require_nobody, unmet
 
 TOP = Path(__file__).parents[3]
 REPORT = next(iter(sorted((TOP / "tests/fixtures/good/counters/smartctl_exporter").glob("*.json"))))
@@ -86,11 +86,7 @@ def _as(who: str, command: str, words: dict[str, str]) -> subprocess.CompletedPr
     ("command", "nobody", "two"), [pytest.param(*row, id=row[0].replace(" ", "-")) for row in rows()]
 )
 def test_a_row_is_true(words: dict[str, str], command: str, nobody: str, two: str, who: str) -> None:
-    probe = subprocess.run(
-        [*_PRIVILEGES[who], sys.executable, "-c", ""], capture_output=True, cwd="/", check=False
-    )
-    if probe.returncode:
-        unmet("kernel", f"user 65534 cannot start {sys.executable}: {probe.stderr!r}")
+    require_nobody()
     done = _as(who, command, words)
     wanted = nobody if who == "nobody" else two
     assert "Traceback" not in done.stderr

@@ -19,6 +19,7 @@ from tests.kernel.support import trims
 from tests.kernel.support.trims import ATTEMPTS, MIB, audited, mounted
 from tests.kernel.support.watching import lines, opwatch
 from tests.kernel.trim.test_audit import on_overlay
+from tests.requirements import require_nobody
 
 
 def audit(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -122,6 +123,7 @@ def test_a_filesystem_without_fitrim(tmp_path: Path) -> None:
 
 
 def test_nobody_may_trim() -> None:
+    require_nobody()
     done = subprocess.run(
         [
             *("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"),

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from opwatch.trim.space.extents import Extents
-from tests.requirements import unmet
+from tests.requirements import require_nobody, unmet
 
 MIB = 1 << 20
 
@@ -307,6 +307,7 @@ def test_a_device_stands_for_its_mounts_or_for_itself(folder: Path) -> None:
 
 
 def test_no_privilege_is_needed() -> None:
+    require_nobody()
     with (
         tempfile.TemporaryDirectory(prefix="opwatch-") as name,
         filesystem("ext4", Path(name), 64 * MIB) as made,

@@ -22,7 +22,7 @@ from opwatch.trim.space.extents import Extents
 from tests.kernel.support.drives import MIB, drive, fio, run
 from tests.kernel.support.filesystems import KINDS, data_of, fill, free_of, held_bytes, make, mounted, use
 from tests.kernel.support.watching import opwatch
-from tests.requirements import require_drive
+from tests.requirements import require_drive, require_nobody
 
 SIZE = 320 * MIB
 
@@ -274,6 +274,7 @@ def test_refusals(tmp_path: Path) -> None:
 
 
 def test_without_root(tmp_path: Path) -> None:
+    require_nobody()
     code = (
         "import os, sys\nfrom opwatch.tools import cli\n"
         "from opwatch.tools.commands import trim\nfrom opwatch.tools.commands.trim import stale\n"

@@ -14,6 +14,7 @@ import pytest
 from opwatch import _native
 from opwatch.collectors.firmware.transports import KernelTransport
 from opwatch.errors import OpwatchError
+from tests.requirements import require_nobody
 from tests.vm.guest.support import sysfs
 from tests.vm.guest.support.shell import call
 from tests.vm.guest.support.workload import Fio, fio
@@ -96,6 +97,7 @@ def test_a_page_off_the_list_never_reaches_the_drive(disk: str) -> None:
 
 
 def test_without_privilege_it_says_so_and_gives_what_sysfs_has(disk: str) -> None:
+    require_nobody("vm")
     argv = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", sys.executable, "-m", "opwatch"]
     done = subprocess.run(
         [*argv, "counters", "--dev", disk, "--json"], capture_output=True, text=True, check=False

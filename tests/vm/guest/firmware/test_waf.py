@@ -8,6 +8,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
+from tests.requirements import require_nobody
 from tests.vm.guest.support import sysfs
 from tests.vm.guest.support.shell import call
 from tests.vm.guest.support.workload import Fio
@@ -94,6 +95,7 @@ def test_all_namespaces_of_a_drive_write_to_its_nand() -> None:
 
 
 def test_without_privilege_there_is_the_kernels_side() -> None:
+    require_nobody("vm")
     disk = sysfs.disk("opw-nvme-ocp")
     argv = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", sys.executable, "-m", "opwatch"]
     argv += ["waf", "--dev", disk, "--json", "--poll", "0.2", "--for", "1"]

@@ -111,10 +111,12 @@ class Builder:
             self.built.drives.append(file)
             node = self._attached(file, *_SWITCHES.get(self._recipe.drive, ()), offset=self._recipe.offset)
         if fault == "short":
-            # The limit stays with the loop device, which others use after this stack.
-            limit = sysfs.SYS_BLOCK / node / "queue/discard_max_bytes"
-            self._opened.callback(put, limit, int(limit.read_text()) // 4096 * 4096)
-            put(limit, 65536)
+            # The limit, of whole granules, stays with a loop device, which others use after this stack.
+            queue = sysfs.SYS_BLOCK / node / "queue"
+            limit = queue / "discard_max_bytes"
+            granule = max(4096, int((queue / "discard_granularity").read_text()))
+            self._opened.callback(put, limit, int(limit.read_text()) // granule * granule)
+            put(limit, max(65536, granule))
         if self._recipe.drive == "part":
             node = self._part(node)
         return self._failing(node) if fault == "fails" else node

@@ -52,6 +52,7 @@ class Ends:
     def __init__(self, stack: Stack, top: Layer) -> None:
         self._stack, self._top = stack, top
         self._askers = _askers(stack)
+        self._uppers: dict[str, Stack] = {}
         parts = list(self._discards(top, 0, top.size_bytes))
         self.granule_bytes = max((part.disk.granule[0] for part in parts if part.disk.granule), default=1)
         self._unit = None if any(map(self._may_cut, self._askers)) else self._uniform(parts)
@@ -83,8 +84,9 @@ class Ends:
 
     def _discards(self, device: Layer, start: int, end: int) -> Iterator[Discard]:
         """What the disks get of a range, with each copy that an array has of it."""
-        upper = _ending_at(self._stack, self._askers.keys() - {device.device})
-        for landing in descend(upper, device.device, Extents.of([(start, end)]), copies=True):
+        for landing in descend(
+            self._upper(device.device), device.device, Extents.of([(start, end)]), copies=True
+        ):
             below = self._stack.layer(landing.device)
             if below is None:
                 continue
@@ -94,6 +96,12 @@ class Ends:
                     continue
                 for piece in self._asked_anew(below, first, last, end - start):
                     yield from self._discards(below, *piece)
+
+    def _upper(self, name: str) -> Stack:
+        """The stack from a layer down to the next that is asked anew; worked out once for all ranges."""
+        if name not in self._uppers:
+            self._uppers[name] = _ending_at(self._stack, self._askers.keys() - {name})
+        return self._uppers[name]
 
     def _asked_anew(self, member: Layer, start: int, end: int, whole: int) -> list[tuple[int, int]]:
         """An array of md without parity asks each member anew for its part of a discard. The kernel ends the

@@ -7,17 +7,18 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from opwatch.collectors.firmware.transports import KernelTransport
 from opwatch.collectors.space.raw_disk import open_device
-from opwatch.counters.decode import identify
-from opwatch.counters.decode.identify import Controller, Namespace
 from opwatch.errors import OpwatchError
 from opwatch.host.details import DriveIdentity, read_identity
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.trim.stack.facts import DiskFacts, Unread
 
-Identify = Callable[[BlockDevice], tuple[Controller, Namespace]]
+if TYPE_CHECKING:
+    from opwatch.counters.decode.identify import Controller, Namespace
+
+Identify = Callable[[BlockDevice], "tuple[Controller, Namespace]"]
 
 # Makers that are hypervisors, as their disks call themselves.
 _HYPERVISORS = re.compile(r"QEMU|VMware|Msft|VBOX|Virtual (disk|HD)|Amazon|Google|Nutanix|Xen", re.I)
@@ -63,6 +64,10 @@ def _virtio_discard(disk: BlockDevice) -> bool | None:
 
 def ask_nvme(disk: BlockDevice) -> tuple[Controller, Namespace]:
     """Identify of a namespace by its node; OpwatchError without privilege, or for what is no NVMe."""
+    # These are imported for NVMe drives alone: they bring what decodes pages.
+    from opwatch.collectors.firmware.transports import KernelTransport
+    from opwatch.counters.decode import identify
+
     nsid = disk.number("nsid")
     if not nsid:
         raise OpwatchError(f"{disk.name} does not tell its namespace's number")

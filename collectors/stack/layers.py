@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol, TypedDict
 
-from opwatch.collectors.firmware.simulated import find_simulated
+from opwatch.collectors.firmware.drive_folder import drive_folder
 from opwatch.collectors.stack.discard_limits import limits_of
 from opwatch.collectors.stack.disks import Identify, ask_nvme, read_disk
 from opwatch.collectors.stack.filesystem import read_filesystem
@@ -275,7 +275,7 @@ class LayerReader:
             return layer
         facts = LoopFacts(
             backing_file=file,
-            simulated_drive=True if find_simulated(device) else None,
+            simulated_drive=True if drive_folder(device) else None,
             offset_bytes=device.number("loop/offset") or None,
         )
         layer = _Reading(Kind.LOOP, (), facts)

@@ -22,7 +22,7 @@ from opwatch.trim.stack.causes import Effect, Reason
 from opwatch.trim.stack.causes import reason as because
 from opwatch.trim.stack.facts import DiskFacts, LoopFacts, ThinPoolFacts, stripe_bytes
 from opwatch.trim.stack.layers import Kind, Layer, Stack
-from opwatch.trim.stack.passage import is_zeroing, keeps, lower_of
+from opwatch.trim.stack.passage import all_lower_of, is_zeroing, keeps, lower_of
 from opwatch.units import size
 
 
@@ -99,6 +99,7 @@ class _Walk:
     def __init__(self, stack: Stack) -> None:
         self._stack = stack
         self.reasons = {layer.device: reasons_of(stack, layer) for layer in stack.layers}
+        self.broken_units = tuple(_broken_units(stack))
         self._reach: dict[str, Outlook] = {}
 
     def reach(self, layer: Layer) -> Outlook:
@@ -239,18 +240,12 @@ def _broken_units(stack: Stack) -> Iterator[str]:
     """Thin pools whose chunks may lie apart, and hold no whole unit of what discards nothing less."""
     for pool in stack.layers:
         chunk = pool.facts_as(ThinPoolFacts).chunk_bytes
-        for lower in _all_below(stack, pool) if chunk else ():
+        for lower in all_lower_of(stack, pool) if chunk else ():
             whole = lower.granule if lower.array or not lower.below else None
             unit = whole[0] if whole else 0
             if chunk and unit and chunk % unit and chunk < 2 * unit:
                 chunks = f"which chunks of {size(chunk)} {pool.device} frees side by side"
                 yield f"{chunks}: one alone holds no whole {size(unit)} of {lower.device}"
-
-
-def _all_below(stack: Stack, layer: Layer) -> Iterator[Layer]:
-    for lower in lower_of(stack, layer):
-        yield lower
-        yield from _all_below(stack, lower)
 
 
 def _accepted(stack: Stack) -> bool | None:
@@ -271,8 +266,8 @@ def _outlook(stack: Stack, walk: _Walk, first: Sequence[Reason]) -> Outlook:
         return Outlook.UNKNOWN
     outlook = together([walk.reach(top) for top in tops])
     in_doubt = stack.filesystem and (stack.filesystem.kind in BY_A_PROGRAM or _unmapped(stack))
-    in_doubt = in_doubt or any(_broken_units(stack))
-    return Outlook.UNKNOWN if outlook is Outlook.REACHES and in_doubt else outlook
+    is_doubtful = bool(in_doubt or walk.broken_units)
+    return Outlook.UNKNOWN if outlook is Outlook.REACHES and is_doubtful else outlook
 
 
 def _all_too_short(stack: Stack, walk: _Walk, runs: Sequence[DeviceRun]) -> bool:
@@ -315,7 +310,7 @@ def forecast(
     # A loss with its bytes before the same one without.
     reasons = [*first, *_device_losses(stack, arriving), *below, *_not_free(stack, space), *_outside(stack)]
     reasons += _shared(stack, space)
-    doubts = [*_broken_units(stack), *(doubt for layer in stack.layers for doubt in doubts_of(layer))]
+    doubts = [*walk.broken_units, *(doubt for layer in stack.layers for doubt in doubts_of(layer))]
     too_short = outlook is not Outlook.NOTHING and _all_too_short(stack, walk, runs)
     if too_short:
         outlook = Outlook.NOTHING

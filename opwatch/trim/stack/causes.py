@@ -19,6 +19,9 @@ SEEN_BY = ("check", "audit", "prove")
 PROOFS = ("measured", "source", "documented", "unverified")
 # What a remedy may speak of, by its name in braces.
 BLANKS = ("mount", "device", "label", "disk", "pool", "file", "option")
+# How a table begins, and how it says whose it is.
+_TABLE = "\n[[cause]]\n"
+_CODE = re.compile(r'^code = "(.+)"$', re.MULTILINE)
 
 
 class Effect(enum.StrEnum):
@@ -148,7 +151,20 @@ def parse_causes(text: str, where: str) -> dict[str, Cause]:
 @functools.cache
 def causes() -> Mapping[str, Cause]:
     """The packaged catalogue by code."""
-    return parse_causes(PACKAGED.read_text(encoding="utf-8"), str(PACKAGED))
+    return {code: _packaged(code) for code in _tables()}
+
+
+@functools.cache
+def _tables() -> Mapping[str, str]:
+    """The text of each cause's table by its code."""
+    _, *tables = PACKAGED.read_text(encoding="utf-8").split(_TABLE)
+    return {code: table for table in tables for code in _CODE.findall(table)}
+
+
+@functools.cache
+def _packaged(code: str) -> Cause:
+    """One cause. All of them take longer to parse than the rest of a check takes, and few are ever named."""
+    return parse_causes(_TABLE + _tables()[code], str(PACKAGED))[code]
 
 
 def reason(code: str, where: str, observed: str, lost_bytes: int | None = None, /, **blanks: str) -> Reason:
@@ -156,4 +172,4 @@ def reason(code: str, where: str, observed: str, lost_bytes: int | None = None, 
     unknown = blanks.keys() - set(BLANKS)
     if unknown:
         raise ValueError(f"no remedy has a blank {min(unknown)}")
-    return Reason(causes()[code], where, observed, lost_bytes, blanks)
+    return Reason(_packaged(code), where, observed, lost_bytes, blanks)

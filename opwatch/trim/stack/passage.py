@@ -69,6 +69,13 @@ def lower_of(stack: Stack, layer: Layer) -> list[Layer]:
     return [lower for lower in lowers if lower.dev == dev] or lowers
 
 
+def all_lower_of(stack: Stack, layer: Layer) -> Iterator[Layer]:
+    """The layers a discard goes on to, and those that it goes on to from there, and so on."""
+    for lower in lower_of(stack, layer):
+        yield lower
+        yield from all_lower_of(stack, lower)
+
+
 def without_discards(stack: Stack, layer: Layer) -> list[Layer]:
     """The layers that a discard goes on to, and that take none."""
     return [lower for lower in lower_of(stack, layer) if lower.limits.offered is False]

@@ -123,9 +123,6 @@ def _import_the_rest() -> None:
     this is why the functions below import the ledger and the sink, and the top does not."""
     from opwatch.sinks import trim_audit  # noqa: F401
     from opwatch.trim.audit import ledger  # noqa: F401
-    from opwatch.trim.stack.causes import causes
-
-    causes()
 
 
 def _is_early(evidence: AuditEvidence) -> bool:

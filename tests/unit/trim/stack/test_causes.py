@@ -33,6 +33,10 @@ def test_every_numbered_cause_is_there() -> None:
     assert sorted({cause.number for cause in causes().values()}) == list(range(1, 44))
 
 
+def test_each_alone_is_what_it_is_among_all() -> None:
+    assert dict(causes()) == parse_causes(PACKAGED.read_text(encoding="utf-8"), "the file")
+
+
 def test_a_cause_without_a_stage_is_one_of_asking_or_of_measuring() -> None:
     silent = [cause for cause in causes().values() if not cause.stages and cause.effect is Effect.STOPS]
     assert silent == []

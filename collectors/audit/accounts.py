@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from opwatch.collectors.firmware.simulated import find_simulated
 from opwatch.collectors.firmware.transports import KernelTransport, Snapshot
 from opwatch.collectors.space.raw_disk import open_device
-from opwatch.counters.looks.transport import Transport
-from opwatch.counters.reading import DriveFacts
 from opwatch.errors import OpwatchError
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.trim.audit.accounts import Account, Counts
@@ -23,6 +21,7 @@ if TYPE_CHECKING:
     from opwatch.counters.catalogue.families import Catalogue
     from opwatch.counters.decode.identify import Controller
     from opwatch.counters.evidence import Evidence
+    from opwatch.counters.looks.transport import Transport
 
 # How long a disk's map may take: an array that tells it block by block is not waited for.
 MAP_WITHIN_S = 1.0
@@ -79,6 +78,8 @@ class DriveAccounts:
 
     def _pages(self, controller: Controller) -> Iterator[int]:
         """Where a drive of this kind counts trims: no other page of a vendor is touched."""
+        from opwatch.counters.reading import DriveFacts
+
         drive = DriveFacts(
             protocol="nvme",
             model=controller.model,

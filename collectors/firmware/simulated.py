@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from opwatch.collectors.firmware.drive_folder import drive_folder
 from opwatch.collectors.firmware.transports import FolderTransport
-from opwatch.drive.place import Place
-from opwatch.drive.process import ask
 from opwatch.host.device import BlockDevice
 
 # Longer than anybody makes a page take with the fault log-slow.
@@ -17,5 +15,9 @@ def find_simulated(device: BlockDevice) -> FolderTransport | None:
     folder = drive_folder(device)
     if not folder:
         return None
+    # These are imported for simulated drives alone: every audit asks whether a disk is one.
+    from opwatch.drive.place import Place
+    from opwatch.drive.process import ask
+
     place = Place(folder.parent.name, folder.parent.parent)
     return FolderTransport(folder, lambda question: ask(place, question, _ANSWER_S))

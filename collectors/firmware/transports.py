@@ -7,10 +7,13 @@ import errno
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from opwatch.counters.decode import identify
-from opwatch.counters.looks.transport import Transport
 from opwatch.errors import OpwatchError, PermissionMissing, Unsupported
+
+if TYPE_CHECKING:
+    from opwatch.counters.looks.transport import Transport
 
 _OCP_LID, _LENGTH = 0xC0, 512  # as in counters/ocp.py, and of every vendor's page that is known
 _STATUS = {

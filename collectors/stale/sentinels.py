@@ -28,7 +28,7 @@ from opwatch.trim.audit.question import Asked
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.space.fiemap import FileExtent
 from opwatch.trim.space.free import FreeSpace, Number
-from opwatch.trim.space.remap import descend, reads_a_cache
+from opwatch.trim.space.remap import in_pieces, reads_a_cache
 from opwatch.trim.stack.layers import Layer, Stack
 from opwatch.trim.stale.sentinel import BLOCK, Judgement, ReadsAs, digest, is_cut, pattern, state_of
 
@@ -84,6 +84,7 @@ class Sentinels:
         self._opened = contextlib.ExitStack()
         self._home = -1  # the folder that the files are made in
         self._files: list[int] = []
+        self._written: list[set[bytes]] = [set() for _ in sizes]  # digests of what is in them
         self._disks: dict[str, RawDisk] = {}
         # Asked of the kernel once: a file has thousands of blocks on one device.
         self._names: dict[Number, str | None] = {}
@@ -155,6 +156,7 @@ class Sentinels:
         try:
             for block in range(size // BLOCK):
                 data = pattern(self._run, number, block)
+                self._written[number].add(digest(data))
                 if os.write(file, data) != BLOCK:
                     raise OpwatchError(f"{self._mount.point}: a sentinel could not be written in full")
             os.fsync(file)
@@ -178,50 +180,38 @@ class Sentinels:
 
     def _mapped(self, number: int, places: Places, start: int, length: int) -> Iterator[Block]:
         """Where the blocks of a piece should lie on the lowest devices."""
-        for at in range(start, start + length - BLOCK + 1, BLOCK):
-            for on, extents in places.of(at, at + BLOCK).items():
-                for first, last in extents:
-                    if last - first == BLOCK:
-                        yield from self._landed(number, on, first, copies=self._copies)
+        for on, extents in places.of(start, start + length // BLOCK * BLOCK).items():
+            for first, last in extents:
+                yield from self._landed(number, on, first, last - first, copies=self._copies)
 
-    def _landed(self, number: int, on: Number, at: int, *, copies: bool) -> Iterator[Block]:
+    def _landed(self, number: int, on: Number, at: int, length: int, *, copies: bool) -> Iterator[Block]:
         device = self._name_of(on)
         if device is None:
             return
-        for landing in descend(self._stack, device, Extents.of([(at, at + BLOCK)]), copies=copies):
+        for start, landing in in_pieces(self._stack, device, at, at + length, BLOCK, copies=copies):
             if copies and reads_a_cache(self._stack, landing.device):
                 self._reasons[number] = f"what {landing.device} gives may come from a cache below it"
                 continue
-            offset, end = next(iter(landing.extents))
-            # Others are cut in two by a layer's edge.
-            if end - offset == BLOCK:
-                yield Block(
-                    file=number,
-                    number=on,
-                    at=at,
-                    device=landing.device,
-                    offset=offset,
-                    encrypted=landing.encrypted,
-                    before=b"",
-                )
+            [(first, last)] = landing.extents
+            for behind in range(0, last - first, BLOCK):
+                where = (landing.device, first + behind, landing.encrypted)
+                yield Block(number, on, start + behind, *where, before=b"")
 
     def _as_written(self, mapped: Sequence[Block]) -> Iterator[Block]:
         """The blocks that hold what was written, with the digest of what they hold. Below encryption that is
         what the way down shows that reads take."""
         shown = {
-            block[:3]: list(self._landed(*block[:3], copies=False)) for block in mapped if block.encrypted
+            block[:3]: list(self._landed(*block[:3], BLOCK, copies=False))
+            for block in mapped
+            if block.encrypted
         }
         contents = self._read([*mapped, *(block for blocks in shown.values() for block in blocks)])
-        patterns = [
-            {digest(pattern(self._run, number, block)) for block in range(size // BLOCK)}
-            for number, size in enumerate(self._sizes)
-        ]
         for block in mapped:
             data = contents[block.device, block.offset]
             as_read = {contents[other.device, other.offset] for other in shown.get(block[:3], ())}
             if data is None or not any(data):
                 self._reasons[block.file] = "its blocks cannot be read back where they should lie"
-            elif data not in as_read if block.encrypted else digest(data) not in patterns[block.file]:
+            elif data not in as_read if block.encrypted else digest(data) not in self._written[block.file]:
                 self._reasons[block.file] = (
                     "other data lie where its blocks should: the way down is not exact"
                 )

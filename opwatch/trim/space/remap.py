@@ -76,6 +76,25 @@ def descend(
         yield Landing(device, extents, encrypted, words)
 
 
+def in_pieces(
+    stack: Stack, device: str, start: int, end: int, block: int, *, copies: bool = False
+) -> Iterator[tuple[int, Landing]]:
+    """The blocks of a range in pieces as long as they may be, of which each lies in one: (where it begins,
+    where it lies). Blocks that a layer cuts in two, or an end of the range, are in none."""
+    end -= (end - start) % block
+    landings = list(descend(stack, device, Extents.of([(start, end)]), copies=copies))
+    # What lies in one piece somewhere lies there in this order: each part of a table is told by itself.
+    whole = [
+        landing for landing in landings if [last - first for first, last in landing.extents] == [end - start]
+    ]
+    if len(whole) == len(landings) or end - start == block:
+        yield from ((start, landing) for landing in whole)
+        return
+    middle = start + max((end - start) // 2 // block, 1) * block
+    yield from in_pieces(stack, device, start, middle, block, copies=copies)
+    yield from in_pieces(stack, device, middle, end, block, copies=copies)
+
+
 def _begins_on_backing(stack: Stack, layer: Layer, *, copies: bool) -> int | None:
     """Where a bcache begins on its backing device: behind its superblock, by which it is smaller. None for
     all others; with a cache, what is dirty is in the cache alone."""

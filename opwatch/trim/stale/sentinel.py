@@ -48,10 +48,11 @@ def state_of(before: bytes, now: bytes | None) -> ReadsAs:
     """What became of a block: `before` is the digest of what it held."""
     if now is None:
         return ReadsAs.UNREADABLE
-    if digest(now) == before:
-        return ReadsAs.UNCHANGED
+    # Most read as zeros, which none held.
     if now == _ZEROS[: len(now)]:
         return ReadsAs.ZEROS
+    if digest(now) == before:
+        return ReadsAs.UNCHANGED
     return ReadsAs.ONES if now == _ONES[: len(now)] else ReadsAs.OTHER
 
 

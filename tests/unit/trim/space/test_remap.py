@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opwatch.trim.space.extents import Extents
-from opwatch.trim.space.remap import descend, on_slots, reads_a_cache
+from opwatch.trim.space.remap import descend, in_pieces, on_slots, reads_a_cache
 from opwatch.trim.stack.dmtable import legs, parse, stripes
 from opwatch.trim.stack.facts import MdFacts
 from opwatch.trim.stack.layers import Kind, Stack
@@ -43,6 +43,54 @@ def test_a_mirror_has_it_on_each_leg_where_copies_are_asked_for() -> None:
     mirror = _mapped(MIRROR)
     assert _where(mirror, 4096, 8192, copies=True) == {"sda": [(12288, 16384)], "sdb": [(4096, 8192)]}
     assert _where(mirror, 4096, 8192) == {"dm-0": [(4096, 8192)]}
+
+
+def _near(disks: int, copies: int) -> Stack:
+    names = [f"sd{letter}" for letter in "abcd"[:disks]]
+    facts = MdFacts(
+        level="raid10",
+        raid_disks=disks,
+        chunk_bytes=8192,
+        layout=copies | 1 << 8,
+        members=tuple(names),
+        data_offsets=(4096,) * disks,
+    )
+    drives = [layer(name, f"8:{16 * at}") for at, name in enumerate(names)]
+    return Stack(None, (replace(layer("md0", "9:0", Kind.MD, *names), facts=facts), *drives))
+
+
+_TABLES = (
+    STRIPED,
+    MIRROR,
+    "0 4096 linear 8:0 3",
+    "0 16 linear 8:0 16\n16 16 linear 8:0 0\n32 2048 linear 8:16 0",  # parts that lie the wrong way round
+    "0 13 linear 8:0 0\n13 4096 linear 8:16 7",  # a block is cut
+    "0 64 linear 8:0 0\n64 64 error\n128 512 linear 8:0 64",
+)
+
+
+@given(
+    st.sampled_from([*map(_mapped, _TABLES), _near(2, 2), _near(3, 2), _near(4, 2), _near(4, 3)]),
+    st.integers(0, 512).map(lambda sectors: 512 * sectors),
+    st.integers(0, 64).map(lambda blocks: 4096 * blocks),
+    st.booleans(),
+)
+def test_pieces_lie_where_their_blocks_do(stack: Stack, start: int, length: int, copies: bool) -> None:
+    name, end = stack.layers[0].device, start + length
+    by_block = {
+        (at, one.device, first)
+        for at in range(start, end, 4096)
+        for one in descend(stack, name, Extents.of([(at, at + 4096)]), copies=copies)
+        for first, last in one.extents
+        if last - first == 4096
+    }
+    in_rows = {
+        (at + behind, one.device, first + behind)
+        for at, one in in_pieces(stack, name, start, end + 2048, 4096, copies=copies)
+        for [(first, last)] in [list(one.extents)]
+        for behind in range(0, last - first, 4096)
+    }
+    assert in_rows == by_block
 
 
 @pytest.mark.parametrize(

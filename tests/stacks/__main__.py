@@ -130,8 +130,9 @@ def contradictions(one: Recipe) -> Iterator[str]:
 
 
 def _judged(one: Recipe) -> list[str] | None:
-    """Its contradictions; None where it has no room for what is to be deleted, cannot be built, or where the
-    filesystem shut itself down when its device began to fail, which the audit says."""
+    """Its contradictions; None where it has no room for what is to be deleted, cannot be built, where the map
+    of its disk is not told whole, or where the filesystem shut itself down when its device began to fail,
+    which the audit says."""
     try:
         return list(contradictions(one))
     except OpwatchError as error:
@@ -139,7 +140,7 @@ def _judged(one: Recipe) -> list[str] | None:
             raise
         return None
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EINVAL):
+        if error.errno not in (errno.ENOSPC, errno.EINVAL, errno.EOVERFLOW):
             raise
         return None
 

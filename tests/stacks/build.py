@@ -124,11 +124,9 @@ class Builder:
     def _scsi(self, size: int, granularity: int, alignment: int) -> str:
         """A SCSI disk in memory, whose map says what of it is written."""
         disk = self._opened.enter_context(
-            scsi_debug(
-                dev_size_mb=size // MIB, unmap_granularity=granularity, unmap_alignment=alignment, delay=0
-            )
+            scsi_debug(dev_size_mb=size // MIB, unmap_granularity=granularity, unmap_alignment=alignment)
         )
-        self.built.scsi = disk, granularity * 512
+        self.built.scsi = disk, granularity, alignment
         return disk.name
 
     def _part(self, node: str) -> str:

@@ -21,14 +21,14 @@ def _nothing() -> None:
 @dataclass
 class Built:
     """A mounted stack. `drives` are the files in memory, `scsi` the disk in place of the first of them with
-    the bytes of its granules, and `deaf` the one that drops discards; `files` are those that a filesystem
-    between holds, and `homes` where it is mounted. `break_now` lets the fault in."""
+    the sectors of its granules and where they begin, and `deaf` the one that drops discards; `files` are
+    those that a filesystem between holds, and `homes` where it is mounted. `break_now` lets the fault in."""
 
     point: Path
     drives: list[Path] = field(default_factory=list)
     files: list[Path] = field(default_factory=list)
     homes: list[Path] = field(default_factory=list)
-    scsi: tuple[ScsiDebug, int] | None = None
+    scsi: tuple[ScsiDebug, int, int] | None = None
     deaf: str = ""
     shares: bool = False
     break_now: Callable[[], object] = _nothing
@@ -43,7 +43,7 @@ class Built:
         return lambda: blocks - self._blocks() + self._sent() - sent
 
     def _blocks(self) -> int:
-        scsi = self.scsi[0].mapped_blocks() * self.scsi[1] if self.scsi else 0
+        scsi = self.scsi[0].mapped_blocks() * self.scsi[1] * 512 if self.scsi else 0
         return scsi + sum(trims.allocated(drive) for drive in self.drives)
 
     def fill(self) -> None:
@@ -51,10 +51,8 @@ class Built:
         for file in (*self.files, *self.drives):
             trims.fill_holes(file)
         if self.scsi:
-            # Of itself: all that it holds stays, and is written.
-            node = f"/dev/{self.scsi[0].name}"
-            direct = ("iflag=direct", "oflag=direct", "conv=notrunc", "status=none")
-            call("dd", f"if={node}", f"of={node}", "bs=1M", *direct)
+            disk, granularity, alignment = self.scsi
+            disk.fill_gaps(granularity, alignment)
 
     def _sent(self) -> int:
         return sysfs.stat(self.deaf).discard_bytes if self.deaf else 0

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
+import os
+import resource
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntFlag
 from pathlib import Path
 
+from tests.kernel.support.load import BLKZEROOUT, aligned, opened
 from tests.vm.guest.support.shell import call, put
 from tests.vm.guest.support.sysfs import SYS_BLOCK, wait_for
 from tests.vm.requirements import need_module
@@ -58,12 +64,41 @@ class ScsiDebug:
 
         Counts provisioning blocks, which are logical blocks unless unmap_granularity says other.
         """
-        total = 0
-        for piece in (_DRIVER / "map").read_text().replace("\0", "").strip().split(","):
-            first, _, last = piece.partition("-")
-            if first:
-                total += int(last or first) - int(first) + 1
-        return total
+        return sum(last - first for first, last in _map())
+
+    def fill_gaps(self, granularity: int, alignment: int = 0) -> None:
+        """Give what is not mapped the zeroes that it reads as. Both numbers are those of the module."""
+        size = int((SYS_BLOCK / self.name / "size").read_text())
+        before = (granularity - alignment) % granularity
+        bounds = [min(max(index * granularity - before, 0), size) for run in _map() for index in run]
+        with opened(f"/dev/{self.name}") as disk:
+            for first, end in zip([0, *bounds[1::2]], [*bounds[::2], size], strict=True):
+                if end > first:
+                    _zero(disk, first * 512, end * 512)
+            os.fsync(disk)
+        if len(_map()) != 1:
+            raise RuntimeError(f"{self.name} has gaps still: {_map()[:3]}")
+
+
+def _zero(disk: int, start: int, end: int) -> None:
+    try:
+        fcntl.ioctl(disk, BLKZEROOUT, struct.pack("=QQ", start, end - start))
+    except OSError as error:
+        # A filesystem on it has a journal with blocks of these pages.
+        if error.errno != errno.EBUSY:
+            raise
+        piece = aligned(1 << 20)
+        for at in range(start, end, len(piece)):
+            os.pwrite(disk, memoryview(piece)[: end - at], at)
+
+
+def _map() -> list[tuple[int, int]]:
+    """Ranges of provisioning blocks that are mapped, of which the kernel tells what fits on a page."""
+    text = (_DRIVER / "map").read_text().replace("\0", "").strip()
+    if len(text) >= resource.getpagesize() - 2:
+        raise OSError(errno.EOVERFLOW, "the map of scsi_debug has more pieces than it tells")
+    pairs = (piece.partition("-") for piece in text.split(",") if piece)
+    return [(int(first), int(last or first) + 1) for first, _, last in pairs]
 
 
 @contextlib.contextmanager

@@ -241,6 +241,7 @@ class LayerReader:
             layout=layout,
             degraded=degraded,
             chunk_bytes=array.chunk_bytes,
+            sync_action=dmtable.sync_action(status) if status else None,
         )
 
     def _md_reading(self, device: BlockDevice, below: tuple[str, ...]) -> _Reading:

@@ -56,6 +56,9 @@ def run(inputs: int, seed: int) -> None:
                 status = dmtable.pool_status(target)
                 assert status is None or status.mode
                 missing = dmtable.members_missing(target)
+                places = dmtable.areas(target)
+                assert places is None or min(places[1:]) >= 0
+                assert dmtable.sync_action(target) is None or missing is not None
                 for number in (dmtable.chunk_bytes(target), dmtable.mapped_sectors(target), missing):
                     assert number is None or number >= 0
                 array = dmtable.raid(target)

@@ -175,7 +175,7 @@ class Builder:
         count, parts = ARRAYS[f"dm-{name}"]
         size = min(map(stacked.sectors, members)) // ROUND * ROUND * parts
         kind, chunk = ("raid5_ls", 128) if name == "raid5" else (name, 128 * (name != "raid1"))
-        table = f"0 {size} raid {kind} 3 {chunk} region_size 1024 {count}{pairs}"
+        table = f"0 {size} raid {kind} 4 {chunk} nosync region_size 1024 {count}{pairs}"
         return self._opened.enter_context(stacked.mapped("raid", table, "dm_raid")).name
 
     def _layer(self, name: str, below: str) -> str:

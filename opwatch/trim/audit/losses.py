@@ -13,7 +13,7 @@ from opwatch.trim.audit.flow import Amount, Stage, Who, total
 from opwatch.trim.check import rules
 from opwatch.trim.check.filesystem_rules import refused
 from opwatch.trim.stack.causes import Reason, reason
-from opwatch.trim.stack.facts import PARITY, DiskFacts, LoopFacts, MdFacts, ThinFacts, ThinPoolFacts
+from opwatch.trim.stack.facts import PARITY, DiskFacts, LoopFacts, ThinFacts, ThinPoolFacts
 from opwatch.trim.stack.layers import Kind, Layer
 from opwatch.trim.stack.passage import RAID456, Kept, keeps
 
@@ -153,7 +153,8 @@ def left_out(evidence: AuditEvidence, layer: Layer) -> Iterator[Reason]:
 
 def rebuilding(evidence: AuditEvidence, layer: Layer) -> Iterator[Reason]:
     """An array that writes its members by itself, before the trim or after it."""
-    doing = {state.facts_as(MdFacts).sync_action for state in (layer, _later(evidence, layer))} & WRITING
+    arrays = [state.array for state in (layer, _later(evidence, layer))]
+    doing = {array.sync_action for array in arrays if array} & WRITING
     if doing:
         observed = f"sync_action of {layer.device} is {' and '.join(sorted(filter(None, doing)))}"
         yield reason("array-writes", layer.device, observed, None, device=layer.device)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 
 from opwatch.trim.space.extents import Extents
-from opwatch.trim.space.remap import descend
-from opwatch.trim.stack.dmtable import raid, stripes
+from opwatch.trim.space.remap import IN_AREAS, descend
+from opwatch.trim.stack.dmtable import areas, raid, stripes
 from opwatch.trim.stack.facts import MdFacts, PartitionFacts, as_of_md
 from opwatch.trim.stack.layers import Layer, Stack
 
@@ -31,7 +31,8 @@ class Discard:
 
 def straightened(stack: Stack) -> Stack:
     """The stack as far as the ends of ranges go: all paths lead to one disk, and copies that do not lie near
-    each other begin and end as the first one does, whose chunks go from member to member."""
+    each other begin and end as the first one does, whose chunks go from member to member. Of dm-integrity
+    only places count: what is written to it may be in its journal, and what it discards is not."""
     return replace(stack, layers=tuple(_straightened(stack, layer) for layer in stack.layers))
 
 
@@ -39,6 +40,9 @@ def _straightened(stack: Stack, layer: Layer) -> Layer:
     array = layer.facts_as(MdFacts)
     if array.level == "raid10" and array.layout and array.layout >> 8 != 1:
         return replace(layer, facts=replace(array, layout=_ONE_COPY))
+    if layer.table and (places := areas(layer.table[0])):
+        words = (places.device, *map(str, places[1:]))
+        return replace(layer, table=(replace(layer.table[0], kind=IN_AREAS, arguments=words),))
     paths = [lower.dev for lower in stack.below(layer)]
     if layer.target == "multipath" and layer.table and paths:
         straight = replace(layer.table[0], kind="linear", arguments=(paths[0], "0"))
@@ -71,16 +75,18 @@ class Ends:
         count, and where each begins below the top: what layers between hand up has other offsets, or none."""
         if self.granule_bytes <= SECTOR:
             return self.granule_bytes, 0
-        units = {
-            (size, (offset - part.start) % size)
-            for part in parts
-            for size, offset in [part.disk.granule or (1, 0)]
-        }
-        borders = {border for layer in self._stack.layers for border in _borders(layer) if border}
+        units = _units(parts)
         if len(units) != 1:
             return None
         [(size, offset)] = units
-        return None if borders and (offset or any(border % size for border in borders)) else (size, offset)
+        for layer in self._stack.layers:
+            # Borders are counted from the beginning of their own layer, wherever that is on the top.
+            borders = [border for border in _borders(layer) if border]
+            if borders and any(border % size for border in borders):
+                return None
+            if borders and _units(self._discards(layer, 0, layer.size_bytes)) != {(size, 0)}:
+                return None
+        return size, offset
 
     def _discards(self, device: Layer, start: int, end: int) -> Iterator[Discard]:
         """What the disks get of a range, with each copy that an array has of it."""
@@ -130,6 +136,12 @@ class Ends:
         )
 
 
+def _units(parts: Iterable[Discard]) -> set[tuple[int, int]]:
+    """(size, offset) of the granules of all parts of a device, from where each begins on its disk."""
+    granules = ((part.disk.granule or (1, 0), part.start) for part in parts)
+    return {(size, (offset - start) % size) for (size, offset), start in granules}
+
+
 def _askers(stack: Stack) -> dict[str, int]:
     """Members that are asked anew for their part of a discard, and from how many bytes of it on."""
     return {name: least for layer in stack.layers for name, least in _members(stack, layer)}
@@ -174,6 +186,8 @@ def _borders(layer: Layer) -> Iterator[int]:
     for target in layer.table:
         places = stripes(target)
         yield from (sectors * SECTOR for sectors in (target.first, places.chunk_sectors if places else 0))
+        if target.kind == IN_AREAS:
+            yield int(target.arguments[2]) * SECTOR
     yield layer.facts_as(MdFacts).chunk_bytes or 0
 
 

@@ -23,6 +23,8 @@ _STOPS = {
 }
 
 # Targets that have helpers beside a device, on which everything lies where it lies on them.
+# A target as dmtable.areas() understands it: its words are those of Areas. The kernel has none of this name.
+IN_AREAS = "in areas"
 _AT_THE_SAME_PLACE = ("cache", "era", "writecache", "log-writes")
 
 
@@ -172,6 +174,8 @@ def _on_devices(target: DmTarget, part: Extents, *, copies: bool) -> Iterator[tu
     first = target.first * _SECTOR
     if places := stripes(target):
         yield from _on_stripes(places, part.shift(-first))
+    elif target.kind == IN_AREAS:
+        yield target.arguments[0], _in_areas(target, part.shift(-first))
     elif copies and (places := legs(target)):
         yield from ((dev, part.shift(sector * _SECTOR - first)) for dev, sector in places.begins)
     elif copies and (array := raid(target)) and array.is_near and array.data:
@@ -180,6 +184,18 @@ def _on_devices(target: DmTarget, part: Extents, *, copies: bool) -> Iterator[tu
         yield target.arguments[GOES_ON[target.kind]], part
     elif below := target.device:
         yield below[0], part.shift(below[1] * _SECTOR - first)
+
+
+def _in_areas(target: DmTarget, part: Extents) -> Extents:
+    begins, area, gap = (int(word) * _SECTOR for word in target.arguments[1:])
+    return Extents.of(
+        (
+            begins + number * gap + max(start, number * area),
+            begins + number * gap + min(end, (number + 1) * area),
+        )
+        for start, end in part
+        for number in range(start // area, -(-end // area))
+    )
 
 
 def _on_data_devices(array: Raid, part: Extents) -> Iterator[tuple[str, Extents]]:

@@ -6,6 +6,7 @@ import enum
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from opwatch.errors import OpwatchError
 from opwatch.foreign import lines_of
@@ -203,6 +204,42 @@ def members_missing(target: DmTarget) -> int | None:
     if target.kind != "raid" or len(words) < 3 or not re.fullmatch("[AaD-]+", words[2]):
         return None
     return sum(word in "D-" for word in words[2])
+
+
+def sync_action(target: DmTarget) -> str | None:
+    """What a raid does with its members by itself, in md's words, from its status line."""
+    words = target.arguments
+    if members_missing(target) is None or len(words) < 5 or not re.fullmatch("[a-z]{1,20}", words[4]):
+        return None
+    return words[4]
+
+
+class Areas(NamedTuple):
+    """Data in areas of `sectors` each: where the first begins on the device, and what lies between two."""
+
+    device: str
+    begins: int
+    sectors: int
+    gap: int
+
+
+def areas(target: DmTarget) -> Areas | None:
+    """Where dm-integrity has its data: behind a superblock and a journal, each area behind its sums, which
+    take whole 128 KiB, or 4 KiB with fix_padding (dm-integrity.c of 6.1 and 6.12)."""
+    words = target.arguments
+    if target.kind != "integrity" or len(words) < 5 or words[3] not in ("J", "B", "D", "R"):
+        return None
+    options = dict(word.partition(":")[::2] for word in words[5:])
+    if "meta_device" in options:
+        return Areas(words[0], 0, target.sectors, 0)
+    texts = (words[1], words[2], options.get("journal_sectors", ""), options.get("interleave_sectors", ""))
+    start, tag, journal, area = map(_number, texts)
+    block = _number(options.get("block_size", "512"))
+    if start is None or tag is None or journal is None or not area or not block or area > 1 << 31:
+        return None
+    padding = (8 if "fix_padding" in options else 256) * 512
+    sums = -(-tag * area * 512 // block // padding) * padding // 512
+    return Areas(words[0], start + 8 + journal + sums, area, sums)
 
 
 def _number(word: str) -> int | None:

@@ -94,6 +94,7 @@ class DmRaidFacts(DmFacts):
     layout: int | None = None
     degraded: int | None = None
     chunk_bytes: int | None = None
+    sync_action: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

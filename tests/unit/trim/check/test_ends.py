@@ -98,6 +98,55 @@ def test_a_raid_of_device_mapper_asks_its_members_as_md_does() -> None:
     assert run.rounded_bytes == 2 * 4096
 
 
+def _on_loops(offset_bytes: int, *tops: Layer) -> Stack:
+    disks = [
+        layer(f"loop{number}", f"7:{number}", Kind.LOOP, backing_file="/srv/0", offset_bytes=offset_bytes)
+        for number in range(2)
+    ]
+    return stack(*tops, *disks)
+
+
+def _integrity(*options: str) -> Layer:
+    words = ("7:0", "0", "4", "D", "5", "journal_sectors:7568", "interleave_sectors:32768", *options)
+    table = (DmTarget(0, 1 << 16, "integrity", words),)
+    top = layer("dm-0", "252:0", Kind.DM, "loop0")
+    return replace(top, table=table, size_bytes=512 << 16, target="integrity")
+
+
+@pytest.mark.parametrize(
+    ("offset", "options", "start", "end", "rounded"),
+    [
+        (0, (), 0, MIB, 0),
+        (2048, (), 0, MIB, 4096),
+        (2048, (), 16 * MIB - 8192, 16 * MIB + 8192, 2 * 4096),  # across the sums between two areas
+        (2048, ("meta_device:7:1",), 16 * MIB - 8192, 16 * MIB + 8192, 4096),
+        (2048, ("interleave_sectors:0",), 0, MIB, 0),  # nothing is known of such a one
+    ],
+)
+def test_dm_integrity_has_its_data_in_areas(
+    offset: int, options: tuple[str, ...], start: int, end: int, rounded: int
+) -> None:
+    assert _run(_on_loops(offset, _integrity(*options)), start, end).rounded_bytes == rounded
+
+
+def test_borders_are_those_of_their_own_layer() -> None:
+    """Seven sectors on, all begins at a block of the files again, and each chunk within one."""
+    words = ("2", "128", "7:0", "0", "7:1", "0")
+    striped = replace(
+        layer("dm-1", "252:1", Kind.DM, "loop0", "loop1"),
+        table=(DmTarget(0, 1 << 16, "striped", words),),
+        size_bytes=512 << 16,
+        target="striped",
+    )
+    shifted = replace(
+        layer("dm-0", "252:0", Kind.DM, "dm-1"),
+        table=(DmTarget(0, 1 << 15, "linear", ("252:1", "7")),),
+        size_bytes=512 << 15,
+        target="linear",
+    )
+    assert _run(_on_loops(512, shifted, striped), 0, 256 * KIB).rounded_bytes == 4096
+
+
 def test_an_array_of_arrays() -> None:
     """The lower arrays cut what the upper one asked them for."""
     lower = _members(512)

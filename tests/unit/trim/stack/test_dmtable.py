@@ -12,12 +12,14 @@ from opwatch.trim.stack.dmtable import (
     PoolMode,
     PoolStatus,
     Raid,
+    areas,
     chunk_bytes,
     mapped_sectors,
     members_missing,
     parse,
     pool_status,
     raid,
+    sync_action,
 )
 from tests.fuzz import trim_tables
 
@@ -108,6 +110,40 @@ def test_raids_of_device_mapper() -> None:
 def test_other_raids(line: str, expected: Raid | None, missing: int | None) -> None:
     [target] = parse(line)
     assert (raid(target), members_missing(target)) == (expected, missing)
+
+
+@pytest.mark.parametrize(
+    ("line", "action"),
+    [
+        ("0 8 raid raid1 2 Aa 128/819200 resync 0 0 -", "resync"),
+        ("0 8 raid raid1 2 AA 819200/819200 idle 0 0 -", "idle"),
+        ("0 8 raid raid1 2 AA 819200/819200", None),
+        ("0 8 raid raid1 2 AA 819200/819200 7 0", None),
+        ("0 8 raid raid1 3 0 region_size 1024 2 - 8:0 - 8:1", None),
+    ],
+)
+def test_what_a_raid_does_by_itself(line: str, action: str | None) -> None:
+    [target] = parse(line)
+    assert sync_action(target) == action
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("8:0 0 4 D 2 journal_sectors:7568 interleave_sectors:32768", ("8:0", 7832, 32768, 256)),
+        ("8:0 8 32 J 3 journal_sectors:8 interleave_sectors:8 fix_padding", ("8:0", 32, 8, 8)),
+        ("8:0 0 4 J 3 journal_sectors:8 interleave_sectors:32768 block_size:4096", ("8:0", 272, 32768, 256)),
+        ("8:0 9 4 B 1 meta_device:8:1", ("8:0", 0, 64, 0)),
+        ("8:0 0 4 I 2 journal_sectors:0 interleave_sectors:32768", None),
+        ("8:0 0 4 D 1 journal_sectors:7568", None),
+        ("8:0 0 4 D 2 journal_sectors:x interleave_sectors:32768", None),
+        ("8:0 0 4 D 3 journal_sectors:8 interleave_sectors:8 block_size:0", None),
+        ("8:0 0 4", None),
+    ],
+)
+def test_where_dm_integrity_has_its_data(words: str, expected: tuple[str, int, int, int] | None) -> None:
+    [target] = parse(f"0 64 integrity {words}")
+    assert areas(target) == expected
 
 
 def test_a_target_cut_short_goes_nowhere() -> None:

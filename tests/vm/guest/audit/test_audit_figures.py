@@ -79,6 +79,22 @@ def test_a_mirror_that_rebuilds_itself() -> None:
     assert result.verdict in (Verdict.ACCEPTED, Verdict.PARTIAL), result.rows
 
 
+def test_a_mirror_of_device_mapper_that_copies_itself() -> None:
+    with contextlib.ExitStack() as opened:
+        one, two, *records = _loops(opened, 4)
+        pairs = " ".join(f"/dev/{record} /dev/{leg}" for record, leg in zip(records, (one, two), strict=True))
+        # So slow that it is not done before the trim.
+        words = f"raid1 5 0 region_size 1024 max_recovery_rate 1000 2 {pairs}"
+        table = f"0 {stacked.sectors(one)} raid {words}"
+        top = opened.enter_context(stacked.mapped("raid", table, "dm_raid"))
+        with filesystem(top.name, "ext4") as point:
+            result = audit_mount(mount_at(point), Asked(), prove=True)
+            [array] = [layer for layer in result.evidence.after.layers if layer.device == top.name]
+    assert array.array and array.array.sync_action == "resync"
+    assert "array-writes" in codes(result)
+    assert result.verdict in (Verdict.ACCEPTED, Verdict.PARTIAL), result.rows
+
+
 @contextlib.contextmanager
 def f2fs_on(first: str, second: str) -> Iterator[Path]:
     """f2fs on two devices, of which it has written only a little."""

@@ -115,6 +115,31 @@ def test_integrity(discards: bool) -> None:
         assert (result.verdict, list(codes(result))) == (Verdict.NOT_SENT, ["integrity-no-discards"])
 
 
+@pytest.mark.parametrize("first", [0, 3])
+def test_integrity_whose_areas_begin_within_a_block(first: int) -> None:
+    """Nothing of that shows in its limits: where its data are is worked out from its table."""
+    with (
+        full_loop() as disk,
+        mapped("linear", f"0 {sectors(disk) - 8} linear /dev/{disk} {first}", "dm_mod") as below,
+    ):
+        table = f"integrity /dev/{below.name} 0 4 D 2 internal_hash:crc32c allow_discards"
+        blank(below.name)
+        with mapped("integrity", f"0 8 {table}"):
+            pass
+        [size] = struct.unpack_from("<Q", Path(f"/dev/{below.name}").read_bytes()[:SECTOR], 16)
+        with mapped("integrity", f"0 {size} {table}") as top:
+            call("blkdiscard", "--force", f"/dev/{top.name}")
+            with filesystem(top.name, "ext4") as point:
+                call("sync")
+                trims.fill_holes(image(disk))
+                foretold = check(point)
+                result = audit(point)
+            gone = freed(disk)
+    assert result.reached_bytes == gone == foretold.expected_bytes > 16 * MIB
+    assert (foretold.outlook, result.unexplained_bytes) == ("part" if first else "reaches", 0), result.rows
+    assert (result.verdict is Verdict.PARTIAL) == bool(first)
+
+
 @pytest.mark.parametrize("mode", ["0", "2 queue_mode bio", "2 queue_mode mq"], ids=["default", "bio", "mq"])
 def test_multipath(mode: str) -> None:
     """Requests that it copies have bios that pass no event of their own. The disk's map is the oracle."""

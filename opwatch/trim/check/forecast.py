@@ -120,6 +120,8 @@ class _Walk:
             return Outlook.NOTHING
         if layer.limits.offered is None and not below:
             return Outlook.UNKNOWN
+        if any(one.varies for one in kept):
+            return Outlook.UNKNOWN
         if kept:
             return together([*below, Outlook.NOTHING])
         return together(below) if below else Outlook.REACHES

@@ -30,7 +30,7 @@ GOES_ON = {
 @dataclass(frozen=True, slots=True)
 class Kept:
     """A cause by which a layer keeps what it is sent, all of it with `whole`. `words` say what shows it; with
-    `fails` the discard ends with an error."""
+    `fails` the discard ends with an error. How much it keeps is not known beforehand with `varies`."""
 
     code: str
     where: str
@@ -38,6 +38,7 @@ class Kept:
     blanks: Mapping[str, str] = field(default_factory=dict)
     whole: bool = True
     fails: bool = False
+    varies: bool = False
 
     def foretold(self) -> Reason:
         """It, before a trim."""
@@ -128,6 +129,7 @@ def keeps(stack: Stack, layer: Layer) -> list[Kept]:
         *_of_a_target(layer),
         *_of_failing_parts(layer),
         *_of_those_below(stack, layer),
+        *_of_paths(stack, layer),
         *_of_stripes(layer),
     ]
 
@@ -186,6 +188,26 @@ def _of_those_below(stack: Stack, layer: Layer) -> Iterator[Kept]:
             yield Kept("limit-zero", name, words, {"device": name}, fails=True)
         else:
             yield Kept("member-no-discards", name, words, {"disk": name}, whole=False, fails=True)
+
+
+def _of_paths(stack: Stack, layer: Layer) -> Iterator[Kept]:
+    """Paths that take shorter discards than multipath does. It copies requests, which nobody splits again:
+    a path is failed by the first that is too long."""
+    most = layer.limits.max_bytes
+    if layer.target != "multipath" or not layer.table or "bio" in layer.table[0].arguments or not most:
+        return
+    for lower in lower_of(stack, layer):
+        if lower.limits.max_bytes and lower.limits.max_bytes < most:
+            words = f"discard_max_bytes is {lower.limits.max_bytes} on {lower.device} and {most} above it"
+            yield Kept(
+                "limit-shorter",
+                lower.device,
+                words,
+                {"device": lower.device},
+                whole=False,
+                fails=True,
+                varies=True,
+            )
 
 
 def _of_stripes(layer: Layer) -> Iterator[Kept]:

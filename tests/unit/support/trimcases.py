@@ -99,6 +99,12 @@ def on_dm(table: str, queue: dict[str, str] = NO_DISCARD, **device: str) -> Call
     return build
 
 
+def lowered_path(m: Machine) -> None:
+    m.scsi(queue=LOWERED)
+    m.dm_device(0, "0 8 multipath 0 0 1 1 round-robin 0 1 1 8:0 1", "sda", queue=SSD_QUEUE)
+    m.mount("253:0")
+
+
 def on_sata(trim: str, queue: Mapping[str, str]) -> Callable[[Machine], None]:
     def build(m: Machine) -> None:
         m.sata(trim=trim, queue=queue)
@@ -188,6 +194,7 @@ CASES = {
     "half lost below": Case(half_lost_below, "member-no-discards scsi-disabled advisory", P),
     "no reason": Case(mute, "device-no-discards", N),
     "lowered": Case(on_scsi(queue=LOWERED), "limit-lowered advisory", R),
+    "lowered below multipath": Case(lowered_path, "limit-shorter limit-lowered advisory", U),
     "switched off": Case(on_scsi(queue=SSD_QUEUE | {"discard_max_bytes": "0"}), "limit-switched-off", N),
     "crypt": Case(on_dm(CRYPT), "crypt-no-discards advisory", N),
     "crypt with discards": Case(on_dm(f"{CRYPT} 1 allow_discards", SSD_QUEUE), "advisory", R),

@@ -107,6 +107,28 @@ def test_a_device_below_that_takes_no_discards_any_more(status: int) -> None:
     assert result.verdict is (Verdict.REJECTED if status else Verdict.NOT_SENT)
 
 
+@pytest.mark.parametrize(
+    ("features", "most", "is_lost"),
+    [("0", MIB, True), ("2 queue_mode bio", MIB, False), ("0", 1 << 31, False)],
+)
+def test_a_path_that_takes_shorter_discards_than_multipath(features: str, most: int, is_lost: bool) -> None:
+    """Copied requests are not split again: the first that is too long fails its path."""
+    words = (*features.split(), "1", "1", "round-robin", "0", "1", "1", "8:0", "1000")
+    top = layer("dm-0", "253:0", Kind.DM, "sda", target="multipath")
+    top = replace(top, table=(DmTarget(0, 1 << 22, "multipath", words),))
+    path = replace(DISK, limits=replace(DISK.limits, max_bytes=most))
+    flows = [extents("253:0", 4 * MIB), flow(Stage.BIO, "253:0", 4 * MIB, disk="dm-0")]
+    flows += [flow(Stage.DONE, "253:0", 3 * MIB, disk="dm-0", status=10), *through("sda", "8:0", MIB)]
+    layers = stack(top, path)
+    result = audit(evidence(layers, flows, 0), "/m")
+    assert lost(result).get("limit-shorter") == (3 * MIB if is_lost else None)
+    foretold = forecast(layers)
+    assert foretold.outlook is (Outlook.UNKNOWN if is_lost else Outlook.REACHES)
+    assert ("limit-shorter" in {why.code for why in foretold.reasons}) == is_lost
+    if is_lost:
+        assert (result.verdict, result.unexplained_bytes) == (Verdict.PARTIAL, 0)
+
+
 def test_a_pool_that_keeps_discards_may_take_none_itself() -> None:
     """Linux 6.1 and 6.12: its own limit is 0 then, and that of the volume is not."""
     volume, pool, disk = _thin(ThinPoolFacts(discards="no_discard_passdown"))

@@ -269,7 +269,7 @@ def test_a_disk_in_memory_without_requests(kind: str) -> None:
 
 
 def test_a_path_whose_limit_was_lowered() -> None:
-    """Where that is not handed up, the first discard fails the path: it is said before, and explained after."""
+    """Where that is not handed up, the first discard fails the path: said before, explained after."""
     with full_loop() as disk, contextlib.ExitStack() as opened:
         limit = sysfs.SYS_BLOCK / disk / "queue/discard_max_bytes"
         # Whole granules can be written back, and a little less than what was there.

@@ -135,7 +135,8 @@ def _judged(one: Recipe) -> list[str] | None:
     which the audit says."""
     try:
         return list(contradictions(one))
-    except OpwatchError as error:
+    except (OpwatchError, RuntimeError) as error:
+        # Of the audit, or of sync for a filesystem between.
         if one.fault != "fails" or "Input/output error" not in str(error):
             raise
         return None

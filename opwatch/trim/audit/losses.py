@@ -161,7 +161,8 @@ def rebuilding(evidence: AuditEvidence, layer: Layer) -> Iterator[Reason]:
 
 
 def lost_by_tracing(evidence: AuditEvidence, layer: Layer, lost: int) -> Iterator[Reason]:
-    """The kernel's own count of a disk shows that more ended than we saw."""
+    """The kernel's own count of a disk shows that more ended than we saw, or nobody was known to have sent
+    what ended, since there was no room to remember that."""
     trace = evidence.trace
     counted = trace.stats.get(layer.device)
     ended = total(trace.select(Stage.DONE, disk=layer.device[:16])).bytes
@@ -169,6 +170,11 @@ def lost_by_tracing(evidence: AuditEvidence, layer: Layer, lost: int) -> Iterato
         unseen = min(lost, counted[1] - ended)
         observed = f"the kernel counts {counted[1]} B of discards, we saw {ended} B end"
         yield reason("trace-lost", layer.device, observed, unseen)
+        return
+    others = total(trace.select(Stage.DONE, disk=layer.device[:16], who=(Who.KERNEL, Who.OTHER))).bytes
+    if trace.loss.bios_full and others:
+        observed = f"no room for {trace.loss.bios_full} bios, and {others} B of senders not known ended"
+        yield reason("trace-lost", layer.device, observed, min(lost, others))
 
 
 def handed_on(evidence: AuditEvidence, layer: Layer, members: Mapping[str, int]) -> int:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from opwatch.trim.audit.audit import Audit, Verdict
-from opwatch.trim.audit.flow import Stage, Who
+from opwatch.trim.audit.flow import DiscardLoss, Stage, Who
 from opwatch.trim.audit.ledger import audit
 from opwatch.trim.check.forecast import Outlook, forecast
 from opwatch.trim.stack.dmtable import DmTarget, PoolMode
@@ -127,6 +127,24 @@ def test_a_path_that_takes_shorter_discards_than_multipath(features: str, most: 
     assert ("limit-shorter" in {why.code for why in foretold.reasons}) == is_lost
     if is_lost:
         assert (result.verdict, result.unexplained_bytes) == (Verdict.PARTIAL, 0)
+
+
+@pytest.mark.parametrize("bios_full", [0, 7])
+def test_what_there_was_no_room_for_is_lost_to_the_trace(bios_full: int) -> None:
+    """Of requests whose bios were not remembered, nobody knows who sent them."""
+    flows = [
+        extents("8:0", 3 * MIB),
+        flow(Stage.BIO, "8:0", 3 * MIB, disk="sda"),
+        flow(Stage.ISSUED, "8:0", 2 * MIB, disk="sda"),
+        flow(Stage.DONE, "8:0", 2 * MIB, disk="sda"),
+        flow(Stage.DONE, "8:0", MIB, disk="sda", who=Who.OTHER),
+    ]
+    one = evidence(stack(DISK), flows, 3 * MIB)
+    trace = replace(one.trace, loss=DiscardLoss(bios_full=bios_full))
+    result = audit(replace(one, trace=trace), "/m")
+    assert (lost(result).get("trace-lost"), result.unexplained_bytes) == (
+        (MIB, 0) if bios_full else (None, MIB)
+    )
 
 
 def test_a_pool_that_keeps_discards_may_take_none_itself() -> None:

@@ -29,8 +29,8 @@ struct {
 } bio_places SEC(".maps");
 
 /*
- * Bios whose place was taken. One discard of 640 MiB is 10240 bios in each layer above a disk that takes
- * 64 KiB at a time, and all of them may be on their way at once.
+ * Bios whose place was taken. One discard of 640 MiB is 10240 bios in each layer above a disk that
+ * takes 64 KiB at a time, and all of them may be on their way at once.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

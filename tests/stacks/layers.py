@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import struct
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 
 from tests.stacks.recipe import MIB
 from tests.vm.guest.support import stacked
@@ -14,7 +12,6 @@ from tests.vm.guest.support.sysfs import SYS_BLOCK
 
 # Half of a device, to these many sectors: stripes and chunks fit.
 ROUND = 1 << 13
-_SECTOR = 512
 _OF_BIOS = "2 queue_mode bio"
 # A device that begins so many sectors behind the one below, at no border of a block.
 _SHIFT = 7
@@ -91,12 +88,7 @@ def _helped(below: str, target: str, arguments: str, module: str) -> Iterator[st
 def _integrity(below: str) -> Iterator[str]:
     """Sums of sectors beside them: those of what was discarded are right, so that all of it can be read."""
     table = f"integrity /dev/{below} 0 4 D 2 internal_hash:crc32c allow_discards"
-    stacked.blank(below)
-    # It writes its superblock, with the size that is left, where it finds none.
-    with stacked.mapped("integrity", f"0 8 {table}"):
-        pass
-    with Path("/dev", below).open("rb") as disk:
-        [size] = struct.unpack_from("<Q", disk.read(_SECTOR), 16)
+    size = stacked.integrity_sectors(below, table)
     with stacked.mapped("integrity", f"0 {size} {table}") as top:
         discards = int((SYS_BLOCK / top.name / "queue/discard_max_bytes").read_text())
         call("blkdiscard", "--force", *(() if discards else ("--zeroout",)), f"/dev/{top.name}")

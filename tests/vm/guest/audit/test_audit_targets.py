@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import struct
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,7 +35,7 @@ from tests.vm.guest.support.audits import (
 from tests.vm.guest.support.formats.vdo import BLOCK, vdo
 from tests.vm.guest.support.scsidebug import scsi_debug
 from tests.vm.guest.support.shell import call, put
-from tests.vm.guest.support.stacked import blank, mapped, multipath, sectors
+from tests.vm.guest.support.stacked import blank, integrity_sectors, mapped, multipath, sectors
 from tests.vm.guest.support.trims import check
 from tests.vm.requirements import need_module
 
@@ -98,12 +97,9 @@ def test_the_mirror_before_raid() -> None:
 def test_integrity(discards: bool) -> None:
     options = "2 internal_hash:crc32c allow_discards" if discards else "1 internal_hash:crc32c"
     with full_loop() as disk:
-        # It writes its superblock, with the size that is left, when it finds none.
-        blank(disk)
-        with mapped("integrity", f"0 8 integrity /dev/{disk} 0 4 D {options}"):
-            pass
-        [size] = struct.unpack_from("<Q", Path(f"/dev/{disk}").read_bytes()[:SECTOR], 16)
-        with mapped("integrity", f"0 {size} integrity /dev/{disk} 0 4 D {options}") as top:
+        table = f"integrity /dev/{disk} 0 4 D {options}"
+        size = integrity_sectors(disk, table)
+        with mapped("integrity", f"0 {size} {table}") as top:
             node = f"of=/dev/{top.name}"
             count = f"count={size * SECTOR // MIB}"
             call("dd", "if=/dev/zero", node, "bs=1M", count, "oflag=direct", "status=none")
@@ -124,11 +120,7 @@ def test_integrity_whose_areas_begin_within_a_block(first: int) -> None:
         mapped("linear", f"0 {sectors(disk) - 8} linear /dev/{disk} {first}", "dm_mod") as below,
     ):
         table = f"integrity /dev/{below.name} 0 4 D 2 internal_hash:crc32c allow_discards"
-        blank(below.name)
-        with mapped("integrity", f"0 8 {table}"):
-            pass
-        [size] = struct.unpack_from("<Q", Path(f"/dev/{below.name}").read_bytes()[:SECTOR], 16)
-        with mapped("integrity", f"0 {size} {table}") as top:
+        with mapped("integrity", f"0 {integrity_sectors(below.name, table)} {table}") as top:
             call("blkdiscard", "--force", f"/dev/{top.name}")
             with filesystem(top.name, "ext4") as point:
                 call("sync")
@@ -246,7 +238,9 @@ def test_raids_with_parity(kind: str, data: int, members: int) -> None:
     assert result.reached_bytes == sum(gone)
     assert result.claimed_bytes
     partial = {"raid456-partial-stripe": result.claimed_bytes - gone[0] * data}
-    assert {code: lost for code, lost in codes(result).items() if code != "array-writes"} == partial
+    # RAID 6 may still be making its parity.
+    writes = {"array-writes": None} if "array-writes" in codes(result) and kind.startswith("raid6") else {}
+    assert codes(result) == partial | writes
     assert (result.verdict, result.unexplained_bytes) == (Verdict.PARTIAL, 0)
 
 

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import itertools
 import os
+import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,6 +68,16 @@ def fail_last_eighth(label: str, below: str) -> None:
 def linear(below: str) -> contextlib.AbstractContextManager[Mapped]:
     """The whole of a device through dm-linear."""
     return mapped("linear", f"0 {sectors(below)} linear /dev/{below} 0", "dm_mod")
+
+
+def integrity_sectors(below: str, table: str) -> int:
+    """What dm-integrity leaves for data: it writes its superblock, with this number, where it finds none."""
+    blank(below)
+    with mapped("integrity", f"0 8 {table}"):
+        pass
+    with Path("/dev", below).open("rb") as disk:
+        [size] = struct.unpack_from("<Q", disk.read(512), 16)
+    return int(size)
 
 
 def delay(below: str, milliseconds: int) -> contextlib.AbstractContextManager[Mapped]:

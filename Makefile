@@ -224,6 +224,7 @@ bench-trim: build
 
 # Random stacks of SEEDS=FIRST:LAST: on this machine as root, or with KERNEL= in a guest that has more layers.
 trim-stacks: build
+	$(call install_packages,$(VM_PACKAGES))
 	$(if $(KERNEL),OPWATCH_VM_GUEST=$(KERNEL) $(PY) -m tests.vm.run --kernel $(KERNEL) --memory 4096 --timeout 7200 \
 		--devices virtio-blk-deaf --)\
 		$(PY) -m tests.stacks $(or $(SEEDS),0:20)

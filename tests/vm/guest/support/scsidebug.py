@@ -68,6 +68,8 @@ class ScsiDebug:
 
     def fill_gaps(self, granularity: int, alignment: int = 0) -> None:
         """Give what is not mapped the zeroes that it reads as. Both numbers are those of the module."""
+        # What a filesystem on it has not written yet lies in a gap, and zeroes would take its place.
+        os.sync()
         size = int((SYS_BLOCK / self.name / "size").read_text())
         before = (granularity - alignment) % granularity
         bounds = [min(max(index * granularity - before, 0), size) for run in _map() for index in run]

@@ -16,6 +16,8 @@ from tests.vm.guest.support.sysfs import SYS_BLOCK, wait_for
 from tests.vm.requirements import need_module, need_tool
 
 _serial = itertools.count(1)
+# Of 4 KiB, counted in those of 512 bytes.
+_LARGEST_SECTOR = 8
 _BCACHE = Path("/sys/fs/bcache")
 
 
@@ -53,15 +55,16 @@ def mapped(target: str, table: str, *modules: str) -> Iterator[Mapped]:
 
 def reload(label: str, table: str) -> None:
     """Another table for a device that is in use, without asking the filesystem on it to be still."""
-    call("dmsetup", "suspend", "--noudevsync", "--nolockfs", label)
+    # A table that the kernel refuses must not leave the device suspended: what writes to it never ends.
     call("dmsetup", "load", label, "--table", table)
+    call("dmsetup", "suspend", "--noudevsync", "--nolockfs", label)
     call("dmsetup", "resume", "--noudevsync", label)
 
 
 def fail_last_eighth(label: str, below: str) -> None:
-    """Let the last part of a linear device fail from now on."""
+    """Let the last part of a linear device fail from now on, in whole sectors of any size."""
     whole = sectors(below)
-    good = whole - whole // 8
+    good = (whole - whole // 8) // _LARGEST_SECTOR * _LARGEST_SECTOR
     reload(label, f"0 {good} linear /dev/{below} 0\n{good} {whole - good} error")
 
 

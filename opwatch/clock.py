@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from opwatch.frozen import frozen
 
-@dataclass(frozen=True, slots=True)
+
+@frozen
 class Anchor:
     """The two clocks read together; wall time is right within `slack_ns`."""
 

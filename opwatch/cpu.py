@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 from opwatch.closing import Closing
 from opwatch.errors import BadInput
 from opwatch.foreign import numbers
+from opwatch.frozen import frozen
 
 # The kernel prints hundredths of a second, whatever its own clock ticks by.
 TICKS_PER_S = 100
@@ -21,7 +21,7 @@ _LEAST_FIELDS = 8
 _CUT_OFF = 5
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CpuTimes:
     """Sums over all CPUs since the machine started, in ticks. `cpus` are those that are online; `user` has
     niced processes and guests in it, `irq` both kinds of interrupts; `steal` is what the host of a virtual
@@ -34,7 +34,7 @@ class CpuTimes:
     steal: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CpuUse:
     """CPU time between two readings that are `seconds` apart, in seconds."""
 
@@ -72,7 +72,7 @@ class CpuUse:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CommandCpu:
     """CPU time of a command and of all its descendants that somebody among them waited for. The sum is exact;
     which part of it was the kernel's is counted by ticks."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, TypeVar
 
 from opwatch.errors import BadInput
 from opwatch.foreign import table_of
+from opwatch.frozen import frozen
 
 # What a counter or a clock can be.
 _LIMIT = 1 << 64
@@ -19,7 +19,7 @@ _T = TypeVar("_T")
 _Kind = TypeVar("_Kind", bound=StrEnum)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fields:
     """A table, and what to call it when something in it is wrong."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from opwatch.collectors.block.blk import BlockTracer
 from opwatch.errors import OpwatchError, UsageError
+from opwatch.frozen import frozen
 from opwatch.host.device import Leaf
 from opwatch.owners.cells import By
 from opwatch.trace.lacking import OWNERS
@@ -15,13 +15,16 @@ from opwatch.trace.tracing import Tracer
 BACKENDS = ("libbpf", "bcc", "bpftrace")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Attribution:
     """By what owners are to be told apart. `is_offered`: nobody asked for it, and a watch goes on without it
     where the kernel refuses."""
 
     by: By | None
     is_offered: bool = False
+
+
+_NOBODY = Attribution(None)
 
 
 def attach(
@@ -31,7 +34,7 @@ def attach(
     queue_time: bool = False,
     raw_tp: bool = False,
     slow_ns: int = 0,
-    owners: Attribution = Attribution(None),
+    owners: Attribution = _NOBODY,
 ) -> Tracer:
     """The tracer of this name, attached."""
     if name == "libbpf":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 
 from opwatch.counters.catalogue.families import Catalogue
 from opwatch.counters.looks.reading import report_of
@@ -12,6 +11,7 @@ from opwatch.counters.reading import DriveFacts, Report
 from opwatch.errors import BadInput, NotEnoughData, OpwatchError, Unsupported
 from opwatch.fields import Fields
 from opwatch.foreign import parse_json, table_of
+from opwatch.frozen import frozen, replace
 from opwatch.recording.reading.reader import RecordedRun
 from opwatch.recording.schema import WAF, WAF_BEGIN, WAF_END, json_text
 from opwatch.samples.entries import Looked
@@ -22,7 +22,7 @@ from opwatch.waf.polls import poll_of_look
 from opwatch.waf.trail import Trail
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WafQuestion:
     """What was asked for: of which device the user named, how old pages get at most if he knows, which error
     is good enough, and whether a command was the work."""
@@ -38,7 +38,7 @@ class WafQuestion:
         return json_text({name: getattr(self, name) for name in names})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WafRun:
     """Looks at a drive, and what followed: `latest` is the last report, `denied` why it has none of the
     drive's own counters."""

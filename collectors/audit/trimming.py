@@ -9,7 +9,6 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +23,7 @@ from opwatch.collectors.space.mount_handle import opened
 from opwatch.collectors.stack.layers import LayerReader
 from opwatch.collectors.stale.readback import held_by_count
 from opwatch.errors import OpwatchError, PermissionMissing
+from opwatch.frozen import replace
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.host.privilege import own_command
 from opwatch.host.usage import Mount

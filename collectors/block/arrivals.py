@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from opwatch.clock import Anchor
 from opwatch.collectors.block.diskstats import decode_stat
+from opwatch.frozen import field, frozen, replace
 from opwatch.host.device import BlockDevice
 from opwatch.samples.observation import Arrival
 from opwatch.trace.surplus import Key, bounds
@@ -17,7 +17,7 @@ from opwatch.trace.trust import Reading
 _NAME = 2
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Look:
     """The kernel's counts, and what was in sysfs right after: under the same number lies the same device. Of
     disks that were watched until then, their own last counts are closer."""

@@ -6,7 +6,6 @@ import errno
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ from opwatch.errors import (
     Unsupported,
     UsageError,
 )
+from opwatch.frozen import frozen, replace
 from opwatch.host.device import BlockDevice, Leaf
 from opwatch.host.privilege import missing
 from opwatch.owners.cells import By, ReadCells, decode_cells, fitted
@@ -47,7 +47,7 @@ _KEPT_OWNERS, _IDLE_NS = 512, 30 * 10**9
 _FINAL = (errno.EPERM, errno.ENOMEM)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Plan:
     """What the tracer is asked for: targets, disk keys and room for what is in flight."""
 
@@ -58,7 +58,7 @@ class Plan:
     bios: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Tags:
     """Hardware queues, tags in each, and places for what is in flight; all 0 for a bio-based disk."""
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 from opwatch.foreign import lines_of, read_text
+from opwatch.frozen import frozen
 
 _PROC = Path("/proc")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NamedProcess:
     """`name` is that of its first thread, `group` the path of its version 2 group, None where it has none."""
 

@@ -10,7 +10,6 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from opwatch.closing import Closing
@@ -20,6 +19,7 @@ from opwatch.fio.logs import FioLog, is_log_name, parse_log
 from opwatch.fio.report import parse_report
 from opwatch.fio.results import FioReport
 from opwatch.foreign import lines_of, read_all, read_bytes, text_of
+from opwatch.frozen import frozen
 from opwatch.host.process import ending_with
 
 _SAID_BYTES = 1 << 16
@@ -27,7 +27,7 @@ _SAID_BYTES = 1 << 16
 _PATIENCE_S = 5.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FioRun:
     """What came of a run. `report` is None when it was ended before fio could write one; `cpu_s` is what fio
     itself took, kernel and user; times are of the monotonic clock. `was_stopped` by us."""

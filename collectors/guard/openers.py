@@ -7,11 +7,11 @@ import re
 import stat
 import struct
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from fcntl import ioctl
 from pathlib import Path
 
 from opwatch.foreign import read_names, read_text
+from opwatch.frozen import frozen
 from opwatch.host.device import BlockDevice
 from opwatch.host.usage import parse_mountinfo
 
@@ -20,7 +20,7 @@ _GET_STATUS64 = 0x4C05
 _STATUS_BYTES, _RDEVICE = 232, struct.Struct("=16xQ")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Openers:
     """Sentences' beginnings, one a process, and what could not be looked at."""
 

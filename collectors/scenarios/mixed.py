@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from opwatch.collectors.scenarios.nameless import (
@@ -18,6 +17,7 @@ from opwatch.collectors.scenarios.nameless import (
 from opwatch.collectors.sweep.bench import SweepTime
 from opwatch.errors import OpwatchError, RefusedError, Unsupported, UsageError
 from opwatch.foreign import numbers
+from opwatch.frozen import frozen, replace
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.load.plain import PlainLoad
 from opwatch.load.sysbench import FIO, SYSBENCH, sysbench_words
@@ -28,7 +28,7 @@ _MIB, _SECTOR = 1 << 20, 512
 _LEAST_BYTES = 8 * _MIB
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MixPlace:
     """A folder that load is to be made in: its file system's device, and the disks that do the I/O."""
 

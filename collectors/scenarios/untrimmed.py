@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from opwatch.collectors.firmware.drive_folder import drive_folder
@@ -22,6 +21,7 @@ from opwatch.collectors.sweep.bench import SweepTime
 from opwatch.drive.life import truth
 from opwatch.drive.place import Place
 from opwatch.errors import OpwatchError, RefusedError, Unsupported
+from opwatch.frozen import frozen, replace
 from opwatch.host.device import Devices
 from opwatch.host.usage import Mount
 from opwatch.load.plain import PlainLoad
@@ -48,7 +48,7 @@ _TICK_S = 0.01
 _MOVING_RATIO = 0.1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UntrimmedPlace:
     """A mount on a simulated drive, and what may be written there."""
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol, TypedDict
 
@@ -18,6 +17,7 @@ from opwatch.collectors.stack.disks import Identify, ask_nvme, read_disk
 from opwatch.collectors.stack.filesystem import read_filesystem
 from opwatch.collectors.stack.mapper import Mapper
 from opwatch.errors import OpwatchError
+from opwatch.frozen import replace
 from opwatch.host.device import SECTOR, BlockDevice, Devices
 from opwatch.host.usage import Mount, Usage, mount_of, read_usage
 from opwatch.trim.stack import dmtable
@@ -51,16 +51,21 @@ class DmSource(Protocol):
     def status(self, dev: tuple[int, int]) -> list[DmTarget]: ...
 
 
-@dataclass
 class _Reading:
     """What is found out of one layer while it is read, and what could not be."""
 
-    kind: Kind
-    below: tuple[str, ...]
-    facts: LayerFacts = field(default_factory=LayerFacts)
-    target: str | None = None
-    table: list[DmTarget] = field(default_factory=list)
-    unknown: dict[Unread, str] = field(default_factory=dict)
+    def __init__(
+        self,
+        kind: Kind,
+        below: tuple[str, ...],
+        facts: LayerFacts | None = None,
+        unknown: dict[Unread, str] | None = None,
+    ) -> None:
+        self.kind, self.below = kind, below
+        self.facts = facts or LayerFacts()
+        self.target: str | None = None
+        self.table: list[DmTarget] = []
+        self.unknown = unknown or {}
 
 
 class LayerReader:

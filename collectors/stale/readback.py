@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import dataclass
 
 from opwatch.collectors.firmware.simulated import find_simulated
 from opwatch.collectors.firmware.transports import KernelTransport
 from opwatch.collectors.space.raw_disk import open_device
 from opwatch.counters.decode import identify
 from opwatch.errors import OpwatchError
+from opwatch.frozen import frozen
 from opwatch.host.device import BlockDevice
 from opwatch.trim.stale.sentinel import ReadsAs
 
 _READS = {"zeros": ReadsAs.ZEROS, "ones": ReadsAs.ONES}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Promise:
     """What blocks read as once they are trimmed, and who says so. `reads` is None when nobody does."""
 

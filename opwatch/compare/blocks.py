@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from operator import mul
+
+from opwatch.frozen import frozen
 
 # Their length makes the error of the scatter small on the whole. We would rather have it too large than too
 # small: with blocks of twice the length less of the likeness is cut off.
@@ -61,7 +62,7 @@ def _lasting(series: Sequence[float]) -> float:
     return (slope / spectrum) ** (2 / 3) * count ** (1 / 3) if slope > 0 and spectrum > 0 else 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BlockLength:
     """How many neighbours are kept together. `needed`: of so many intervals there would have to be, where
     the likeness lasts too long for those there are."""
@@ -83,7 +84,7 @@ def block_length(series: Sequence[float]) -> BlockLength:
     return BlockLength(max(1, min(max(least, math.ceil(_LONGER * lasting)), most)))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Likeness:
     """What likeness does to the scatter of a sum. `cut_off`: by how much more it varies than drawings of
     blocks do, for blocks end where neighbours are still alike. `freedom`: how many independent values what is

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from opwatch.compare.amplification import amplification
 from opwatch.compare.cpu import COMMAND_IO, CPU_METRICS, command_estimate, cpu_estimates
@@ -12,6 +11,7 @@ from opwatch.compare.estimates import METRICS, Estimate, OpEstimates
 from opwatch.compare.pairing import DiskPairs
 from opwatch.compare.sampling import DiskCourse, SampledRun
 from opwatch.counters.catalogue.families import Catalogue
+from opwatch.frozen import frozen
 from opwatch.trace.ops import OPS
 
 WAF = "waf"
@@ -19,7 +19,7 @@ _NONE_OF_IT = Estimate(None, reason="there was none of it")
 _NO_REQUESTS = Estimate(0.0, reason="there was none of it")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ComparedRow:
     """One figure of all runs, and how each further one differs from the first. `op` is None for what is of
     the whole disk."""
@@ -30,7 +30,7 @@ class ComparedRow:
     differences: tuple[Difference, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ComparedDisk:
     """The disk of each run that is compared, and all figures."""
 
@@ -38,7 +38,7 @@ class ComparedDisk:
     rows: tuple[ComparedRow, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunComparison:
     """All that is said of these recordings. `claims` is how many figures could have been said to differ, of
     each further run."""

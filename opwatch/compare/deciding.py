@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 
 from opwatch.compare.comparing import ComparedRow, RunComparison
 from opwatch.compare.differences import Difference, Statement
 from opwatch.errors import UsageError
+from opwatch.frozen import frozen
 from opwatch.rules.rule import LimitKind, Rule
 
 
@@ -22,7 +22,7 @@ class Ruling(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Decision:
     """What became of one rule, for one figure of one further run (counted from 1). `device` is that of the
     first run; `why` explains what is not FIRES or WITHIN."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from opwatch.compare.estimates import Estimate
 from opwatch.compare.student import threshold
+from opwatch.frozen import frozen, replace
 
 # Of comparisons of runs that do not differ, so many may say of any of their figures that it does.
 FAMILY_CHANCE = 0.05
@@ -26,7 +26,7 @@ class Statement(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Difference:
     """What a figure is as a ratio to that of the first run: between `low` and `high`, as far as is known.
     `ratio` is None where one of the two has no figure, or the first is 0. `change` is in the unit of the

@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from itertools import accumulate
 from operator import add, mul
 
 from opwatch.compare.blocks import block_length, likeness
 from opwatch.compare.bootstrap import scatter
 from opwatch.compare.sampling import CountedOp, DiskCourse
+from opwatch.frozen import frozen, replace
 from opwatch.trace.abi import LATENCY
 
 QUANTILES = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999}
@@ -29,7 +29,7 @@ NOT_MEASURED = "the program that this was imported from did not measure it"
 ONE_REQUEST = "a maximum is one request of all: nothing follows from it"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Estimate:
     """A figure of a run: the truth of this run lies between `low` and `high`. `scatter` is the standard
     deviation of its logarithm, worth `freedom` independent values; None with a `reason` where no difference
@@ -179,7 +179,7 @@ class OpEstimates:
         return replace(judged(value, (low, high), figure, influences), is_in_slots=True)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _QuantileFigure:
     """A quantile of some of the intervals: within its slot, as if the requests were spread evenly by their
     logarithm. It is looked for around `usual`, where it lies with all of them."""

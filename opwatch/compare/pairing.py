@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from opwatch.compare.sampling import DiskCourse, SampledRun
 from opwatch.errors import NotEnoughData, UsageError
+from opwatch.frozen import frozen
 
 _SEPARATOR = "/"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DiskPairs:
     """Rows of disks, one of each run; `notes` say what was left out."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
 
 from opwatch.counters.decode.endurance import EnduranceGroup
@@ -14,9 +13,10 @@ from opwatch.counters.decode.telemetry import TelemetryHeader
 from opwatch.counters.decode.vendor_page import Item
 from opwatch.counters.reading import DriveFacts
 from opwatch.errors import UsageError
+from opwatch.frozen import field, frozen, names_of, replace
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Attribute:
     """One ATA SMART attribute. `raw` is None when its text is no single number."""
 
@@ -27,7 +27,7 @@ class Attribute:
     value: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Statistics:
     """ATA device statistics by (page, offset)."""
 
@@ -54,7 +54,7 @@ class Statistics:
         return self.values.get((7, 0x08))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ScsiCounters:
     """What SCSI log pages say. A megabyte is 10^6 bytes: tools print gigabytes with three decimals."""
 
@@ -66,7 +66,7 @@ class ScsiCounters:
     grown_defects: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class VendorPage:
     """A vendor page as bytes, or as the items that another tool printed of it."""
 
@@ -76,7 +76,7 @@ class VendorPage:
     items: dict[str, Item] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Evidence:
     """All that was read of a drive. What was not is None or empty, and `failures` says why."""
 
@@ -119,8 +119,7 @@ def _filled(ours: Any, theirs: Any, what: str) -> Any:  # noqa: ANN401
     if ours is None or theirs is None:
         return theirs if ours is None else ours
     merged = {
-        member.name: _one(getattr(ours, member.name), getattr(theirs, member.name), f"{what} ({member.name})")
-        for member in fields(ours)
+        name: _one(getattr(ours, name), getattr(theirs, name), f"{what} ({name})") for name in names_of(ours)
     }
     return replace(ours, **merged)
 
@@ -132,11 +131,7 @@ def same_drive(ours: DriveFacts, theirs: DriveFacts) -> DriveFacts:
     """The facts of both, which must not contradict each other: UsageError where they do."""
     for name in ("protocol", "serial", "model", "firmware"):
         _one(getattr(ours, name), getattr(theirs, name), f"the drive's {name}")
-    missing = {
-        member.name: getattr(theirs, member.name)
-        for member in fields(DriveFacts)
-        if getattr(ours, member.name) is None
-    }
+    missing = {name: getattr(theirs, name) for name in names_of(ours) if getattr(ours, name) is None}
     return replace(ours, **missing)
 
 

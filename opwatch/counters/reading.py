@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
+
+from opwatch.frozen import field, frozen, replace
 
 
 class Proof(StrEnum):
@@ -16,7 +17,7 @@ class Proof(StrEnum):
     CANDIDATE = "candidate"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CounterReading:
     """One counter as it was read. `value` and `quantum` are in `unit`. A value that is not proven is None,
     and `reason` says why."""
@@ -44,7 +45,7 @@ def unknown(reason: str, unit: str = "bytes", source: str = "none") -> CounterRe
     return CounterReading(None, unit, 0, source, Proof.CANDIDATE, reason)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DriveFacts:
     """What a drive says it is. A field is None when it was not told."""
 
@@ -61,7 +62,7 @@ class DriveFacts:
     name: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HealthNote:
     """One sentence about a drive's health. What is serious wants somebody to act."""
 
@@ -70,7 +71,7 @@ class HealthNote:
     serious: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WearOutlook:
     """Hours powered on until 100 % of something. `most_hours` is None where nothing bounds it."""
 
@@ -80,7 +81,7 @@ class WearOutlook:
     assumes: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LifetimeRatio:
     """NAND bytes for each byte of the host since the drive was new, with what the steps leave open. With
     `pages_of` it is pages for a page: those that the host filled in part make more of it, so that `most` is
@@ -92,7 +93,7 @@ class LifetimeRatio:
     pages_of: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Report:
     """Everything about one drive. `others` are further counters of the same quantity, by its name."""
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 from opwatch.foreign import fields_of, lines_of, read_names, unescaped
+from opwatch.frozen import frozen
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.host.mountspaces import survey
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Users:
     """Sentences, one per use, and where others may be that could not be looked at."""
 

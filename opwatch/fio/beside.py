@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from opwatch.fio.kept import kept_report
 from opwatch.fio.results import FioJob, FioReport
+from opwatch.frozen import frozen
 from opwatch.recording.reading.phases import Phase, entries_within, phases_of
 from opwatch.recording.reading.reader import RecordedRun
 from opwatch.recording.reading.window import ended
@@ -17,7 +17,7 @@ from opwatch.samples.story import Story
 PERCENTAGES = {"p50": 50.0, "p99": 99.0, "p99_9": 99.9}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MeasuredRow:
     """One operation as fio or we measured it. `percentiles_ns` has None for what is not known; `device` is
     None in fio's own."""
@@ -28,7 +28,7 @@ class MeasuredRow:
     device: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JobBeside:
     """One operation of one job: fio's row, and one of each disk that had any. `phase` is the time that ours
     are of; None for the whole run, where the job is no phase."""

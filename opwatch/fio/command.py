@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from opwatch.foreign import text_of
+from opwatch.frozen import frozen
 
 # Each of these has fio say or do something that we do not follow.
 _ELSEWHERE = ("client", "server", "remote-config", "showcmd", "parse-only", "minimal", "status-interval")
@@ -20,7 +20,7 @@ LOG_MS = 500
 REPORT, LOGS = "report", "fio"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FioPlan:
     """How a command of fio is run. `argv` is what to run. `report` is where fio will have written its report,
     None with a `no_report` why there is none; `is_ours`, whether it has in it what the user would have seen

@@ -10,12 +10,12 @@ import io
 import re
 from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
 from opwatch.errors import BadInput
 from opwatch.foreign import LONGEST_LINE, numbers, text_of
+from opwatch.frozen import frozen
 
 # A log without log_avg_msec has a row for every request.
 MOST_ROWS = 1 << 21
@@ -74,7 +74,7 @@ class FioLog:
             yield FioLogRow(time_ms, value, _OPERATIONS[operation], block)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FioHistogramRow:
     """Completion latencies of one operation, between the row before and `time_ms`: the middles of the bins
     that were hit, with their counts."""
@@ -85,7 +85,7 @@ class FioHistogramRow:
     bins: tuple[tuple[int, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FioHistogramLog:
     """What write_hist_log writes."""
 

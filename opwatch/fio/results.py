@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from opwatch.frozen import frozen
 
 # What fio calls them, and we. "mixed" is all of them together, where a job has unified_rw_reporting.
 OPERATIONS = {"read": "read", "write": "write", "trim": "discard", "mixed": "mixed", "sync": "flush"}
@@ -11,7 +12,7 @@ OPERATIONS = {"read": "read", "write": "write", "trim": "discard", "mixed": "mix
 TRANSFERS = ("read", "write", "discard")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FioLatency:
     """One latency of one operation. `percentiles` is by percentage, as fio was asked for them (none if
     percentiles are off); `bins` are the middles of fio's bins, in order, with their counts: None in a report
@@ -26,7 +27,7 @@ class FioLatency:
     bins: tuple[tuple[int, int], ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FioOperation:
     """One operation of one job. Latencies are by fio's names for them: "slat" until it was submitted, "clat"
     from there to its completion, "lat" both; those that fio did not measure are not there. `runtime_s` is how
@@ -54,7 +55,7 @@ class FioOperation:
         return self.requests / self.runtime_s if self.runtime_s else None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FioJob:
     """One job, or all jobs of a group with group_reporting. `error` is an errno, 0 for none. `options` are
     its own, without the global ones. `begin_wall_ns` is None in reports of a fio before 3.36."""
@@ -77,7 +78,7 @@ class FioJob:
         return (self.user_cpu_percent + self.system_cpu_percent) / 100
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FioTotal:
     """All jobs together: requests and bytes by operation, and the time of the longest."""
 
@@ -90,7 +91,7 @@ class FioTotal:
         return sum(self.requests.values()) / self.seconds
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FioReport:
     """A whole run. `version` is fio's own word for it; `end_wall_ns`, when the report was made."""
 

@@ -9,6 +9,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from opwatch._native import Ftl, Service
+from opwatch.frozen import frozen
 
 
 class Policy(IntEnum):
@@ -52,7 +53,7 @@ class SlcFull(IntEnum):
     FOLD = 1
 
 
-@dataclass(frozen=True)
+@frozen
 class Geometry:
     """Sizes in bytes, and over-provisioning by both definitions that are in use."""
 
@@ -112,7 +113,7 @@ _INTERVAL = struct.Struct("=6Q")
 _SLOTS = struct.Struct("=1920Q")
 
 
-@dataclass(frozen=True)
+@frozen
 class TimedRun:
     """A closed loop's result: one entry an interval, and the latencies of all of it."""
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from enum import IntEnum
 from importlib import resources
 from pathlib import Path
 
 from opwatch.errors import BadInput, UsageError
 from opwatch.foreign import read_bytes
+from opwatch.frozen import frozen, replace
 from opwatch.ftl.drive import Drive, GcFrontier, Policy, SlcFull, Tie, TrimMode
 from opwatch.settings import parse_toml
 
@@ -24,7 +24,7 @@ _ENUMS: dict[str, type[IntEnum]] = {
 _SCALED = ("user_bytes", "physical_bytes", "slc_bytes")
 
 
-@dataclass(frozen=True)
+@frozen
 class Profile:
     """A drive by name: settings of struct ow_ftl_config and of struct ow_service_config."""
 

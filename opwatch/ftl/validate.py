@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from opwatch.frozen import frozen, replace
 from opwatch.ftl import models
 from opwatch.ftl.drive import Drive, GcFrontier, Policy, Workload, Zone, amplification
 
@@ -15,7 +15,7 @@ _PAGE = 4096
 _BATCHES = 10
 
 
-@dataclass(frozen=True)
+@frozen
 class Case:
     """A drive and a workload whose write amplification in steady state is known."""
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from opwatch.frozen import frozen
 from opwatch.guard.obstacles import Obstacle
 
 MOST_LIFE_PERCENT, MOST_CELSIUS = 1, 70
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Budget:
     """What a sweep may cost. With `is_of_plan` nobody gave a bound of bytes, and it is what the plan
     foretells at most."""
@@ -20,7 +19,7 @@ class Budget:
     is_of_plan: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Health:
     """What a drive says of itself; None for what it does not tell. `host_bytes` is the kernel's count of what
     was written to it."""

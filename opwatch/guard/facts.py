@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
+from opwatch.frozen import frozen, replace
 from opwatch.guard.identity import DiskIdentity
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PartFacts:
     """The whole disk or one of its partitions. `mounts` says where it is mounted, `holders` what stands
     on it. `contents` is what its bytes say it is, None for nothing known; `unread` why that is not known."""
@@ -20,7 +19,7 @@ class PartFacts:
     unread: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ForeignIo:
     """Requests that the kernel counted while we did nothing, and those under way at the end of it."""
 
@@ -34,7 +33,7 @@ class ForeignIo:
         return bool(self.reads or self.writes or self.in_flight)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GuardFacts:
     """One disk, as far as it could be looked at.
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
 from typing import Any
 
 from opwatch.fields import Fields
+from opwatch.frozen import asdict, frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DiskIdentity:
     """Tells one disk from every other. `boot` and `diskseq` are of this life of the device: a drive that
     comes again has others, as has another file behind the number of a loop device. `serial` is what is

@@ -7,8 +7,8 @@ others may need, and it trims: only where the person has named that very mount a
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
+from opwatch.frozen import replace
 from opwatch.guard.facts import GuardFacts, PartFacts
 from opwatch.guard.obstacles import Obstacle
 from opwatch.host.usage import Mount

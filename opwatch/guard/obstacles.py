@@ -6,9 +6,9 @@ There is no way around a reason but to take it away: nothing here asks, waits or
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from opwatch.errors import RefusedError
+from opwatch.frozen import frozen
 from opwatch.guard.facts import GuardFacts, PartFacts
 from opwatch.guard.identity import DiskIdentity, differences, is_by_another_path
 
@@ -16,7 +16,7 @@ from opwatch.guard.identity import DiskIdentity, differences, is_by_another_path
 _DRIVE, _LOOP = "disk", "loop"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Consent:
     """What the user has said on the command line. `serial` is the word behind --confirm, None without it;
     `planned` the disk that a plan or a journal is of."""
@@ -27,7 +27,7 @@ class Consent:
     planned: DiskIdentity | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Obstacle:
     """`what` is wrong, `where`, and what to do about it."""
 

@@ -6,9 +6,9 @@ A cluster keeps other hosts from a disk by them. No mount and no process of this
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 
 from opwatch.errors import BadInput
+from opwatch.frozen import frozen
 
 ANSWER_BYTES = 4096
 _COMMAND = struct.Struct(">BB5xHx")
@@ -25,7 +25,7 @@ _TYPES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reservation:
     """Who has a disk to himself, by the key that he registered with, and in which way."""
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
+from opwatch.frozen import frozen
 from opwatch.host.alignment import discard_alignment
 from opwatch.host.device import SECTOR, BlockDevice, Devices
 from opwatch.host.usage import Mount, Usage
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Limits:
     """Limits of the whole disk, in bytes unless a name says otherwise."""
 
@@ -51,7 +51,7 @@ _LIMITS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Queue:
     """How the whole disk is driven. A bio-based disk has 0 hardware queues."""
 
@@ -69,7 +69,7 @@ class Queue:
     zoned: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DriveIdentity:
     """Which drive it is, and how it is connected."""
 
@@ -82,7 +82,7 @@ class DriveIdentity:
     drivers: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Tracing:
     """Where the I/O of a device is counted: `level` is requests, bios or mixed, None when nowhere.
     `leaves` are (device, level)."""
@@ -91,7 +91,7 @@ class Tracing:
     leaves: tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Details:
     """One device. `disk` is the whole disk of a partition; sectors have 512 bytes."""
 

@@ -7,17 +7,17 @@ import os
 import re
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from opwatch.errors import OpwatchError, UsageError
+from opwatch.frozen import frozen
 
 SECTOR = 512
 # A path below a multipath head, of controller c: nvmeScCnN.
 _PATH = re.compile(r"^(nvme(\d+)c\d+n(\d+))$", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BlockDevice:
     """One block device. `sysfs` is its real folder; everything else is read from there when asked for."""
 
@@ -154,7 +154,7 @@ class Presence:
         self._diskseq.close()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Leaf:
     """A disk, or a part of one, that does I/O for `origin`."""
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from opwatch.errors import OpwatchError, PermissionMissing, Unsupported
+from opwatch.frozen import frozen
 
 # Tracepoints that watching needs. The kernel's types name them btf_trace_...
 NEEDED = (
@@ -32,7 +32,7 @@ class State(enum.StrEnum):
     NOTE = "note"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Check:
     """What was found out of one thing. `fix` is a command where there is one. `exit_status` is what it means
     for tracing; 0 for a problem that does not prevent it. `log` is what the kernel said."""
@@ -166,7 +166,7 @@ def jit(text: str | None) -> Check:
     return ok("bpf jit", "on")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Extension:
     """The state of opwatch._native: `error` is why it cannot be imported."""
 
@@ -198,7 +198,7 @@ def extension(built: Extension, packages: Sequence[str], rebuild: str) -> Check:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Attempt:
     """What came of loading one set of programs: their names with the runs that the kernel skipped, or an
     error."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from opwatch.frozen import frozen
 from opwatch.host.device import BlockDevice, Devices
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Node:
     """A device and what stands on it. A device on several others comes once under each: `again` marks all
     but the first, and has no children."""

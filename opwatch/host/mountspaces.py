@@ -9,11 +9,11 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from opwatch.errors import BadInput, OpwatchError
 from opwatch.foreign import read_names
+from opwatch.frozen import frozen
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.host.sight import out_of_sight
 from opwatch.host.usage import Mount, parse_mountinfo
@@ -24,7 +24,7 @@ _ENDED = (errno.ENOENT, errno.ESRCH, errno.EINVAL)
 _LOOKS = 4
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MountSpace:
     """A mount namespace by one process in it; `pid` is None for our own."""
 
@@ -35,7 +35,7 @@ class MountSpace:
         return "here" if self.pid is None else f"in the mount namespace of process {self.pid}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MountedIn:
     """A mount of a device, and where it can be seen."""
 
@@ -47,7 +47,7 @@ class MountedIn:
         return f"{self.mount.source} is mounted at {self.mount.point}{where}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Survey:
     """What was found, and in sentences what could not be looked at: empty when nothing was left out."""
 

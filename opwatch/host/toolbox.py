@@ -9,9 +9,9 @@ import shutil
 import subprocess
 import sysconfig
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from opwatch.frozen import frozen
 from opwatch.host.bpftrace_trial import try_bpftrace
 from opwatch.host.diagnosis import Check, note, ok
 
@@ -20,7 +20,7 @@ PATH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin:/usr/share/bcc/tools"
 TIMEOUT_S = 10
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Tool:
     """A program that opwatch can use. `commands` are its names, the preferred first. `ask` prints the
     version; without it none is told."""
@@ -65,7 +65,7 @@ def version(text: str) -> tuple[int, ...]:
     return tuple(int(field) for field in number[1].split(".")) if number else ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolAnswer:
     """What a tool printed, or why it could not be asked."""
 

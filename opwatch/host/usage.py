@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from opwatch.errors import BadInput
 from opwatch.foreign import fields_of, lines_of, read_names, unescaped
+from opwatch.frozen import field, frozen
 from opwatch.host.device import BlockDevice
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Mount:
     """A line of mountinfo: `dev` is major:minor, of no block device where the major is 0. `options` are those
     of this mount, `super_options` those of the filesystem wherever it is mounted. `number` is what the kernel
@@ -92,7 +92,7 @@ def _read(path: Path) -> str:
         return ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Usage:
     """Who uses what, as this mount namespace sees it."""
 
@@ -102,20 +102,15 @@ class Usage:
     canonical: Callable[[str], str] = os.path.realpath
     # Each of 1,000 devices is asked for, and there may be 10,000 mounts: these are places in the list by
     # number, and by source for mounts that have a number of their own; and what a source is a link to.
-    _by_dev: dict[str, list[int]] = field(init=False, repr=False, compare=False)
-    _by_source: dict[str, list[int]] = field(init=False, repr=False, compare=False)
-    _targets: dict[str, str] = field(init=False, repr=False, compare=False)
+    _by_dev: dict[str, list[int]] = field(default_factory=dict, init=False)
+    _by_source: dict[str, list[int]] = field(default_factory=dict, init=False)
+    _targets: dict[str, str] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        by_dev: dict[str, list[int]] = {}
-        by_source: dict[str, list[int]] = {}
         for at, mount in enumerate(self.mounts):
-            by_dev.setdefault(mount.dev, []).append(at)
+            self._by_dev.setdefault(mount.dev, []).append(at)
             if mount.dev.startswith("0:") and mount.source.startswith("/dev/"):
-                by_source.setdefault(mount.source, []).append(at)
-        object.__setattr__(self, "_by_dev", by_dev)
-        object.__setattr__(self, "_by_source", by_source)
-        object.__setattr__(self, "_targets", {})
+                self._by_source.setdefault(mount.source, []).append(at)
 
     def mounts_of(self, device: BlockDevice) -> list[Mount]:
         """A filesystem with a device number of its own, such as btrfs, is found by the name of its source."""

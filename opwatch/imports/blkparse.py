@@ -8,10 +8,10 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from opwatch.errors import BadInput
 from opwatch.foreign import LONGEST_LINE, text_of
+from opwatch.frozen import frozen
 from opwatch.imports.disk import Amounts, ImportedDisk, ImportedRun
 from opwatch.imports.source import ImportedFile
 from opwatch.samples.entries import RunEntry
@@ -42,7 +42,7 @@ _NOTES = (
 _Issues = dict[tuple[str, int, str], tuple[int, int, int]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Completion:
     """A request that has ended. `latency_ns` from its issue."""
 

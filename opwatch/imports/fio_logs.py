@@ -15,6 +15,7 @@ from opwatch.fio.logs import FioHistogramLog, FioLog, FioLogKind, FioLogRow, par
 from opwatch.fio.report import parse_report
 from opwatch.fio.results import FioReport
 from opwatch.foreign import text_of
+from opwatch.frozen import frozen
 from opwatch.imports.disk import Amounts, ImportedDisk, ImportedRun
 from opwatch.imports.source import ImportedFile
 from opwatch.samples.entries import RunEntry
@@ -51,7 +52,7 @@ class _Sums:
     latencies: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Steps:
     """The intervals, numbered from 1, into which all logs are put."""
 

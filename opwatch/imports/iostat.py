@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from opwatch.cpu import TICKS_PER_S, CpuTimes
 from opwatch.errors import BadInput
 from opwatch.fields import Fields
 from opwatch.foreign import parse_json, table_of
+from opwatch.frozen import frozen
 from opwatch.imports.disk import Amounts, ImportedDisk, ImportedRun
 from opwatch.imports.source import ImportedFile
 from opwatch.samples.entries import RunEntry
@@ -38,7 +38,7 @@ _NOTES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Report:
     """What it printed at once: requests/s, bytes/s and mean latency in ns, by device and operation; `cpu` is
     how many CPUs users, the system and other machines had."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from opwatch.frozen import frozen
 from opwatch.samples.entries import RunEntry
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ImportedFile:
     """What a file of another program gave. `program` made it; `notes` are what a reader of it should know.
     `interval_ns` is the time between its samples."""

@@ -4,9 +4,9 @@ tools have names for it. Pure."""
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from opwatch.errors import BadInput, UsageError
+from opwatch.frozen import frozen
 from opwatch.quantities import parse_size
 
 MOST_THREADS = 1024
@@ -28,7 +28,7 @@ _BY_SHARES = re.compile(r"(\d{1,6}[kKmM]?)-(\d{1,3})-random(?:-(\d{1,3})-read)?"
 _SHARES_OF_VDBENCH = ("rdpct", "seekpct", "xfersize", "threads")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PlainLoad:
     """Shares are in per cent, by vdbench's names. `threads` is how many I/Os are outstanding, None where
     the name does not say."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from opwatch.errors import BadInput, Unsupported
+from opwatch.frozen import frozen
 from opwatch.load.plain import PlainLoad
 
 # Who can make a load in a file.
@@ -24,7 +24,7 @@ _FIGURES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SysbenchResult:
     """What a run came to. `mean_ns` is the mean time of an I/O, by its own clock and to 10 us."""
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from opwatch.frozen import frozen
 from opwatch.load.workload import LoadPattern
 
 _UNIT = 4096
@@ -17,7 +17,7 @@ _FILL_BYTES = 128 << 10
 LOGS = "log"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LoadWindow:
     """What of a device is used. `path` leads to it whatever its name is by then."""
 

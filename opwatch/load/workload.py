@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from importlib import resources
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 from opwatch.errors import BadInput, UsageError
 from opwatch.fields import Fields
 from opwatch.foreign import lines_of, read_bytes, text_of
+from opwatch.frozen import frozen
 from opwatch.load.icf import parse_icf
 from opwatch.load.options import checked
 from opwatch.load.plain import SYSBENCH_MODES, PlainLoad, plain_of
@@ -33,7 +33,7 @@ _DEFAULTS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LoadJob:
     """One job: options of fio that shape its requests, with our defaults. It is done by `threads` at once."""
 
@@ -57,7 +57,7 @@ class LoadJob:
 _SYNCS = (("fsync", ("0",)), ("sync", ("none", "0", "dsync")))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LoadPattern:
     """A workload by name. `left_out` are options of a user's file that the sweep decides itself."""
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import enum
 import struct
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from opwatch.foreign import text_of
+from opwatch.frozen import frozen
 from opwatch.trace.abi import TargetSample
 from opwatch.trace.ops import OPS
 from opwatch.trace.slow import Submitter, submitter_of
@@ -69,7 +69,7 @@ def counts_sum(parts: Iterable[OwnedCounts]) -> OwnedCounts:
 Cells = Mapping[tuple[OwnerKey | None, str], OwnedCounts]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReadCells:
     """Cells of one target, with the names that owners had when they were first seen."""
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from opwatch.frozen import frozen
 
 # So many characters of a number are what people type.
 SHORT = 12
@@ -26,7 +27,7 @@ _MACHINE = re.compile(r"^machine-(?P<name>.+)\.scope$|^lxc\.payload\.(?P<lxc>.+)
 _ESCAPE = re.compile(r"\\x([0-9a-f]{2})")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Container:
     """`engine` is what runs it, None where the path does not say; `number` its ID, or the name of a machine;
     `pod` the UID of its pod, None where it is in none. A pod's own processes have no `number`."""

@@ -4,8 +4,8 @@ did."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
+from opwatch.frozen import frozen
 from opwatch.owners.cells import By, OwnedCounts, OwnerKey, OwnerKind, counts_sum
 from opwatch.owners.containers import Container, container_of
 from opwatch.trace.abi import TargetSample
@@ -13,7 +13,7 @@ from opwatch.trace.abi import TargetSample
 _NOTHING = OwnedCounts()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OwnerRow:
     """What an owner did since the tracer was attached, by operation. `name` is the path of a group, or what a
     process or the kernel's work is called; None where it had gone before it was asked. `group` is the path of
@@ -31,7 +31,7 @@ class OwnerRow:
         return OwnerKey(self.kind, self.number, self.since_ns)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OwnerSample:
     """The owners of one disk, with the moment of its sample. What they lack of it is others'."""
 
@@ -39,7 +39,7 @@ class OwnerSample:
     rows: tuple[OwnerRow, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Owned:
     """What an owner did in an interval, by operation: none of them is idle."""
 
@@ -60,7 +60,7 @@ class Owned:
         return counts_sum(self.ops.values())
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Owners:
     """Whose a disk's requests were, the most bytes first. `other`, by operation, closes the sum: with it each
     column is exactly the disk's."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 from opwatch.errors import UsageError
 from opwatch.fields import Fields
+from opwatch.frozen import asdict, field, frozen
 from opwatch.steady.pts_tests import PTS_TESTS, PtsTest
 
 _UNIT = 4096
@@ -49,7 +49,7 @@ def parts_of(name: str) -> tuple[PtsTest, ...]:
     return parts
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PtsOrder:
     """What was asked for. All times of the specification are taken times `scale`, and no more than `rounds`
     are done where that is not None. `header` is what a report says of the drive and its host, by name."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from opwatch.fields import Fields
+from opwatch.frozen import frozen
 from opwatch.pts.loads import ROUND
 from opwatch.pts.order import PtsOrder
 from opwatch.pts.samples import PtsSample, sample_of
@@ -25,7 +25,7 @@ class PtsEnd(StrEnum):
     DONE = "done"  # a test that has no steady state of its own
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PtsRecord:
     """All that was measured of one part. `totals` are of loads that were measured stretch by stretch, whole.
     `logical_bytes` is the block of the drive: smaller points were left out."""

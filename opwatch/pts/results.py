@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from typing import Any
 
+from opwatch.frozen import asdict, frozen
 from opwatch.pts.order import PtsOrder
 from opwatch.pts.record import PtsEnd, PtsRecord, verdict_of
 from opwatch.pts.samples import PtsSample
@@ -16,7 +16,7 @@ from opwatch.steady.pts_tests import PtsTest
 _RECOVERED, _TAIL = 0.9, 0.1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PtsFigures:
     """One test point over the rounds of the window, or one stage. The largest of maxima, and of the 99.999 %
     latencies the largest that could be told; everything else is a mean over these `loads`."""
@@ -35,7 +35,7 @@ class PtsFigures:
         return asdict(self)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PtsPart:
     """One part of a test, with all that follows from what was measured. `verdict` is None where there is
     none, and why stands in `unjudged`. `figures` are those of `window`, the first and last round of it."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
 from typing import Any
 
 from opwatch.fields import Fields
 from opwatch.fio.logs import FioLog, FioLogKind
 from opwatch.fio.results import FioReport
+from opwatch.frozen import asdict, frozen
 from opwatch.pts.loads import PtsLoad
 from opwatch.sweep.figures import quantile_of
 
@@ -17,7 +17,7 @@ _MEGABYTE = 1e6
 _FIVE_NINES = 0.99999
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PtsSample:
     """What a load came to, or a stretch of one. `number` is its round, or its place in its stage, from 1;
     `begin_s` is when it began, by the begin of the part. Latencies are those from submission to completion,

@@ -7,9 +7,9 @@ are kept, so that what is thinned hides no outlier.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import TypeVar
 
+from opwatch.frozen import field, frozen
 from opwatch.report.owner_bins import OwnersBin, both, owners_bin
 from opwatch.samples.observation import Observation
 from opwatch.trace.abi import LATENCY
@@ -20,7 +20,7 @@ _Item = TypeVar("_Item")
 MOST_BINS = 1024
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RateRange:
     """The least and the most of intervals that were added up."""
 
@@ -34,7 +34,7 @@ class RateRange:
 _NO_RATE = RateRange(0.0, 0.0)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OpBin:
     """One operation in some time. `device_s` is the time that requests spent in the device, all together;
     `most_ns` the longest, None where nothing completed; `slots`, how many latencies lie in which slot."""
@@ -70,7 +70,7 @@ class OpBin:
 _IDLE = OpBin()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TimeBin:
     """All operations of a disk from one moment to another: so many intervals of so many seconds in all."""
 

@@ -7,9 +7,9 @@ is no change of the drive's.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 
 from opwatch.compare.amplification import LEAST_STRETCHES
+from opwatch.frozen import frozen, replace
 from opwatch.recording.reading.phases import Phase
 from opwatch.report.bins import TimeBin, grouped, thinned
 from opwatch.report.drive_course import DriveCourse
@@ -22,7 +22,7 @@ _MOST_INTERVALS = 360
 RATE, P99, WAF = "rate", "p99", "waf"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CourseChanges:
     """What was named in one figure of one operation (None: of the drive) in one phase, or in all of the run.
     `interval_s` is how long the intervals were that it was looked for in; `period`, of its last level."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 from opwatch.compare.amplification import HALFWAY, MOVED, NOT_READ
 from opwatch.counters.catalogue.families import Catalogue
 from opwatch.counters.looks.reading import report_of
 from opwatch.counters.looks.sample import FirmwareSample
 from opwatch.counters.reading import DriveFacts
+from opwatch.frozen import frozen
 from opwatch.waf.measure import NOT_THERE, Measured, Measurement
 from opwatch.waf.polls import poll_of_look
 from opwatch.waf.span import IntervalBytes
@@ -23,7 +23,7 @@ _MOST_LEFT_OVER = 0.1
 _HEALTH = ("temperature", "percentage_used", "available_spare")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HealthPoint:
     """What a drive said of itself at a moment; None for what it did not."""
 
@@ -33,7 +33,7 @@ class HealthPoint:
     available_spare: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AmplifiedPart:
     """Write amplification of a part of a run. `written` is what the host had written by its end, since the
     first look."""
@@ -55,7 +55,7 @@ class AmplifiedPart:
         return self.error_bytes / self.host_bytes if self.host_bytes else 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DriveCourse:
     """A drive during a run. `measured` is of all of it, None with a `reason`. `flows` are bytes between
     changes of its counters; `parts`, the same added up until they tell enough."""

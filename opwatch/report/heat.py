@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+from opwatch.frozen import frozen
 from opwatch.report.bins import TimeBin
 from opwatch.trace.abi import LATENCY
 
@@ -15,7 +15,7 @@ _SLOTS_A_ROW = 8
 SHADES = (0.001, 0.01, 0.03, 0.1, 0.3, 1.0)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HeatCell:
     """Neighbouring columns of one row that have the same shade: from the begin of the first to the end of the
     last, both in ns, and from one latency to another."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from statistics import median
 
 from opwatch.compare.differences import Difference, Statement, difference
 from opwatch.compare.estimates import LEAST_INTERVALS, Estimate, influences_of, judged, ratio_of
+from opwatch.frozen import frozen, replace
 
 # Of courses that do not change, this part at most may have a change named, for each of its places.
 CHANCE = 1e-4
@@ -32,7 +32,7 @@ _LEAST_NOISE = 0.01
 _MAD = 1.4826
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LevelSeries:
     """A figure interval by interval, each a ratio: requests over seconds, or bytes over bytes. A level has at
     least so many intervals."""
@@ -68,7 +68,7 @@ class LevelSeries:
         return judged(value, (value, value), figure, influences, least=self.least)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Level:
     """A part of a course with a level of its own: its mean, and between which values nine of ten intervals
     lie."""
@@ -82,7 +82,7 @@ class Level:
     place: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Step:
     """A level that gives way to another: `difference` is of the later one to the earlier. `is_beyond`: what
     came after has no level of its own, but all of it lies beyond all that was before."""
@@ -99,7 +99,7 @@ class Step:
         return ratio is not None and ratio <= CLIFF and not self.is_beyond
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rest:
     """Whether a level stands still: the second half against the first. `is_steady` is None where it cannot be
     told, for the `reason`."""
@@ -111,7 +111,7 @@ class Rest:
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Levels:
     """All levels of a course, the steps between them, and whether the last is at rest. `reason` is why
     nothing could be looked for."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from datetime import datetime
 
 from opwatch.counters.catalogue.families import Catalogue
+from opwatch.frozen import frozen, replace
 from opwatch.recording.reading.notes import kept_notes
 from opwatch.recording.reading.phases import Phase, phases_of
 from opwatch.recording.reading.reader import RecordedRun
@@ -18,7 +18,7 @@ from opwatch.report.gathering import RunPicture
 _NO_MARKS = (FILE, NOTE, PHASE_BEGAN, PHASE_ENDED)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunMark:
     """Something that happened at a moment, in words. `at` is None where the recording has no clock."""
 
@@ -28,7 +28,7 @@ class RunMark:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReportedRun:
     """A recording as a report shows it. `ending` says how it ended, or that it did not; `changes`,
     what has a name in the courses of each disk, by its label."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from opwatch.frozen import frozen
 
 
 class Unit(StrEnum):
@@ -42,7 +43,7 @@ class LimitKind(StrEnum):
     SHARE = "share"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rule:
     """A rule that a person wrote. `op` is None for any operation, and for what is of the whole disk. `limit`
     is in the metric's unit: ns for times. `lasting_s`: for so long it has to be beyond; None where nothing

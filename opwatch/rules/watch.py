@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from opwatch.errors import UsageError
+from opwatch.frozen import frozen
 from opwatch.rules.parse import parse_rule
 from opwatch.rules.rule import CPU, CPU_IO, METRICS, WAF, LimitKind, Rule, Unit
 from opwatch.samples.observation import Event, Observation
@@ -17,7 +18,7 @@ _TIMES = ((1e9, "s"), (1e6, "ms"), (1e3, "us"))
 _QUANTILES = {"p50": "p50", "p99": "p99", "p99.9": "p99_9"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Firing:
     """A rule began to be met by a disk at a moment of the clock of the samples."""
 

@@ -7,9 +7,9 @@ or for many in a row.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 
+from opwatch.frozen import frozen
 from opwatch.samples.end import End
 from opwatch.units import capacity
 from opwatch.waf.measure import Measurement
@@ -21,7 +21,7 @@ LEAD_POLLS = 3
 _TALK_S = 10.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CoursePlan:
     """How a course is timed. `idle_poll_s` and `busy_poll_s` lie between two looks while nothing is done, and
     while the work goes on. `refresh_s` is how old a page gets, where that is known. Without work to wait for

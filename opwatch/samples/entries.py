@@ -6,9 +6,9 @@ Everything in them is a value: nothing is looked up later, and none of it change
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from opwatch.frozen import field, frozen
 from opwatch.samples.observation import Arrival, Event, Leaving
 from opwatch.samples.sample import DiskSample
 from opwatch.samples.slow import SlowRequest
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from opwatch.trim.audit.live import DiscardSample
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Began:
     """A disk is watched from here. `place` is its number in this run and no other disk's; `drive`, the disk
     whose firmware counters tell of it, None where they are not read; `discards`, where they are followed;
@@ -35,7 +35,7 @@ class Began:
     owners: OwnerSample | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ticked:
     """An interval has ended for these disks, by place."""
 
@@ -44,7 +44,7 @@ class Ticked:
     owners: Mapping[int, OwnerSample] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Left:
     """A disk is watched no longer. `is_blind`: this kernel is known to run no programs in some contexts."""
 
@@ -57,21 +57,21 @@ class Left:
     owners: OwnerSample | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NotWatched:
     """A disk came and could not be attached to; the event says why."""
 
     event: Event
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Looked:
     """The counters of one drive were read. That becomes known later: the sample has a time of its own."""
 
     sample: FirmwareSample
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Slowed:
     """Requests took longer than a limit. `counts`: how many did, by place, since the disk was attached to;
     `requests` are those that became known one by one since the entry of this kind before, and are fewer where
@@ -83,7 +83,7 @@ class Slowed:
     requests: tuple[SlowRequest, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ended:
     """The last of every disk that was watched until now, by place. `leaving`, of those that were gone by
     then. `with_rest`: what came after the last interval is to be shown as one, if there is anything."""

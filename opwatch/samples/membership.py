@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from opwatch.errors import OpwatchError
+from opwatch.frozen import frozen
 from opwatch.host.device import BlockDevice, Devices, Leaf, Presence
 from opwatch.samples.selection import Selection
 
@@ -44,7 +44,7 @@ class Member:
         self._presence.close()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Departure:
     """A disk that is watched no longer."""
 
@@ -52,7 +52,7 @@ class Departure:
     why: Why
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Change:
     """What became of the set between two looks. `refused` came and cannot be followed, for a reason."""
 

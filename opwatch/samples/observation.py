@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
 from opwatch.cpu import CpuUse
+from opwatch.frozen import frozen, replace
 from opwatch.trace.derive import Interval
 from opwatch.trace.kernel_times import KernelTimes
 from opwatch.trace.lacking import TRUST, lacking
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from opwatch.waf.live import Live
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Arrival:
     """How a disk joined a watch that was running. `unseen` requests and bytes, by group, were counted by
     the kernel between `since_ns`, when the disk was not yet known to belong to it, and `at_ns`, the first
@@ -69,7 +69,7 @@ class Arrival:
         return [f"up to {groups} requests before it was watched"] if groups else []
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Leaving:
     """Says that a disk left a watch which goes on. `doubt` says which of its counts may be another disk's."""
 
@@ -79,7 +79,7 @@ class Leaving:
     doubt: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Event:
     """What became of the set of disks: `kind` is came, left or not_watched; `text` says it to a person."""
 
@@ -93,7 +93,7 @@ class Event:
     leaving: Leaving | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Observation:
     """An interval, or (`final`) the whole time since the start. `origin` is the device the user named;
     `device` does its I/O. `level` says at which layer it was counted; `lacks`, what the backend cannot give

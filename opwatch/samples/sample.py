@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from opwatch.clock import Anchor
 from opwatch.cpu import CpuTimes
+from opwatch.frozen import frozen
 from opwatch.trace.trust import Reading
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WatchedDisk:
     """What is known of a disk since it was attached to. `origin` is the device that the user named, `device`
     does its I/O; `level` says at which layer it is counted; `lacks`, what the backend cannot give and why;
@@ -24,7 +23,7 @@ class WatchedDisk:
     flush_queues: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DiskSample:
     """A reading, with the clocks as they were then. `misses` are runs of programs that the kernel skipped, of
     all disks together; None where nobody tells. `cpu` is the machine's CPU time, read with the anchor."""

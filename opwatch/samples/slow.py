@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from opwatch.frozen import frozen
 from opwatch.trace.slow import Submitter
 
 # The kernel's own flush stands for all that wait for one, and is nobody's.
 _FLUSH = "flush"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SlowRequest:
     """One request, of the disk at this place; see SlowRecord. `cgroup` is the path of a control group, None
     where it had gone when it was looked for."""
@@ -43,7 +43,7 @@ class SlowRequest:
         return "it was not seen as it entered the queue"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SlowIo:
     """What was slower than `limit_ns` in an interval: `count` requests, of which `noted` were told one by
     one. `requests` are those, or in a summary the slowest of them."""

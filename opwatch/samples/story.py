@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from opwatch.errors import BadInput
+from opwatch.frozen import frozen
 from opwatch.owners.sample import Owners, OwnerSample, owners_between
 from opwatch.samples.entries import Began, Ended, Left, Looked, NotWatched, RunEntry, Slowed, Ticked
 from opwatch.samples.observation import Arrival, Event, Leaving, Observation
@@ -30,7 +31,7 @@ MOST_PAST = 256
 News = Observation | Event
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Moment:
     """What is known of one disk at one time."""
 

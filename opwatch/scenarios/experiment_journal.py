@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from opwatch.fields import Fields
+from opwatch.frozen import frozen
 from opwatch.load.sysbench import FIO, LOADERS
 from opwatch.scenarios.mixed import MemberCount, MixLoad, MixRate
 from opwatch.scenarios.scenario import scenario_names
@@ -16,7 +17,7 @@ from opwatch.sweep.journal.state import entries_of
 SCHEMA = "opwatch-experiment/1"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ExperimentPlace:
     """A file system by the name that it has in the experiment. `mark` tells it from every other one, and
     `used_bytes` is what follows from what was free: the size of a file, or of all files."""
@@ -27,7 +28,7 @@ class ExperimentPlace:
     used_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ExperimentRequest:
     """Everything that decides what is done. `changes` are numbers of the scenario that are others than the
     published ones; `loads` are those that each place gets, none where the scenario has no choice of them."""

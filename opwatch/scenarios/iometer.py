@@ -4,11 +4,11 @@ and on one that was filled and has come to rest. On simulated flash, in virtual 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from opwatch.errors import UsageError
 from opwatch.fields import Fields
+from opwatch.frozen import frozen
 from opwatch.ftl.drive import Drive, Workload, Zone
 from opwatch.ftl.profiles import Profile
 from opwatch.scenarios.scenario import AuthorsWord, ScenarioVerdict
@@ -40,7 +40,7 @@ _NEW_RATIO = 0.02
 NO_CPU = "a model in virtual time uses no CPU of a host"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OpRate:
     """I/Os a second of a level and their mean response time; None with the reason in `why`. `error_ratio` is
     by chance, and for the size of the model. `cpu_ratio` is what the load took of one processor, None in
@@ -64,7 +64,7 @@ class OpGain(NamedTuple):
     foretold: float | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class IometerResult:
     rates: tuple[OpRate, ...]
     gains: tuple[OpGain, ...]

@@ -4,11 +4,11 @@ compare. Pure."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from opwatch.errors import UsageError
 from opwatch.fields import Fields
+from opwatch.frozen import frozen
 from opwatch.scenarios.scenario import AuthorsWord, ScenarioVerdict
 
 # Two sets compare as they were published where their ratio is so near: their members are other drives.
@@ -66,7 +66,7 @@ class MemberCount(NamedTuple):
         return self.busy_ms * 1e6 / requests if requests else None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MixRate:
     """What came of a load on a configuration. `members` has None where the kernel keeps no count; `cpu_ratio`
     is fio's own share of a processor."""
@@ -93,7 +93,7 @@ class MixRate:
         return sum(counts) / len(counts) / 1e3 / self.seconds
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MixConfiguration:
     """A file system under a name: the device that it is on, what kind of device that is, and what does the
     I/O of it in the end."""

@@ -4,9 +4,9 @@ and whether more over-provisioning gives what the models say. Pure."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from opwatch.frozen import frozen
 from opwatch.scenarios.scenario import ScenarioVerdict
 from opwatch.steady.rounds import Round, joined
 from opwatch.steady.strict import StrictState
@@ -37,7 +37,7 @@ class GainBand(NamedTuple):
     high: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Saturated:
     """What a level of the experiment came to, in bytes and seconds of the drive that the model stands for.
     `gain` is its IOPS at rest by those of the first level, with its error; None without rest."""

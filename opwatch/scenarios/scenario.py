@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from importlib import resources
 from typing import NamedTuple
 
 from opwatch.errors import UsageError
 from opwatch.fields import Fields
+from opwatch.frozen import field, frozen, replace
 from opwatch.settings import parse_toml
 
 _FOLDER = "published"
@@ -41,7 +41,7 @@ class AuthorsWord(NamedTuple):
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Scenario:
     """One experiment. `levels` are shares that the host leaves unused: of the whole flash in a saturation, of
     what the drive shows where it is about free space. `reserved_ratio` is what the second line has less, and

@@ -7,11 +7,11 @@ import itertools
 import math
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from opwatch.errors import UsageError
 from opwatch.fields import Fields
+from opwatch.frozen import frozen, replace
 from opwatch.ftl.drive import Drive, Workload, Zone
 from opwatch.sweep.virtual import ModelDrive, make_drive, mapping_unit
 
@@ -22,7 +22,7 @@ _STEPS = 2000
 _PARTS_OF_ROUND = 200
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UntrimmedSetup:
     """The experiment in bytes of the drive: files, addresses that nothing was ever written to, the smaller
     file system of the second run, and rounds by their length. Of another drive than one of
@@ -63,7 +63,7 @@ def untrimmed_setup(fields: Fields, io_bytes: int, queue_depth: int, seed: int) 
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Filling:
     """What lies on the addresses of a file system of `filesystem_bytes`: files, and what was removed. Where
     `is_trimmed` the drive was told of the latter."""
@@ -119,7 +119,7 @@ def began_moving(last: Moved, first: Moved, later: Moved) -> float | None:
     return max(began, float(last.written_bytes))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UntrimmedRun:
     """A run of all rounds, in bytes and seconds of the drive that the model stands for. `cliff_bytes` is what
     had been written when data were moved first, None where none were; `idle_bytes` is what the drive moved

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from typing import Any, TextIO
 
 from opwatch import SCHEMA, units
+from opwatch.frozen import asdict
 from opwatch.sinks.terminal import COLUMNS, Writer
 from opwatch.trim.audit.accounts import JudgedAccount
 from opwatch.trim.audit.audit import ALL, MEANING, Audit, ReadBack, Row, Standing

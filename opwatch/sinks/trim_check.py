@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from typing import Any
 
 from opwatch import units
+from opwatch.frozen import asdict, frozen
 from opwatch.sinks.folding import folded
 from opwatch.trim.check.forecast import Forecast, Outlook
 from opwatch.trim.check.rules import named
@@ -19,7 +19,7 @@ from opwatch.trim.stack.layers import Kind, Layer, Stack
 _LABEL = 10
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Checked:
     """One mount or device, what is foretold, and why fstrim may not come to it by itself."""
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
+from opwatch.frozen import frozen
 from opwatch.host.mountspaces import MountedIn
 from opwatch.sinks.folding import folded
 
@@ -13,7 +13,7 @@ from opwatch.sinks.folding import folded
 _MOST = 10
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Unseen:
     """Filesystems that only other mount namespaces have; and kinds of processes that were out of sight."""
 

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+
+from opwatch.frozen import frozen
 
 _REGIONS = 256
 # A uniform workload goes beyond so many standard deviations of chi squared once in a million.
 _MOST_SIGMAS = 5.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WriteSpread:
     """Where the writes went. `coverage_ratio` is the share of what is in use that was written at least once
     since the purge. `uneven_sigmas` says how far the random writes are from uniform, None where that was not

@@ -9,13 +9,13 @@ the plateau before collection begins. What we ask for beyond it is in strict.py.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 from opwatch.errors import NotEnoughData
+from opwatch.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PtsRule:
     """The numbers of the specification."""
 
@@ -25,7 +25,7 @@ class PtsRule:
     most_rounds: int = 25
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PtsFit:
     """What a report must say of one tracked variable: see `report()`."""
 
@@ -65,7 +65,7 @@ class PtsFit:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PtsVerdict:
     """What the rule says of a run. `rounds` were done. `fits` are of the first window in which every variable
     was steady; where there was none, of the last one, and `is_steady` is false: a report has to say so."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from opwatch.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Round:
     """What a stretch of the workload made of host and drive. `p99_ns` and `nand_bytes` are None where they
     were not measured."""

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
 from opwatch.compare.student import threshold
+from opwatch.frozen import frozen
 from opwatch.steady.coverage import WriteSpread
 from opwatch.steady.rounds import Round, joined
 
@@ -33,7 +33,7 @@ class StrictState(StrEnum):
     UNPROVEN = "unproven"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StrictRule:
     """What has to be proven. `drift` is the most that IOPS and WAF may move over the window, its own
     uncertainty included. A tail is too noisy for such a proof: of it, a drift beyond `tail_drift` must not
@@ -52,7 +52,7 @@ class StrictRule:
     chance: float = 0.05
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StrictCheck:
     """One thing that is asked of a window. `is_met` is None where it was not measured; `wanted` and
     `measured` are for people."""
@@ -72,7 +72,7 @@ class LineDrift(NamedTuple):
     error: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SteadyWindow:
     """The last rounds, from `first_round` (from 1 on), as one."""
 
@@ -85,7 +85,7 @@ class SteadyWindow:
     waf: LineDrift | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StrictVerdict:
     state: StrictState
     checks: tuple[StrictCheck, ...]
@@ -127,7 +127,7 @@ class StrictVerdict:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SteadyGround:
     """What a verdict stands on beside the rounds. `spare_bytes` is T-U, or the most that it can be where T is
     not known, which `spare_is_bound` says. `written_bytes` came before the first round, and after the drive

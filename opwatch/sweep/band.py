@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from opwatch.errors import NotEnoughData
+from opwatch.frozen import frozen
 from opwatch.ftl import models
 
 # From here on greedy is as FIFO, within 0.2 % where (T-U)/U is 7 % or more.
@@ -25,7 +25,7 @@ _MOST_SPARE = 10.0
 _GOLDEN = (math.sqrt(5) - 1) / 2
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CollectorModel:
     """A way to choose what is collected, and its WAF by alpha = T/U."""
 
@@ -84,7 +84,7 @@ def collector_models(superblock_pages: int | None = None) -> tuple[CollectorMode
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelBand:
     """WAF at one level, from the best that a collector can do to the worst that one is built to do."""
 
@@ -103,7 +103,7 @@ def band_at(alpha: float, superblock_pages: int | None = None) -> ModelBand:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MeasuredLevel:
     """What a fit needs of a level; `waf_error` is absolute."""
 
@@ -112,7 +112,7 @@ class MeasuredLevel:
     waf_error: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SpareFit:
     """One T for all levels. `predicted` are the WAF of it, in their order; `rms_ratio` is how far they are
     off, None with one level, which some T always fits. `alike` are the classes that fit as well, the best

@@ -6,10 +6,10 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from opwatch.fio.logs import FioLog
 from opwatch.fio.results import FioReport
+from opwatch.frozen import field, frozen
 from opwatch.steady.coverage import WriteSpread
 from opwatch.steady.rounds import Round
 from opwatch.steady.strict import SteadyGround
@@ -25,7 +25,7 @@ _WHOLE_ROUND = 0.05
 _LEAST_PARTS, _T_OF_PARTS = 5, 2.8
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RoundEvidence:
     """What one round left behind. `cpu_s` is what fio itself took."""
 
@@ -48,7 +48,7 @@ class RoundEvidence:
         return counted
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WindowEvidence:
     """What is known of the rounds that the verdict is about. `why_untraced` says why there is no trace."""
 

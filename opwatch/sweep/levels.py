@@ -7,11 +7,11 @@ what the drive shows or the flash behind it. A level therefore is a number of by
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 
 from opwatch.errors import UsageError
+from opwatch.frozen import frozen
 from opwatch.quantities import parse_percentage, parse_size
 
 # A window begins and ends where every drive's mapping unit does, and every partition.
@@ -36,7 +36,7 @@ class OpBase(StrEnum):
     FLASH = "flash"  # what may hold data in all, where that is known
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LevelScale:
     """How percentages become bytes for one drive."""
 
@@ -46,7 +46,7 @@ class LevelScale:
     align_bytes: int = ALIGN_BYTES
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LevelFiles:
     """A level that is made of files: `load_bytes` are written by the workload, `ballast_bytes` once."""
 
@@ -54,7 +54,7 @@ class LevelFiles:
     ballast_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OpLevel:
     """One level: `usable_bytes` are used from the begin of the drive, the rest is left to it.
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from opwatch.frozen import field, frozen
 from opwatch.steady.pts import PtsVerdict
 from opwatch.steady.rounds import Round
 from opwatch.steady.strict import StrictVerdict
@@ -15,7 +15,7 @@ from opwatch.sweep.levels import OpLevel
 HOST_BOUND = 0.9
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HostBytes:
     """What the host wrote in the window, by those who counted it."""
 
@@ -24,7 +24,7 @@ class HostBytes:
     firmware: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LevelFigures:
     """The figures of the window that the verdict is about. What is None has its reason in `missing`, by name.
     Percentiles are in nanoseconds by their name, such as "p99.9". `load_cpu_ratio` is the share of its time
@@ -87,7 +87,7 @@ class LevelSecond(NamedTuple):
     n_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LevelOutcome:
     """What came out of one level. `pts` is None where not even five rounds were done; `is_model` says that it
     is a simulated drive's, in virtual time. `probes` are of sweeps that ask for more than rounds."""

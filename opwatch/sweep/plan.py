@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 
+from opwatch.frozen import frozen
 from opwatch.sweep.levels import LevelFiles, OpLevel
 from opwatch.sweep.purges import DISCARD, FORMAT, SECURE_ERASE, PurgeWay
 
@@ -27,7 +27,7 @@ class StepKind(StrEnum):
     RESTORE = "restore"  # what was changed is as it was
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SweepStep:
     """One step, `at_least` to `at_most` times. Bytes and seconds are of one time; `level` is None for what is
     done once for all of them. `seconds` is None where nothing is known of the drive's speed."""
@@ -42,7 +42,7 @@ class SweepStep:
     at_most: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SweepRefusal:
     """Why the sweep would not run: `what` is in the way, and `remedy` is what a person can do about it.
     `rule` names the check that said so, in one word."""
@@ -52,7 +52,7 @@ class SweepRefusal:
     remedy: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SweepPlan:
     """All that a sweep will do. `life_bytes` is what the drive is rated to take in all; None where that is
     not known, and why stands in `life_reason`. It ends when `most_write_bytes` were written, if that is not
@@ -99,7 +99,7 @@ class SweepPlan:
         return least / self.life_bytes, most / self.life_bytes
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SweepSpeed:
     """What is known of a drive before it is measured; None where nothing is."""
 
@@ -107,7 +107,7 @@ class SweepSpeed:
     round_bytes_per_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SweepPace:
     """How much of everything: `round_ratio` is the length of a round as a share of what is in use. With
     `sprandom` the fill is one pass of fio's, which leaves a drive as random writes would in the end.

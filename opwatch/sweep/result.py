@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from opwatch.errors import NotEnoughData
+from opwatch.frozen import frozen
 from opwatch.steady.strict import StrictState
 from opwatch.sweep.band import MeasuredLevel, ModelBand, SpareFit, band_at, fit_spare
 from opwatch.sweep.outcome import LevelOutcome
 from opwatch.sweep.returns import LevelReturn, advice, level_returns, life_years, write_rate
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelScale:
     """Says that a sweep was simulated, and at which size: `error_ratios` tell how far the size may lead WAF
     astray, one for each level."""
@@ -24,7 +24,7 @@ class ModelScale:
     error_ratios: tuple[float, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SweepResult:
     """What a sweep came to. `superblock_pages` are those of the drive where they are known;
     `endurance_bytes` is what its flash takes in all, None with the reason in `endurance_reason`.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from opwatch.frozen import frozen
 from opwatch.sweep.outcome import LevelOutcome
 
 _YEAR_S = 365.25 * 86400
@@ -15,7 +15,7 @@ _LEAST_GAIN = 0.02
 _NO_AMPLIFICATION = 1.02
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LevelReturn:
     """What the step from one level to the next gives: ratios for the whole step, and for each of its
     `percents` of (C-U)/U. `years` is what is gained in life, at the write rate that every level has

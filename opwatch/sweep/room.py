@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 from opwatch.errors import RefusedError, UsageError
+from opwatch.frozen import frozen, replace
 from opwatch.sweep.levels import LevelFiles, OpLevel
 from opwatch.units import capacity
 
@@ -18,7 +18,7 @@ _KEPT_RATIO, _KEPT_BYTES = 0.01, 16 << 20
 _SLACK_RATIO, _SLACK_BYTES = 0.001, 2 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FilesPlace:
     """Where the files of a sweep lie, as it was named: what is mounted at `point`, from `begin_bytes` of the
     drive on."""
@@ -28,7 +28,7 @@ class FilesPlace:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FilesystemRoom:
     """What a file system and its drive have. `free_bytes` are free, of which `available_bytes` are not kept
     for root."""

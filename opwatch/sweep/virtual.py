@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from opwatch.compare.student import threshold
 from opwatch.errors import NotEnoughData, UsageError
+from opwatch.frozen import frozen, replace
 from opwatch.ftl.drive import Drive, Policy, TimedRun, Workload, Zone
 from opwatch.ftl.profiles import Profile
 from opwatch.steady.coverage import WriteSpread
@@ -32,7 +32,7 @@ _LEAST_BEYOND = 10
 _FIRST_S, _BOUT_ROUNDS, _INTERVALS = 0.05, 5, 200
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class VirtualLoad:
     """Random writes, some of them reads."""
 
@@ -47,7 +47,7 @@ class VirtualLoad:
         return f"random writes of {self.io_bytes} bytes{reads}, queue depth {self.queue_depth}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelDrive:
     """A drive as it is simulated: `ratio` is its size by that of the drive it stands for. `superblock_pages`
     are those of the simulation, of which there are `superblocks`; `real_superblock_pages` those of the drive,
@@ -116,7 +116,7 @@ class _Bout(NamedTuple):
     slots: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _LevelCourse:
     """What a level's rounds gave. The last bout may have more: they were done when the verdict fell."""
 

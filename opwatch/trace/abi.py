@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from opwatch.frozen import field, frozen
 from opwatch.trace.hist import Histogram, Scale
 from opwatch.trace.ops import OPS as OPS
 
@@ -80,7 +80,7 @@ SLOTS = (LATENCY.slots, LATENCY.slots, SIZE.slots, STATUSES)
 SAMPLE_BYTES = 8 * (2 + len(OPS) * _OP_WORDS)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TargetSample:
     """One reading of a target. Everything in it was true at some moment between begin and end."""
 
@@ -88,7 +88,7 @@ class TargetSample:
     end_ns: int
     ops: dict[str, OpSample]
     # Added up once: each sample is the end of one interval and the begin of the next.
-    _totals: dict[str, int] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _totals: dict[str, int] = field(default_factory=dict, init=False)
 
     def totals(self) -> dict[str, int]:
         """The plain counters by name, of all operations together."""
@@ -137,7 +137,7 @@ def decode_sample(raw: bytes) -> TargetSample:
     return TargetSample(words[0], words[1], ops)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Target:
     """What to count; struct ow_target. Targets on one disk are chained by `next`, one more than an index."""
 

@@ -8,8 +8,8 @@ was skipped.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
+from opwatch.frozen import frozen
 from opwatch.trace.trust import Drift
 
 WHERE = "this kernel runs no BPF programs while PID 1 is current"
@@ -17,7 +17,7 @@ WHERE = "this kernel runs no BPF programs while PID 1 is current"
 ENOUGH = 3
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Switches:
     """How often PID 1 gave way to another task: by the kernel's count, and as a program saw it meanwhile."""
 

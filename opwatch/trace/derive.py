@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from opwatch.frozen import frozen
 from opwatch.trace.abi import LATENCY, SIZE, OpSample, TargetSample
 from opwatch.trace.hist import Histogram
 
@@ -33,7 +32,7 @@ STATUS_NAMES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Latency:
     """A latency distribution in ns. None where nothing completed. `max_slack_ns`: how much less the true
     maximum may be; 0 when it is exact."""
@@ -45,7 +44,7 @@ class Latency:
     histogram: Histogram
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OpInterval:
     """One operation between two samples."""
 
@@ -71,7 +70,7 @@ class OpInterval:
         return median.low * 512 if median else None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Interval:
     """A target between two samples."""
 

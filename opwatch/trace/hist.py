@@ -9,10 +9,11 @@ from __future__ import annotations
 import contextlib
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, chain, compress
 from operator import add, sub
 from typing import NamedTuple, TypeGuard
+
+from opwatch.frozen import frozen
 
 # The slots that were hit, and the running totals up to each.
 Ranks = tuple[list[int], list[int]]
@@ -27,7 +28,7 @@ _PARTS = 100_000
 _STRETCH = 64
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Scale:
     """A slot layout: exact below 2^bits, then 2^bits slots an octave; the last slot is open-ended."""
 

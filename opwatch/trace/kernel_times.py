@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from opwatch.frozen import frozen
 from opwatch.trace.stat import KernelTicks, StatSample
 
 # The kernel prints its sums in 32 bits of whole milliseconds.
 _WRAP, _MS = 1 << 32, 10**6
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Awaited:
     """Mean time in ns from the allocation of a request to its end. Each sum is cut off to a millisecond, so
     that the mean is off by less than `error_ns`."""
@@ -19,7 +18,7 @@ class Awaited:
     error_ns: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KernelTimes:
     """Between two statistics. `awaits` of groups of which requests ended; `busy_ratio`, iostat's %util, off
     by up to `busy_error`, and more where requests are shorter than a jiffy; `queue_size`, its aqu-sz."""

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import enum
 import struct
-from dataclasses import dataclass
 
 from opwatch.foreign import text_of
+from opwatch.frozen import frozen
 from opwatch.trace.abi import MAX_TARGETS
 from opwatch.trace.ops import OPS
 
@@ -32,7 +32,7 @@ class Submitter(enum.Enum):
     KERNEL = "kernel"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SlowRecord:
     """A request as it ended, of the leaf with this index. `submitter` is None where it was not seen as it
     entered the queue, and `queue_ns` where nobody knows when that was; `sector`, of one without data. `pid`

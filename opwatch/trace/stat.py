@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from opwatch.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KernelTicks:
     """Times that the kernel adds up, in whole milliseconds that begin anew at 2^32: by group, of its requests
     from their allocation to their end, which is more than their time in the device; `busy`, in which any was
@@ -17,7 +17,7 @@ class KernelTicks:
     jiffy_ns: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StatSample:
     """One reading of a stat file. Absolute; requests are counted when they complete. A group that the kernel
     does not have, or of which the driver of bios has not counted one, is left out. `ticks` are None where

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from opwatch.frozen import frozen
 from opwatch.trace.stat import StatSample
 from opwatch.trace.trust import GROUPS, Reading
 
@@ -25,7 +24,7 @@ def surplus(reading: Reading, witness: StatSample) -> dict[Key, int]:
     return surpluses
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SurplusBounds:
     """Between which numbers the surplus of a disk lies. It stays the same as long as nothing is lost, so that
     every reading says something of it: what ended while one was taken makes it less sure of itself, and at

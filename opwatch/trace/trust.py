@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
+from opwatch.frozen import field, frozen
 from opwatch.trace.abi import TargetSample
 from opwatch.trace.stat import StatSample
 
@@ -16,7 +15,7 @@ GROUPS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reading:
     """A sample between two readings of the witness: it was taken after the first, before the second. A
     missing witness is a reason."""
@@ -26,7 +25,7 @@ class Reading:
     after: StatSample | None
     no_witness: str | None = None
     # Added up once: each reading is the end of one interval and the begin of the next.
-    _counted: dict[str, tuple[int, int]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _counted: dict[str, tuple[int, int]] = field(default_factory=dict, init=False)
 
     def counted(self) -> dict[str, tuple[int, int]]:
         """Requests and bytes of the sample that the kernel must have counted, by group of its statistics."""
@@ -35,7 +34,7 @@ class Reading:
         return self._counted
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Drift:
     """How many more the kernel counted than the tracer saw. `slack`: requests that completed while the two
     were being read, which could be on either side; a drift within it is reported as 0."""
@@ -48,7 +47,7 @@ class Drift:
 _NO_DRIFT = Drift(0, 0)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Trust:
     """The loss account of an interval. Every field but in_flight is a difference of two readings. `misses` is
     None with a backend that cannot know them. What the kernel does not count of this disk is not in the

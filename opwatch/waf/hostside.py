@@ -7,8 +7,8 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 
+from opwatch.frozen import frozen, replace
 from opwatch.waf.span import Span
 from opwatch.waf.trail import LONGEST_NS, Mark, Track, Trail, in_step
 
@@ -21,7 +21,7 @@ KERNEL = "the kernel's count"
 Periods = Callable[[Track], int]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HostSide:
     """Growth of host bytes. `agrees` is None when nothing could be compared; `why` explains."""
 
@@ -94,7 +94,7 @@ def _explain(kernel: Span, firmware: Span, source: str) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Witness:
     """The kernel's count held against the drive's own. `confirms` is None where it cannot be told well; the
     kernel counted at most `more` that the drive did not, and `fewer` that it did."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from opwatch.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Live:
     """The figure of a drive as it is now. `waf` and `nand_bytes_per_s` are None with a reason. `mono_ns` is
     when it was looked at last."""

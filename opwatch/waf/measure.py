@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+from opwatch.frozen import frozen
 from opwatch.units import capacity
 from opwatch.waf.hostside import PLACEMENT, HostSide, Periods, host_growth, page_of
 from opwatch.waf.span import Amplification, IntervalBytes, Span, Split, amplify, closest, split
@@ -27,7 +27,7 @@ NOT_COUNTED = "no counter of NAND writes was read"
 NOT_THERE = "the counter of NAND writes was read at one moment only"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stretch:
     """Two marks of one NAND counter and what lies between. `whole`: all of what was asked for is in it."""
 
@@ -39,7 +39,7 @@ class Stretch:
     whole: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Background:
     """NAND bytes while the host wrote nothing. The rate is None with a reason."""
 
@@ -50,7 +50,7 @@ class Background:
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Measured:
     """The answer. `stretch` is None when no counter could be followed; then there is a reason."""
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from itertools import accumulate
+
+from opwatch.frozen import frozen, replace
 
 # An error as large as the value itself is no statement.
 MAX_RELATIVE_ERROR = 1.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Span:
     """The truth lies between these, ends included. Whole numbers, or an infinity where nothing is known."""
 
@@ -49,7 +50,7 @@ class Span:
         return Span(low, high) if low <= high else None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Amplification:
     """Write amplification of a span. `waf` is None with a reason. The truth is within `error` of it, on
     either side."""
@@ -96,7 +97,7 @@ def amplify(nand: Span, host: Span, target: float = 0.01) -> Amplification:
     return Amplification(waf, error, host, nand, None, more)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class IntervalBytes:
     """Bytes and seconds of one of many intervals, with the error of its NAND bytes, and when it ended."""
 
@@ -107,7 +108,7 @@ class IntervalBytes:
     end_ns: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Split:
     """NAND bytes = a for each host byte + b each second, with half widths of 95 % intervals."""
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 from opwatch.counters.reading import CounterReading
+from opwatch.frozen import field, frozen
 from opwatch.waf.span import Span
 
 # The longest that the OCP specification allows a page to be old, and a tenth more.
@@ -27,7 +27,7 @@ SHUT_DOWN = "the drive lost power uncleanly in between: its counters may have go
 _WENT_BACK = "the counter went back: it was reset, or lost what it had not saved"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Poll:
     """One look at a drive's counters, and at the kernel's before and after it.
 
@@ -47,7 +47,7 @@ class Poll:
     parts: Mapping[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Moment:
     """When a poll was, and what the kernel said then."""
 
@@ -65,7 +65,7 @@ class Moment:
         return Span(self.before, self.after + self.flying)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Mark:
     """A counter at some moment: its value, and what the host had written by the kernel's count.
 

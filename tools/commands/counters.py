@@ -6,7 +6,6 @@ import argparse
 import re
 import sys
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
@@ -18,6 +17,7 @@ from opwatch.counters.prove.report import report
 from opwatch.counters.reading import CounterReading, Proof, Report
 from opwatch.counters.reports.numbers import scaled
 from opwatch.errors import OpwatchError, UsageError
+from opwatch.frozen import replace
 from opwatch.host.device import SECTOR, Devices
 from opwatch.sinks.counters import document, lines
 from opwatch.sinks.terminal import Writer, data

@@ -9,12 +9,12 @@ import statistics
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from opwatch import SCHEMA
 from opwatch.collectors.block.blk import BlockTracer, explain_probe_error
 from opwatch.collectors.fio.fio import run_fio
 from opwatch.errors import NotEnoughData, Unsupported
+from opwatch.frozen import frozen
 from opwatch.host.device import Devices
 from opwatch.host.privilege import require_root
 from opwatch.host.scratch import ScratchDisk
@@ -28,7 +28,7 @@ SCRATCH_BYTES = 1 << 30
 MIN_REQUESTS = 1000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ProgramCost:
     """Mean time of one program's run, with and without what an empty program takes."""
 
@@ -38,7 +38,7 @@ class ProgramCost:
     net_ns: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cost:
     """What tracing took in a window. `per_io_ns` is net of empty programs, over all I/Os completed."""
 
@@ -68,7 +68,7 @@ def program_statistics() -> Iterator[None]:
         os.close(descriptor)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _RunCounts:
     """Programs' (runs, ns) and the I/Os completed so far."""
 
@@ -159,7 +159,7 @@ def measure_scratch(disk: ScratchDisk, seconds: float) -> Cost:
         tracer.close()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Throughput:
     """The traced IOPS over the untraced ones, pair by pair."""
 

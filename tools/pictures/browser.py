@@ -7,10 +7,10 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from opwatch.errors import OpwatchError, Unsupported
+from opwatch.frozen import frozen
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _TIMEOUT_S = 120
@@ -23,7 +23,7 @@ _OPTIONS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Browser:
     """A Chromium. What it needs to begin with is made for each call, and goes with it."""
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from opwatch.counters.decode.vendor_page import LAYOUTS
 from opwatch.counters.reading import DriveFacts
 from opwatch.errors import BadInput, UsageError
 from opwatch.foreign import read_bytes
+from opwatch.frozen import field, frozen, replace
 from opwatch.settings import parse_toml
 
 PACKAGED = Path(__file__).parent
@@ -27,7 +27,7 @@ SYSTEM = Path("/etc/opwatch/counters.d")
 _MAX_UNIT = 1 << 40
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Counter:
     """A sum of attributes or items, times a unit. With several units the one that fits the host is taken."""
 
@@ -37,7 +37,7 @@ class Counter:
     caveat: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Entry:
     """One kind of drive. Attribute ids are terms as text. `trimmed` counts what was trimmed, `trims` the
     commands (of unit 1).

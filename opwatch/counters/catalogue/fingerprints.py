@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
 from opwatch.errors import BadInput, UsageError
 from opwatch.foreign import read_bytes
+from opwatch.frozen import field, frozen
 from opwatch.settings import parse_toml
 
 PACKAGED = Path(__file__).parent / "learned" / "ata.toml"
@@ -39,7 +39,7 @@ def brand_of(model: str | None) -> str:
     return word[0].upper() if word else ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UnitRule:
     """What one set of ids counts in: attribute `of` times `unit`. Unit 0: its drives disagree. Where few
     drives of one brand tell, `brand` is the only one that it holds for."""
@@ -69,7 +69,7 @@ def core_of(ids: Iterable[int]) -> Ids:
     return frozenset(ids) - COMMON
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UnitRules:
     """UnitRules by all ids of a drive, and by those that tell firmwares apart."""
 

@@ -7,10 +7,10 @@ first 4096 bytes; instance storage has histograms by the size of a command behin
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 from opwatch.counters.decode.pages import BadPage, unsigned, whole
+from opwatch.frozen import frozen
 
 LID = 0xD0
 LENGTH, DETAILED_LENGTH = 4096, 8192
@@ -24,7 +24,7 @@ _NO_LIMIT = 0xFFFFFFFF
 _NO_EDGE = (1 << 64) - 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TimeSlot:
     """Commands that took from `low_us` to `high_us` microseconds; None is no upper edge."""
 
@@ -33,7 +33,7 @@ class TimeSlot:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DirectionTimes:
     """Reads, or writes: how many, and what they took in all."""
 
@@ -43,7 +43,7 @@ class DirectionTimes:
     slots: tuple[TimeSlot, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SizedTimes:
     """Commands of more than `above_bytes` and at most `most_bytes`, which is None for no limit."""
 
@@ -53,7 +53,7 @@ class SizedTimes:
     write: tuple[TimeSlot, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AmazonLog:
     """Log page D0h. The times above a limit are in microseconds since the volume was attached."""
 

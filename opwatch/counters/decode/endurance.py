@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from opwatch.counters.decode.pages import number, whole
+from opwatch.frozen import frozen
 
 LID, LENGTH = 0x09, 512
 # 10^9 bytes, rounded up.
 UNIT_BYTES = 10**9
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EnduranceGroup:
     """Log page 09h. It counts in units of 10^9 bytes; `media_units_written` of 0 means "not reported"."""
 

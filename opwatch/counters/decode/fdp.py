@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from opwatch.counters.decode.pages import BadPage, number
+from opwatch.frozen import frozen
 
 LID, LENGTH = 0x22, 64
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FdpStatistics:
     """Log page 22h. Both sides include metadata. They count since placement was last enabled, and
     saturate."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from opwatch.counters.decode.pages import BadPage, number, whole
+from opwatch.frozen import frozen
 
 LENGTH = 4096
 # Asks for the pages of the OCP specification where several vendors' pages share their numbers.
@@ -16,7 +15,7 @@ CONTROLLER_LIST, GRANULARITY_LIST = 0x13, 0x16
 _PAGE_BYTES = 4096
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Controller:
     """What counters need of Identify Controller."""
 
@@ -46,7 +45,7 @@ class Controller:
     has_effects_log: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Namespace:
     """Sizes in logical blocks, and the block in bytes."""
 

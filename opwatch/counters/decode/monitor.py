@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from opwatch.counters.decode.pages import BadPage, unsigned, whole
+from opwatch.frozen import frozen
 
 LID, LENGTH = 0xC3, 512
 # GUID 85D45E58-D4E6-4370-9C6C-84D08CC07A92 as it comes over the wire.
@@ -20,7 +19,7 @@ _NO_STAMP = (1 << 64) - 1
 _STAMP_BITS = 48
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SlowCell:
     """Commands of one direction in one bucket. `measured_ms` is the first or the largest of them, and
     `stamp_ms` when it was: by the clock that the host has set, or since power-on. None: not told."""
@@ -33,7 +32,7 @@ class SlowCell:
     is_largest: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SlowBucket:
     """Commands that took `from_ms` or more, and less than the next bucket's."""
 
@@ -41,7 +40,7 @@ class SlowBucket:
     cells: dict[str, SlowCell]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MonitorLog:
     """Log page C3h. `active` counts now, and since at least `minutes`; `static` is what was counted when the
     time was up last."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from opwatch.counters.decode.pages import BadPage, number, whole
+from opwatch.frozen import frozen
 
 LID, LENGTH = 0xC0, 512
 # GUID AFD514C9-7C6F-4F9C-A4F2-BFEA2810AFC5 as it comes over the wire.
@@ -14,7 +13,7 @@ BOOT_GUID = bytes.fromhex("65438878acd878a166421e0f92d76dc4")
 REFRESH_S = 600
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CloudLog:
     """The layout of datacenter drives. Media units are bytes."""
 
@@ -31,7 +30,7 @@ class CloudLog:
     version: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BootLog:
     """The layout of boot drives. The unit of what is written is not the same on all of them."""
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from opwatch.counters.decode.pages import BadPage, number, whole
+from opwatch.frozen import frozen
 
 LID, LENGTH = 0x81, 512
 
@@ -22,7 +22,7 @@ class SanitizeState(StrEnum):
 _STATES = dict(enumerate(SanitizeState))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SanitizeLog:
     """The page. `progress_ratio` is None while nothing is under way; `action` is the kind of the last
     sanitize (SANACT) or 0; `seconds` is how long each kind takes by the drive's own estimate, where it has

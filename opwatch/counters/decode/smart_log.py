@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from opwatch.counters.decode.pages import number, whole
+from opwatch.frozen import frozen
 
 LID, LENGTH = 0x02, 512
 # Thousands of 512 bytes, rounded up, whatever the size of a logical block.
@@ -12,7 +11,7 @@ UNIT_BYTES = 512_000
 _KELVIN = 273
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SmartLog:
     """Log page 02h. A field is None when the drive, or the tool that printed the page, did not tell it."""
 

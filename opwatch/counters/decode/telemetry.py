@@ -6,16 +6,15 @@ header is read from files that other tools wrote.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from opwatch.counters.decode.pages import BadPage, unsigned, whole
+from opwatch.frozen import frozen
 
 HOST_LID, CONTROLLER_LID, LENGTH = 0x07, 0x08, 512
 BLOCK_BYTES = 512
 _REASON = slice(384, 512)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TelemetryHeader:
     """Either header. `blocks` are those of the largest area; generations count modulo 256, the host's in its
     own page alone. `has_saved` and `generation` are of what the controller saved by itself."""

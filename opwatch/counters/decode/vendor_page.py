@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from opwatch.counters.decode.pages import BadPage, number, whole
+from opwatch.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Item:
     """A raw number and its step; the health value beside it where the layout has one."""
 

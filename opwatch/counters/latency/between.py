@@ -9,16 +9,16 @@ zero, and one that had to be says that they did not count the same commands.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 from opwatch.counters.decode.amazon import DirectionTimes, TimeSlot
 from opwatch.counters.latency.quantiles import QUANTILES, TimeRange, at_rank, rank_of
+from opwatch.frozen import field, frozen
 
 MEAN = "mean"
 _US = 1000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HostSlot:
     """Requests that took the host from `low_ns` to `high_ns`."""
 
@@ -27,7 +27,7 @@ class HostSlot:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HostTimes:
     """What the host saw of one direction: each request, from its issue to its end. `sum_ns` is exact."""
 
@@ -37,7 +37,7 @@ class HostTimes:
     slots: tuple[HostSlot, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Edges:
     """How many requests, at the most, only the host's stretch has, and only the drive's."""
 
@@ -45,7 +45,7 @@ class Edges:
     only_drive: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WayTimes:
     """One direction: mean and quantiles of host, drive and the way between, or `reason` why there is no
     telling."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeVar
 
 from opwatch.counters.decode import amazon, monitor, ocp
@@ -13,6 +12,7 @@ from opwatch.counters.decode.monitor import MonitorLog
 from opwatch.counters.evidence import Evidence
 from opwatch.counters.reading import DriveFacts
 from opwatch.errors import BadInput, OpwatchError
+from opwatch.frozen import frozen
 
 _AMAZON_VENDOR = 0x1D0F
 _INSTANCE_STORAGE = "Amazon EC2 NVMe Instance Storage"
@@ -22,7 +22,7 @@ NO_PAGE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DriveLatency:
     """What a drive counted of its own times. What it has not is None; `failures` are pages that did not
     come."""
@@ -37,7 +37,7 @@ class DriveLatency:
         return self.amazon is not None or self.monitor is not None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LatencyPages:
     """Which pages to ask for, with their lengths. Other makers' pages under these numbers are left alone."""
 

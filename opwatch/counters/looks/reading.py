@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 from opwatch.counters.catalogue.families import Catalogue
 from opwatch.counters.evidence import Evidence
 from opwatch.counters.looks.nvme import collect_nvme
@@ -11,11 +9,12 @@ from opwatch.counters.looks.sample import FirmwareSample
 from opwatch.counters.looks.smartctl import parse_output
 from opwatch.counters.looks.transport import StoredAnswers
 from opwatch.counters.prove.report import report
-from opwatch.counters.reading import DriveFacts, Report
+from opwatch.counters.reading import Report
 from opwatch.errors import OpwatchError
+from opwatch.frozen import frozen, names_of, replace
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LookReport:
     """All counters of one look. What failed is in the report's failures; `denied` is why the drive's own were
     not read, None when they were."""
@@ -34,7 +33,7 @@ def report_of(sample: FirmwareSample, catalogue: Catalogue) -> LookReport:
     if evidence.asleep:
         denied = OpwatchError(f"{sample.disk} is asleep and was left so")
         evidence = replace(evidence, failures=(*evidence.failures, str(denied)))
-    facts = {name: getattr(evidence.drive, name) for name in DriveFacts.__slots__}
+    facts = {name: getattr(evidence.drive, name) for name in names_of(evidence.drive)}
     known = {name: value for name, value in facts.items() if value is not None}
     return LookReport(report(replace(evidence, drive=replace(sample.drive, **known)), catalogue), denied)
 

@@ -4,11 +4,11 @@ count. Counters, their proof and write amplification follow from it."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 
 from opwatch.counters.reading import DriveFacts
 from opwatch.errors import OpwatchError, PermissionMissing, Unsupported
+from opwatch.frozen import field, frozen
 
 
 class RefusalKind(StrEnum):
@@ -26,7 +26,7 @@ _ERRORS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Refusal:
     """Why something was not read."""
 
@@ -55,7 +55,7 @@ class CommandKind(StrEnum):
     IDENTIFY = "identify"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NvmeCommand:
     """A command that reads. `number` is a log page's or that of an Identify structure (CNS); `part`, the log
     specific identifier or the namespace."""
@@ -66,7 +66,7 @@ class NvmeCommand:
     uuid_index: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DriveAnswer:
     """A structure as the drive gave it, or why it did not."""
 
@@ -74,7 +74,7 @@ class DriveAnswer:
     answer: bytes | Refusal
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SmartctlOutput:
     """What smartctl printed, and its exit status."""
 
@@ -82,7 +82,7 @@ class SmartctlOutput:
     text: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FirmwareSample:
     """One look at the drive behind `disk`. `drive` is what sysfs says of it; `counted_on`, which devices
     its host's writes are counted on, by name, registration and diskseq: with others the counts begin anew.

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from opwatch.counters.prove.sanity import MOST_HOURS
 from opwatch.counters.reading import CounterReading, Report, WearOutlook
+from opwatch.frozen import frozen
 
 _ASSUMES = "it goes on as in the recording"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LoadStretch:
     """What was said at two looks, and the hours between."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from opwatch.counters.catalogue.families import Catalogue
 from opwatch.counters.decode.smart_log import UNIT_BYTES
 from opwatch.counters.evidence import Evidence
@@ -13,6 +11,7 @@ from opwatch.counters.prove.health import health_notes, wear_outlook
 from opwatch.counters.prove.lifetime import lifetime_ratio
 from opwatch.counters.prove.nvme import NvmeProof
 from opwatch.counters.reading import CounterReading, Proof, Report, unknown
+from opwatch.frozen import replace
 
 _MB = 10**6
 

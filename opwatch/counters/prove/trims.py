@@ -5,15 +5,14 @@ None of it is proven here. Whether a counter tells anything is found out by what
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from opwatch.counters.catalogue.families import Catalogue, Counter, Entry
 from opwatch.counters.decode.pages import BadPage
 from opwatch.counters.decode.vendor_page import LAYOUTS, Items, pick
 from opwatch.counters.evidence import Evidence
+from opwatch.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TrimCount:
     """A counter now. `unit_bytes` is what a step stands for, None where it counts commands."""
 

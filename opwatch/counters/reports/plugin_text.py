@@ -7,7 +7,6 @@ model from a second file, such as that of `nvme id-ctrl -o json`.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from opwatch.counters.decode.vendor_page import Item
 from opwatch.counters.evidence import Evidence, VendorPage
@@ -15,11 +14,12 @@ from opwatch.counters.reading import DriveFacts
 from opwatch.counters.reports.numbers import whole_number
 from opwatch.counters.reports.nvme_json import cloud_log, fold
 from opwatch.foreign import lines_of
+from opwatch.frozen import frozen
 
 _GIB = 1 << 30
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Format:
     """Folded labels -> terms of a vendor page; the first label must be there."""
 

@@ -6,10 +6,9 @@ rest of the recording. What is shown of an audit is worked out from it anew.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from opwatch.errors import BadInput
 from opwatch.foreign import parse_json, table_of
+from opwatch.frozen import frozen
 from opwatch.recording.coding.plain import FromPlain, ToPlain
 from opwatch.recording.schema import json_text
 from opwatch.trim.audit.audit import AuditEvidence
@@ -21,7 +20,7 @@ _MOST_SHAPES, _MOST_NAMES = 64, 64
 _MOST_ERROR = 4095
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SeenAudit:
     """What was seen of one filesystem or device. `blind`: where this kernel runs no programs."""
 

@@ -10,11 +10,11 @@ What is computed here is part of the format: it may not change with the rest of 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from opwatch.clock import Anchor
 from opwatch.cpu import CpuTimes
 from opwatch.errors import BadInput
+from opwatch.frozen import field, frozen
 from opwatch.recording.coding.first_times import read_first_times
 from opwatch.recording.coding.layout import Layout
 from opwatch.recording.coding.operations import expected, slots_of, written
@@ -114,7 +114,7 @@ def _is_same(then: OpSample, now: OpSample) -> bool:
     return then[: len(SCALARS)] == now[: len(SCALARS)] and slots_of(then) == slots_of(now)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Known:
     """What samples refer to: anchors and CPU times of a stretch by entry, and why a witness was missing."""
 
@@ -123,7 +123,7 @@ class Known:
     cpus: Mapping[int, CpuTimes] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FrameStreams:
     """The streams of one disk while they are read. Version 1 has no `clocks`: they are in `facts`."""
 

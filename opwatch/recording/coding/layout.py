@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 
+from opwatch.frozen import frozen
 from opwatch.trace.abi import OPS, SCALARS, SLOTS, TargetSample, decode_sample
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Layout:
     """The names of what a sample counts, in the order in which the file has them."""
 

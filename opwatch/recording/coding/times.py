@@ -13,6 +13,7 @@ from typing import Protocol
 
 from opwatch.clock import Anchor
 from opwatch.cpu import CpuTimes
+from opwatch.frozen import frozen
 from opwatch.recording.coding.ticks import TICKS, put_ticks, read_ticks
 from opwatch.recording.coding.varints import MODULUS, Varints, put, put_change
 from opwatch.samples.sample import DiskSample
@@ -63,7 +64,7 @@ class TimesBefore:
         self.end_ns = end_ns
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Clocks:
     """When a reading was made. `stats` are begin, length and requests in flight of both statistics."""
 
@@ -72,7 +73,7 @@ class Clocks:
     stats: tuple[tuple[int, int, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SampleFacts:
     """What is known of a sample besides its counters. `anchor` is None where it is the entry's,
     and so are its CPU times, `cpu`, where the flags do not say that they are its own."""

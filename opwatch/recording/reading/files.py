@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from opwatch.errors import BadInput
 from opwatch.fields import Fields
 from opwatch.foreign import MOST_BYTES, parse_json, table_of
+from opwatch.frozen import frozen
 from opwatch.recording.reading.reader import RecordedEvent, RecordedRun
 from opwatch.recording.schema import FILE
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KeptFile:
     """A file by its name, with the rows of `contents` that it consists of."""
 

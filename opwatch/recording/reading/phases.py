@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from opwatch.errors import NotEnoughData
+from opwatch.frozen import frozen
 from opwatch.recording.reading.reader import RecordedRun
 from opwatch.recording.reading.window import between
 from opwatch.recording.schema import PHASE_BEGAN, PHASE_ENDED
@@ -13,7 +13,7 @@ from opwatch.samples.entries import RunEntry, Ticked
 from opwatch.samples.entry_parts import first_moment
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Phase:
     """A part of a run, by the clock of the samples. `end_ns` is None where the recording ends within it."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from opwatch.clock import Anchor
 from opwatch.counters.looks.sample import NvmeCommand
 from opwatch.counters.reading import DriveFacts
 from opwatch.errors import BadInput
+from opwatch.frozen import frozen
 from opwatch.recording.coding.contents import MOST_BYTES, expanded
 from opwatch.recording.coding.layout import Layout
 from opwatch.recording.coding.plain import FromPlain
@@ -46,7 +46,7 @@ _MOST_KEPT = 32
 _FACTS: dict[str, type] = {kind.__name__: kind for kind in (WatchedDisk, DriveFacts, NvmeCommand, str)}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RecordedEvent:
     """What happened beside the disks, after the entry of this number."""
 
@@ -57,7 +57,7 @@ class RecordedEvent:
     status: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Trailer:
     """Tells of a recording's clean end. `left_out` counts the entries for which the disk was too slow."""
 
@@ -67,7 +67,7 @@ class Trailer:
     left_out: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MinuteBlock:
     """A minute that was compressed: its entries, and when they became known."""
 

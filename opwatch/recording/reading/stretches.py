@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from opwatch.errors import BadInput
+from opwatch.frozen import field, frozen
 from opwatch.recording.coding import contents
 from opwatch.recording.coding.anchors import (
     SharedMoments,
@@ -48,7 +48,7 @@ _TICKED = re.compile(rb'\[[0-9]{1,18},"Ticked",')
 _MOST_TAIL = 64 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DiskFrames:
     """One disk of a stretch."""
 
@@ -57,7 +57,7 @@ class DiskFrames:
     streams: FrameStreams
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Body:
     """What an entry has besides samples: its kind and values, as text until somebody asks, for a document
     takes many times the room of its text. `kind` is None where it stands in the document."""
@@ -81,7 +81,7 @@ class Body:
         return document[1], document[2]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Skipping:
     """Allows to pass over samples that `steps` do not need, in a stretch that ends at `end_ns`. `is_followed`
     says that the next stretch has samples before anything rare."""
@@ -96,7 +96,7 @@ class Skipping:
         return self.is_followed and not self.steps.ends(self.end_ns)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunStretch:
     """What lies between two entries, both included. `bodies` are what entries have besides samples."""
 
@@ -123,7 +123,7 @@ class RunStretch:
         return looks | rare | newest
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Facts:
     """What entries refer to by number: disks, drives, sentences, bytes, slow requests."""
 

@@ -8,10 +8,10 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from opwatch.frozen import frozen
 from opwatch.samples.entries import Looked, RunEntry, Slowed, Ticked
 from opwatch.samples.entry_parts import samples_in
 
@@ -25,7 +25,7 @@ _COMMIT_S = 0.25
 _LAST_S = 10.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Event:
     kind: str
     words: str
@@ -33,7 +33,7 @@ class _Event:
     status: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _File:
     name: str
     raw: bytes

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from opwatch import units
+from opwatch.frozen import frozen
 from opwatch.sinks.dashboard.moment import (
     BUCKETS_AN_OCTAVE,
     DiskMoment,
@@ -23,7 +23,7 @@ _LEAST_OCTAVES = 4
 _GLYPHS = {Line.NONE: "▀", Line.P50: "━", Line.P99: "┅"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LatencyScale:
     """Which latencies a map shows: from octave `low` up to the begin of octave `high`, in `cells` from the
     bottom to the top."""
@@ -51,7 +51,7 @@ class LatencyScale:
         return edge_of(self.low * BUCKETS_AN_OCTAVE - (-cell * buckets // self.cells))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Column:
     """What a column shows: how many by bucket, and its quantiles in ns."""
 

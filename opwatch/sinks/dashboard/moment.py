@@ -6,10 +6,10 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
+from opwatch.frozen import frozen
 from opwatch.samples.observation import Observation
 from opwatch.sinks.dashboard.owners import OwnersMoment, owners_moment
 from opwatch.trace.abi import LATENCY
@@ -58,7 +58,7 @@ class Times(NamedTuple):
     max_slack: float | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OpMoment:
     """One operation in an interval. `queue` is None where it was not measured."""
 
@@ -114,7 +114,7 @@ def _unpacked(raw: bytes) -> OpMoment:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DiskMoment:
     """An interval of one disk. `packed` has its operations by name."""
 

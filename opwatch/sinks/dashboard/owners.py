@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from opwatch.frozen import frozen
 from opwatch.owners.sample import Owners
 from opwatch.sinks.dashboard.rows import Row, Tone
 from opwatch.sinks.owners.shares import HEADER, OwnedShare, RankedShares, ranked_shares, share_row
@@ -18,7 +18,7 @@ _LEAST_ROWS = 2
 _SHARE = struct.Struct("<5Q")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OwnersMoment:
     """The owners of one disk in an interval, the most bytes first. `packed` has what each did, and others,
     `more` in number, behind them."""

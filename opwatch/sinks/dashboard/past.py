@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from opwatch.counters.decode.pages import BadPage
 from opwatch.counters.decode.smart_log import LID, SmartLog, decode_smart_log
 from opwatch.counters.looks.sample import CommandKind, FirmwareSample
+from opwatch.frozen import frozen
 from opwatch.samples.entries import Began, Looked, RunEntry
 from opwatch.samples.observation import Event, Observation
 from opwatch.sinks.dashboard.moment import DiskMoment, moment_of
@@ -19,7 +20,7 @@ _MOST_MARKS = 500
 _NOTED_NS = 10 * 10**9
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EventMark:
     """Something that happened beside the disks."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from opwatch import units
+from opwatch.frozen import frozen
 from opwatch.sinks.dashboard.heat import axis, column_of, heat_rows
 from opwatch.sinks.dashboard.moment import DiskMoment
 from opwatch.sinks.dashboard.owners import owner_rows, rows_wanted
@@ -46,7 +46,7 @@ HELP = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Frame:
     """How a screen stands in its terminal. `title` says what is shown: a live watch, or a file. `is_file`: a
     time bar is always there, and the end is none of a watch that goes on."""

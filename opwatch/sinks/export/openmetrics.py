@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TextIO
 
 from opwatch.cpu import CpuUse
+from opwatch.frozen import frozen
 from opwatch.samples.observation import Event, Observation
 from opwatch.sinks.terminal import Writer
 from opwatch.trace import lacking
@@ -23,7 +24,7 @@ _NS = 1e-9
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Family:
     """A metric family. A name that has a unit ends with it."""
 

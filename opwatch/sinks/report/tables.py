@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+from opwatch.frozen import frozen
 from opwatch.report.gathering import DiskPicture
 from opwatch.report.subject import ReportedRun, RunMark
 from opwatch.samples.observation import Observation
@@ -21,7 +21,7 @@ _OPS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WordTable:
     """Rows of words under a head. The first `words` columns are names, all others numbers."""
 

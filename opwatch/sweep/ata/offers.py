@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from opwatch.errors import BadInput
+from opwatch.frozen import field, frozen
 from opwatch.sweep.ata.security import AtaSecurity, decode_security
 
 _PAGE, _IDENTIFY_AT, _BYTES = 0x89, 60, 512
@@ -13,7 +12,7 @@ _IDENTIFY_COMMAND = 0xEC
 _SECTOR = 512
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AtaOffers:
     """`has_protected_area` is the feature by which SET MAX ADDRESS EXT lowers what it shows, and
     `has_accessible_max` the one that stands in its place since ACS-3. `is_frozen` says that its security

@@ -3,9 +3,8 @@ on the drive is erased. Pure."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from opwatch.errors import BadInput
+from opwatch.frozen import frozen
 
 # No secret: whoever finds a drive that is locked by a sweep that was killed opens it with this.
 PASSWORD = "opwatch"
@@ -25,7 +24,7 @@ THAW = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EraseTime:
     """How long an erase takes by the drive's own word. `minutes` is None where it tells nothing; `is_more`
     says that it takes longer than so many, which is the most that it can tell."""
@@ -51,7 +50,7 @@ class EraseTime:
         return min(max(90 * self.minutes, _SLOWEST_S * self.is_more) + _MARGIN_S, _MOST_S)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AtaSecurity:
     """`is_supported` by word 82; by word 128, which has the other bits, it `has_state`. `has_password` is a
     user's: it locks the drive once that was without power. `is_expired` says that too many wrong ones were

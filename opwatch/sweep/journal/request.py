@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from typing import Any
 
 from opwatch.fields import Fields
+from opwatch.frozen import asdict, frozen
 from opwatch.guard.budget import Budget
 from opwatch.guard.identity import DiskIdentity, identity_of
 from opwatch.load.options import checked
@@ -20,7 +20,7 @@ from opwatch.sweep.purges import DISCARD, FORMAT, SANITIZE, SECURE_ERASE
 from opwatch.sweep.room import FilesPlace
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SweepRequest:
     """Everything that decides what is done: with the same request and the same drive, the same requests go to
     it. Of `secret` the seeds of all rounds are made. `refresh_s` is how old the drive's pages get, and

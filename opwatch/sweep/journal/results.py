@@ -3,10 +3,10 @@ Pure."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
 from typing import Any
 
 from opwatch.fields import Fields
+from opwatch.frozen import asdict, frozen
 from opwatch.steady.coverage import WriteSpread
 from opwatch.steady.pts import judge_pts
 from opwatch.steady.rounds import Round
@@ -17,7 +17,7 @@ from opwatch.sweep.outcome import HostBytes, LevelFigures, LevelOutcome, LevelPr
 _LEAST_ROUNDS = 5
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LevelRecord:
     """All that was measured at one level. `place` is its place in the list of levels, from 0."""
 

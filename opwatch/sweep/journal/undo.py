@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from opwatch.errors import BadInput
+from opwatch.frozen import frozen
 from opwatch.sweep.namespace.back import NamespaceUndo, namespace_undo
 
 _PARTITION = re.compile(r"partition 1: ([0-9]{1,20}) bytes from the begin", re.ASCII)
@@ -16,7 +16,7 @@ _PASSWORD = re.compile(r"password (opwatch) of the user, for an erase", re.ASCII
 FOLDER_PREFIX = ".opwatch-sweep-"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PartitionUndo:
     """A partition that has to go: the first one, from the begin of the drive, of so many bytes."""
 
@@ -26,7 +26,7 @@ class PartitionUndo:
         return f"partition 1: {self.length_bytes} bytes from the begin"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FilesUndo:
     """Files that have to go, and the folder that they lie in: one at the mount point, of this name."""
 
@@ -36,7 +36,7 @@ class FilesUndo:
         return f"files in {self.folder}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HighestUndo:
     """A highest address that has to be set again: at the level the drive shows the first of these, and else
     the second."""
@@ -48,7 +48,7 @@ class HighestUndo:
         return f"highest address: {self.shown_bytes} of {self.original_bytes} bytes"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PasswordUndo:
     """A password of an ATA drive that has to go: the one that an erase needs, which is no secret."""
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 
 from opwatch.counters.decode.identify import LENGTH
 from opwatch.errors import RefusedError
+from opwatch.frozen import frozen
 
 _NUMBER = r"([0-9]{1,20})"
 _UNDO = re.compile(
@@ -18,7 +18,7 @@ _UNDO = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NamespaceUndo:
     """An NVMe namespace that has to come back as it was, in place of one of `level_lbas` blocks, which may
     be there or not. `lba_format` is its place among the controller's formats."""
@@ -79,7 +79,7 @@ def by_hand(undo: NamespaceUndo, controller: str, number: int) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SeenNamespace:
     """A namespace that a drive has now."""
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from opwatch.counters.decode.identify import Controller, Namespace
+from opwatch.frozen import frozen
 from opwatch.sweep.levels import OpLevel
 
 # Statuses of NVMe with their type above the lower byte.
@@ -13,7 +13,7 @@ INVALID_OPCODE, INVALID_FIELD, NO_CAPACITY, NO_IDENTIFIER = 0x001, 0x002, 0x115,
 _MANAGEMENT, _ATTACHMENT = 0x0D, 0x15
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NamespaceOffer:
     """What a drive says of its namespaces. `controllers` and `allocated` are all of its subsystem, attached
     or not; `granularity` the bytes that sizes and capacities are steps of. `effects` is the page that says

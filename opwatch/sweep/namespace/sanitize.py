@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from opwatch.counters.decode.identify import Controller, Namespace
 from opwatch.counters.decode.sanitize_log import (
     BLOCK_ERASE,
@@ -12,12 +10,13 @@ from opwatch.counters.decode.sanitize_log import (
     SanitizeLog,
     SanitizeState,
 )
+from opwatch.frozen import frozen
 from opwatch.times import roughly
 
 _KINDS = {OVERWRITE: "overwrite", BLOCK_ERASE: "block erase", CRYPTO_ERASE: "crypto erase"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SanitizeOffer:
     """What a drive says of a sanitize, which is one of all of its `namespaces`, attached or not. `log` is
     None where the drive does not know the command."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from opwatch.frozen import frozen
 from opwatch.trim.audit.flow import Amount, Stage, Trace, total
 
 
@@ -25,7 +25,7 @@ class Bearing(enum.StrEnum):
     SILENT = "tells nothing"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Account:
     """A counter of a drive before and after, in steps of `unit_bytes` (1 for commands). `after` is None where
     it could not be read again."""
@@ -46,7 +46,7 @@ class Account:
         return (-steps if self.counts is Counts.HELD else steps) * self.unit_bytes
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JudgedAccount:
     """An account, and what to think of it."""
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from opwatch.frozen import field, frozen
 from opwatch.trim.audit.kernel_log import KernelLog
 from opwatch.trim.audit.question import ALL as ALL
 from opwatch.trim.audit.question import Asked as Asked
@@ -58,7 +58,7 @@ class RowKind(enum.Enum):
     GRANULES = enum.auto()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReadBack:
     """What became of sentinels, in bytes by how they read; `by_device` where they were read.
     `reason` says why nothing could be proven, None when it could; `notes` what was left out. `count`: what
@@ -73,7 +73,7 @@ class ReadBack:
     by_device: Mapping[str, Mapping[ReadsAs, int]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Held:
     """How many bytes a drive counts as in use, by its own count (NVMe NUSE), before and after; `written` were
     written to it meanwhile, None where the kernel keeps no statistics of it."""
@@ -83,7 +83,7 @@ class Held:
     written: int | None = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BackingFile:
     """What a trim took off the file behind a loop device: blocks that were its own, and blocks that other
     files have as well, which their filesystem keeps."""
@@ -92,7 +92,7 @@ class BackingFile:
     shared_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AuditEvidence:
     """All that the ledger is made of. `answer` is None when others trimmed and we watched; `accounts`: what
     drives count by themselves; `files`: those behind loop devices, where they can be seen."""
@@ -110,7 +110,7 @@ class AuditEvidence:
     files: Mapping[str, BackingFile] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Row:
     """One line; `layer` is what it is called. None where nobody can tell, with the reason in `unknown`.
 
@@ -142,7 +142,7 @@ class Standing(enum.StrEnum):
     PROVEN = "proven"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LeafProof:
     """What is proven of one disk, and by what (`by`). `down_to` is the last thing that it is proven of, and
     `beyond` what lies below that and is not known. Of sentinels, `gone_bytes` and `kept_bytes` by the
@@ -157,7 +157,7 @@ class LeafProof:
     kept_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Audit:
     """The result for one filesystem or device. `claims` are those of others, of a watch; `counters` what to
     think of each account of a drive, and `proofs` what is proven of each."""

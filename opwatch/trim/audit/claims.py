@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from opwatch.frozen import frozen
 from opwatch.trim.audit.flow import Stage, Trace
 from opwatch.trim.stack.layers import Stack
 
@@ -13,7 +13,7 @@ from opwatch.trim.stack.layers import Stack
 _ENDED, _UNREAD = 254, 255
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Claim:
     """Calls of one program on one filesystem that ended alike. `claimed_bytes` is None when they claimed
     nothing, with the reason in `error`: an errno's name, or what happened."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from opwatch.frozen import frozen
 from opwatch.trim.audit.flow import Amount, Stage, Trace, total
 
 # Names of commands by stage and opcode. libata's are made of the SCSI commands above them.
@@ -18,7 +18,7 @@ _NAMES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SentCommand:
     """All of a kind that a disk was given, whoever asked for them. `ranges` is None where its event does not
     tell them; `ended` and `failed` where no event tells of its end."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 import enum
 import struct
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from opwatch.errors import BadInput
+from opwatch.frozen import field, frozen, replace
 from opwatch.trace.ops import OPS
 
 _FLOW = struct.Struct("=16sI4B6Q")
@@ -53,7 +53,7 @@ class Who(enum.IntEnum):
     OTHER = 2
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Amount:
     """struct ow_flow, absolute since the programs were attached."""
 
@@ -75,7 +75,7 @@ class Amount:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Flow:
     """Discards of one kind at one place. `disk` is empty for what a filesystem said, and the caller's name of
     FITRIM; `dev` is major:minor of the partition or disk they were sent to, or of the filesystem."""
@@ -89,7 +89,7 @@ class Flow:
     amount: Amount
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Origin:
     """A sender of discards to one device. The sizes are those of single bios."""
 
@@ -156,7 +156,7 @@ class DiscardLoss(NamedTuple):
     unmatched: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Trace:
     """What was seen of an audit. `absent` are the programs that are not attached, by name; `stats` what the
     kernel itself counted of each disk meanwhile: (discards, bytes), failed ones included. `claims_seen`:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from opwatch.foreign import lines_of
+from opwatch.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KernelLog:
     """Messages that came meanwhile. `unknown` is why some may be missing, None when none are."""
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
 
+from opwatch.frozen import field, frozen, replace
 from opwatch.trace.abi import TargetSample
 from opwatch.trim.audit.flow import Amount, Origin, Stage, Trace, Who, total
 
@@ -13,7 +13,7 @@ OPS = ("discard", "write_zeroes", "secure_erase")
 MOST_NAME = 16
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sender:
     """Who discarded. Sizes are of single bios, and of all since the tracer was attached; `where` is the
     filesystem that the bios came from, None where no mount tells."""
@@ -30,7 +30,7 @@ class Sender:
     below_granule: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stalled:
     """Reads or writes that were issued while a discard was in flight. `max_ns` is since the attachment."""
 
@@ -40,7 +40,7 @@ class Stalled:
     max_ns: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Discards:
     """One disk or partition. `split_ratio` is requests a bio, None without either; `whole_ratio` the share of
     their bytes in whole granules of the device, None without bytes. `lost` are events of all disks that found
@@ -61,7 +61,7 @@ class Discards:
     unseen: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DiscardSample:
     """What the discard tracer had counted of one disk at some moment. `device` is the number of a partition,
     where only what was sent to it counts; `cgroups` are names by id and `mounts` filesystems by device

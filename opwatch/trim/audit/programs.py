@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from opwatch.frozen import frozen
 from opwatch.trace.programs import Attachment, Program, Way
 
 
@@ -19,7 +19,7 @@ class Follows(enum.Enum):
     CLAIMS = "the calls of FITRIM of every process"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DiscardProgram:
     """One program of bpf/discard. `at_function`: it is attached to a function, and not to a tracepoint;
     `filesystem`: it knows the events of this one."""
@@ -72,7 +72,7 @@ CLAIMING = frozenset(program.name for program in PROGRAMS if program.follows is 
 CHAINED = frozenset({"discard_issued", "discard_done"})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Following:
     """What is to be followed. `functions`: programs may be attached to functions; `chained`: the block tracer
     calls those of CHAINED; `claims`: follow every process's calls of FITRIM; `commands`: count those that

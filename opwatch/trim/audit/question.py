@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from opwatch.frozen import frozen
 
 ALL = 2**64 - 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Asked:
     """The range of FITRIM, in bytes."""
 
@@ -21,7 +21,7 @@ class Asked:
         return not self.start and self.length == ALL
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FitrimAnswer:
     """What FITRIM gave back. `claimed` is None when it gave nothing: an error, or a signal ended it."""
 

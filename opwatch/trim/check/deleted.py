@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from opwatch.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DeletedFile:
     """A file that was deleted and is open. `dev` is st_dev of its filesystem; `pid` and `comm` are those of
     one process that has it open."""
@@ -17,7 +17,7 @@ class DeletedFile:
     comm: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DeletedFiles:
     """Every such file once; and in words which processes were not looked into, empty when all were."""
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
+from opwatch.frozen import frozen
 from opwatch.trim.check.ends import Ends, straightened
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.stack.layers import Layer, Stack
@@ -13,7 +13,7 @@ from opwatch.trim.stack.layers import Layer, Stack
 _HEEDS_GRANULARITY = ("ext4", "xfs", "btrfs", "f2fs")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DeviceRun:
     """What a trim does on one device of the filesystem: free = below_minimum + rounded + expected. Bytes."""
 

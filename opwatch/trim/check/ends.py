@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence, Set
-from dataclasses import dataclass, replace
 
+from opwatch.frozen import frozen, replace
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.space.remap import IN_AREAS, descend
 from opwatch.trim.stack.dmtable import areas, raid, stripes
@@ -16,7 +16,7 @@ SECTOR = 512
 _ONE_COPY = 1 | 1 << 8
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Discard:
     """A discard as a disk gets it."""
 

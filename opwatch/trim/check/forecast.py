@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from opwatch.frozen import asdict, field, frozen
 from opwatch.trim.check.dryrun import DeviceRun, dry_run
 from opwatch.trim.check.ends import SECTOR, Ends, straightened
 from opwatch.trim.check.filesystem_rules import (
@@ -35,7 +35,7 @@ class Outlook(enum.StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Space:
     """Free extents by major:minor, or the reason why there are none. `notes` say what is not in them;
     `free_bytes` is what statfs tells. `cuts` are (size, offset) of borders that no discard crosses.
@@ -51,7 +51,7 @@ class Space:
     shared: Mapping[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Forecast:
     """What is foretold of a trim. `accepted` says whether the call itself succeeds, None when unknown. `runs`
     are the dry run, empty with `why_no_runs`. `expected_bytes` is None when it cannot be told."""

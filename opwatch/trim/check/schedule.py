@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from opwatch.foreign import fields_of, lines_of, unescaped
+from opwatch.frozen import frozen
 from opwatch.trim.stack.causes import Reason, reason
 from opwatch.trim.stack.layers import Stack
 
 FSTAB, MOUNTINFO = "/etc/fstab", "/proc/self/mountinfo"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FstabLine:
     """A line of fstab."""
 
@@ -24,7 +24,7 @@ class FstabLine:
     options: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Schedule:
     """What starts fstrim. `why_none` says why no timer does, `why_unknown` why systemd told nothing.
     `listed_in` are the lists that its service tries in order, None when its command line is not known."""

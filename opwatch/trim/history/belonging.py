@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
+from opwatch.frozen import frozen
 from opwatch.trim.history.journal import HistoryDrive, Look, Saved
 
 _SLEPT_NS = 10_000_000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Conditions:
     """What must be the same for counts of two moments to be comparable."""
 

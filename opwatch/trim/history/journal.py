@@ -9,11 +9,12 @@ import json
 import struct
 import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, fields
 from itertools import islice
 
 from opwatch.errors import BadInput
 from opwatch.foreign import parse_json
+from opwatch.frozen import field, frozen
 from opwatch.trim.history.sectormap import Run, SectorMap, SectorState
 
 MAGIC = b"opwhist1"
@@ -28,7 +29,7 @@ _MOST_TEXT = 1 << 20
 _MOST_PARTS = 1 << 14
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HistoryDrive:
     """Whose history it is. `granule` and `offset` are in sectors. The serial number and the wwid are None for
     disks that have none: such a disk is known by its name."""
@@ -41,7 +42,7 @@ class HistoryDrive:
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Look:
     """When the map was right, and by what that can be proven later. `boot`, `diskseq` and `slept_ns` (how
     long the machine had slept) must be the same, and the kernel's counts of the disk, in sectors. A slack is
@@ -69,7 +70,7 @@ class Look:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Saved:
     """What a file says. `whole_bytes` is the length up to the end of its last whole frame with a look; `rest`
     says what stands behind it and why that does not count, None when nothing does."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import struct
 from array import array
-from dataclasses import dataclass
 
 from opwatch.errors import BadInput
 from opwatch.foreign import lines_of
+from opwatch.frozen import frozen
 from opwatch.trim.space.extents import Extents
 
 SUPERBLOCK_AT, SUPERBLOCK_BYTES = 1024, 3072
@@ -24,7 +24,7 @@ _SEGMENT = re.compile(r"(\d+) +\d+\|(\d+) *\| ?((?:[0-9a-f]{2} ?){64})(?:\|.*)?"
 _NOT_VALID = re.compile("0+")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class F2fsGeometry:
     """Where the blocks that hold files lie; all else is the file system's own. `devices` are the paths of all
     its devices as they were when it was made; none when it lies on one alone."""

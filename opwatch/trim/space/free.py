@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from opwatch.frozen import frozen
 from opwatch.trim.space.extents import Extents
 
 Number = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FreeSpace:
     """Free bytes by device number. `notes` say what is not in it, in words."""
 

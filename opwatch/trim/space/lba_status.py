@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from opwatch.errors import BadInput
+from opwatch.frozen import frozen
 
 _COMMAND = struct.Struct(">BBQI2x")
 _DESCRIPTOR = struct.Struct(">QIB3x")
@@ -22,7 +22,7 @@ class Run(NamedTuple):
     mapped: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SentinelMap:
     """What a disk's map has of sentinels, in bytes of their whole granules: before the trim and after it.
     `after_bytes` is None where it could not be read again."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import enum
 import functools
+import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from opwatch.errors import OpwatchError
-from opwatch.settings import parse_toml
+from opwatch.frozen import field, frozen
 
 PACKAGED = Path(__file__).parent / "causes.toml"
 STAGES = ("V0", "V1", "V2", "V3")
@@ -34,7 +34,7 @@ class Effect(enum.StrEnum):
     HARMLESS = "harmless"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cause:
     """One entry of the catalogue. `stages` are where a trace shows it, see docs/method-trim.md."""
 
@@ -53,7 +53,7 @@ class Cause:
     caveat: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reason:
     """A cause that was found: `where` is the device or mount, `observed` what shows it. `lost_bytes` is None
     when nobody knows."""
@@ -103,7 +103,7 @@ def _choices(table: Mapping[str, Any], key: str, known: tuple[str, ...], where: 
 
 
 def _cause(table: Mapping[str, Any], where: str) -> Cause:
-    unknown = table.keys() - Cause.__dataclass_fields__.keys()
+    unknown = table.keys() - set(Cause.__match_args__)
     if unknown:
         raise OpwatchError(f"{where}: unknown key {min(unknown)!r}")
     number, effect, proof = table.get("number"), table.get("effect"), table.get("proof")
@@ -132,15 +132,27 @@ def _cause(table: Mapping[str, Any], where: str) -> Cause:
     )
 
 
+def _table(text: str, where: str) -> dict[str, Any]:
+    """A table of TOML with a line for each value, which is JSON as well: what reads that is imported already,
+    and what reads TOML takes long to import."""
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    try:
+        table = {key: json.loads(value) for key, value in (line.split(" = ", 1) for line in lines)}
+    except (ValueError, RecursionError) as error:
+        raise OpwatchError(f"{where}: {error}") from error
+    if len(table) < len(lines):
+        raise OpwatchError(f"{where}: a table has a key twice")
+    return table
+
+
 def parse_causes(text: str, where: str) -> dict[str, Cause]:
     """The causes of a file's text by code, in its order; OpwatchError when it is no catalogue. Pure."""
-    tables = parse_toml(text.encode(), where).get("cause")
-    if not isinstance(tables, list):
+    _, *texts = f"\n{text}".split(_TABLE)
+    if not texts:
         raise OpwatchError(f"{where}: there is no [[cause]]")
     by_code: dict[str, Cause] = {}
-    for index, table in enumerate(tables):
-        if not isinstance(table, dict):
-            raise OpwatchError(f"{where}: {index + 1} is no table")
+    for index, text_of_one in enumerate(texts):
+        table = _table(text_of_one, where)
         cause = _cause(table, f"{where}: {table.get('code', f'cause {index + 1}')}")
         if cause.code in by_code:
             raise OpwatchError(f"{where}: {cause.code} is there twice")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from opwatch.errors import OpwatchError
 from opwatch.foreign import lines_of
+from opwatch.frozen import frozen
 
 # Where in a table line the device stands on which a range goes on, and the sector there.
 _FORWARDING = {"linear": (0, 1), "crypt": (3, 4), "flakey": (0, 1), "delay": (0, 1)}
@@ -25,7 +25,7 @@ _FLAGS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DmTarget:
     """One line: sectors [first, first + sectors) are done by a target with these arguments."""
 
@@ -51,7 +51,7 @@ class DmTarget:
         return (device, start) if start is not None else None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TargetLayout:
     """Devices, by major:minor, and the sector of each at which a target begins there: each has the next
     chunk, or without chunks all of it."""
@@ -116,7 +116,7 @@ class PoolMode(enum.StrEnum):
         return self in (PoolMode.READ_WRITE, PoolMode.OUT_OF_DATA_SPACE)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PoolStatus:
     """The status of a thin pool. Counts are chunks."""
 
@@ -160,7 +160,7 @@ def chunk_bytes(target: DmTarget) -> int | None:
     return None if sectors is None else sectors * 512
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Raid:
     """The array of a raid target, as md calls it. `copies` is that of RAID 10, `is_near` how these lie; a
     chunk of 0 is none. `data` are the members by major:minor, "-" for those that are not there."""

@@ -6,8 +6,8 @@ The names and their order are those of `layers[].facts` in --json, see docs/meth
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, fields
 
+from opwatch.frozen import frozen, names_of
 from opwatch.trim.stack.dmtable import PoolMode, Raid
 
 Fact = str | int | bool
@@ -29,28 +29,28 @@ class Unread(enum.StrEnum):
     DEALLOCATE_BYTES = "deallocate_bytes"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LayerFacts:
     """Facts of any layer: whether the bcache that it carries passes discards on."""
 
     bcache_discard: bool | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PartitionFacts(LayerFacts):
     """Facts of a partition."""
 
     start_bytes: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CryptFacts(LayerFacts):
     """Facts of dm-crypt."""
 
     allow_discards: bool | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DmFacts(LayerFacts):
     """Facts of device mapper. `flags` are the words that concern discards, None without any: of its table,
     and of the status of those that may stop passing them down."""
@@ -62,14 +62,14 @@ class DmFacts(LayerFacts):
         return word in (self.flags or ())
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ThinFacts(DmFacts):
     """Facts of a thin volume."""
 
     mapped_bytes: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ThinPoolFacts(DmFacts):
     """Facts of a thin pool, by its table and status."""
 
@@ -85,7 +85,7 @@ class ThinPoolFacts(DmFacts):
         return word == self.discards or self.has_flag(word)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DmRaidFacts(DmFacts):
     """Facts of a RAID of device mapper, by its table and status."""
 
@@ -97,7 +97,7 @@ class DmRaidFacts(DmFacts):
     sync_action: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MdFacts(LayerFacts):
     """Facts of an array of md. `members` are in the order of its slots, "-" where one is empty; the data of
     each begins at its place in `data_offsets`, in bytes."""
@@ -140,7 +140,7 @@ def stripe_bytes(array: ArrayFacts) -> int | None:
     return (array.raid_disks - parity) * array.chunk_bytes
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LoopFacts(LayerFacts):
     """Facts of a loop device. `simulated_drive` and `backing_is_device` are True or not said; `offset_bytes`:
     where in its file it begins, None at its start."""
@@ -153,7 +153,7 @@ class LoopFacts(LayerFacts):
     offset_bytes: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DiskFacts(LayerFacts):
     """Facts of a disk and its driver. `virtual` is True or not said."""
 
@@ -172,14 +172,14 @@ class DiskFacts(LayerFacts):
     deallocate_bytes: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FilesystemFacts:
     """Facts of any filesystem: how its devices are zoned, where they are."""
 
     zoned: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BtrfsFacts(FilesystemFacts):
     """Facts of btrfs: its profiles, and its own account of discards."""
 
@@ -191,7 +191,7 @@ class BtrfsFacts(FilesystemFacts):
     discard_bytes_saved: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class F2fsFacts(FilesystemFacts):
     """Facts of f2fs."""
 
@@ -199,7 +199,7 @@ class F2fsFacts(FilesystemFacts):
     unusable: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ZfsFacts(FilesystemFacts):
     """Facts of ZFS: its own account of what it discarded in a pool since the import of that. Skipped are
     extents that it takes for too small."""
@@ -217,7 +217,7 @@ _GENERAL = ("bcache_discard", "zoned")
 
 def known(facts: LayerFacts | FilesystemFacts) -> dict[str, Fact]:
     """The facts that are there, by name; words are joined by spaces."""
-    names = sorted((field.name for field in fields(facts)), key=lambda name: name in _GENERAL)
+    names = sorted(names_of(facts), key=lambda name: name in _GENERAL)
     values = {name: getattr(facts, name) for name in names}
     return {
         name: " ".join(map(str, value)) if isinstance(value, tuple) else value

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from opwatch.frozen import asdict, field, frozen
 from opwatch.trim.stack.facts import (
     ArrayFacts,
     DiskFacts,
@@ -43,7 +43,7 @@ class Kind(enum.StrEnum):
     DISK = "disk"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Layer:
     """One block device. `facts` are those of its kind; what could not be read of it is in `unknown` with the
     reason. `table` is that of device mapper, where it may be read."""
@@ -96,7 +96,7 @@ class Layer:
         return asdict(self) | {"facts": known(self.facts)}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Filesystem:
     """A mounted filesystem. `devices` are the kernel names of what it lies on; none for one without."""
 
@@ -114,7 +114,7 @@ class Filesystem:
         return asdict(self) | {"facts": known(self.facts)}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stack:
     """A filesystem, or none for a bare device, and every layer below it, each once, from the top down."""
 
@@ -140,7 +140,7 @@ class Stack:
         return [layer for layer in self.layers if not layer.below]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FactChange:
     """A fact that was different after a trim."""
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from opwatch.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class QueueLimits:
     """The limits of the queue that a layer's discards go through, in bytes. One is None where the kernel does
     not tell it."""

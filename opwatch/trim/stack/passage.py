@@ -7,8 +7,8 @@ is. Pure.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 
+from opwatch.frozen import field, frozen
 from opwatch.trim.stack.causes import Reason, reason
 from opwatch.trim.stack.dmtable import DmTarget
 from opwatch.trim.stack.facts import PARITY, DmFacts, LoopFacts, MdFacts, ThinPoolFacts, stripe_bytes
@@ -27,7 +27,7 @@ GOES_ON = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Kept:
     """A cause by which a layer keeps what it is sent, all of it with `whole`. `words` say what shows it; with
     `fails` the discard ends with an error. How much it keeps is not known beforehand with `varies`."""

@@ -8,12 +8,13 @@ stopping when it is narrow enough would break the promise; so each look gets its
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+
+from opwatch.frozen import frozen
 
 LOOKS = (1_000, 4_000, 16_000, 64_000)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Share:
     """A share, and bounds for it: `holding` of `samples` from a population of `units`."""
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from opwatch.frozen import frozen
 from opwatch.trim.space.remap import Landing
 from opwatch.trim.stale.estimate import Share
 from opwatch.trim.stale.stale import Calibration, Count, Mapped
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StaleQuestion:
     """How to measure. `sentinel`: whether a file is written and its place trimmed to calibrate; None leaves
     btrfs alone, where no small part can be trimmed by itself."""
@@ -21,7 +20,7 @@ class StaleQuestion:
     sentinel: bool | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReadDevice:
     """A device that was read, and what it reads as when trimmed."""
 
@@ -36,7 +35,7 @@ class ReadDevice:
         return self.calibration.reads is not None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StaleJudgement:
     """What was seen. `share` is of the free space of the drives that can be judged, `judged_bytes` of it;
     it has no samples when none can."""

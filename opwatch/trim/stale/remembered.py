@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
+from opwatch.frozen import frozen
 from opwatch.trim.history.journal import Look
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.space.remap import Landing
 from opwatch.trim.stale.stale import Bounds
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Remembered:
     """A history as it can be believed at a moment. `doubts` say what is not known because of what."""
 
@@ -23,7 +23,7 @@ class Remembered:
     notes: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Part:
     """Free space on one device. `remembered` is None where no history is of this device."""
 
@@ -49,7 +49,7 @@ class Part:
         return self.remembered.unknown.total - self.unknown_bytes if self.remembered else 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StaleSpace:
     """Free space, and what of it is stale for certain and what perhaps."""
 

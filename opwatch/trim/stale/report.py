@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from opwatch import units
+from opwatch.frozen import frozen
 from opwatch.trim.stale.estimate import Share
 from opwatch.trim.stale.judgement import ReadDevice, StaleJudgement, StaleQuestion
 from opwatch.trim.stale.remembered import Part, StaleSpace
@@ -25,7 +25,7 @@ _NO_ONE_DRIVE = "the free space does not lie on one drive that can be told"
 _NO_FLASH = "no drive tells how much flash it has; --physical SIZE does"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Flash:
     """The drive that free space lies on: the size of its device and of its whole disk, and how much flash it
     has that may hold data, by `source`; None where nobody tells."""
@@ -36,7 +36,7 @@ class Flash:
     source: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StaleCost:
     """What stale space costs, or the reason why that is not known."""
 
@@ -45,7 +45,7 @@ class StaleCost:
     source: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StaleReport:
     """All that is said. `stale` is None, with the reason, when no drive can be judged by reading."""
 
@@ -72,7 +72,7 @@ class StaleReport:
     notes: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HistoryReport:
     """All that is said of the free space of a file system, by histories of its disks."""
 

@@ -6,8 +6,8 @@ import enum
 import hashlib
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
+from opwatch.frozen import field, frozen
 from opwatch.trim.space.extents import Extents
 
 BLOCK = 4096
@@ -56,7 +56,7 @@ def state_of(before: bytes, now: bytes | None) -> ReadsAs:
     return ReadsAs.ONES if now == _ONES[: len(now)] else ReadsAs.OTHER
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Judgement:
     """The blocks of one sentinel on one device. `inside` are those in whole granules of it, which a trim
     must reach; `edges` those that share a granule with something else. `reason`: why nothing was judged;

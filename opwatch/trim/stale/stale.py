@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from opwatch import units
+from opwatch.frozen import frozen
 from opwatch.ftl import models
 from opwatch.trim.stale.estimate import Share
 from opwatch.trim.stale.sentinel import ReadsAs
@@ -15,7 +15,7 @@ SUPERBLOCK_PAGES = 256
 _FOLLOWS, _IGNORES = 0.8, 0.1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Count:
     """The drive's own count of what it holds (NUSE), around a sentinel of `trimmed_bytes`."""
 
@@ -44,7 +44,7 @@ class Count:
         return "it did not follow the sentinel, so it tells nothing"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Mapped:
     """Free bytes that the drive holds by its own map (SCSI GET LBA STATUS), to a block. `follows`: the map
     had the sentinel, and lost it with its trim; otherwise it tells nothing."""
@@ -53,7 +53,7 @@ class Mapped:
     follows: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Calibration:
     """What a trimmed block of this drive reads as, and how that is known. `reads` is None, and `words` say
     why, when the drive cannot be judged by reading."""
@@ -85,7 +85,7 @@ def calibrate(
     return Calibration(None, None, words, sentinel)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Bounds:
     """A figure with what it lies between. `value` is None where only the bounds are known."""
 
@@ -125,7 +125,7 @@ def disputed(stale: Bounds, free_bytes: int, disk_bytes: int, held_bytes: int | 
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Spare:
     """Over-provisioning as (T-U)/U and write amplification by model, as it is and after a trim."""
 

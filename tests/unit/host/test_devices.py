@@ -87,7 +87,7 @@ def test_garbage_is_unknown_and_never_0(tree: Tree, usage: Usage, garbage: str) 
     write(folder / "queue", {name: garbage for name in SSD_QUEUE if name not in ("scheduler", "zoned")})
     write(folder, {"mq/0/nr_tags": garbage, "ro": garbage, "removable": garbage})
     details = read_details(tree.devices, tree["sda"], usage)
-    assert all(getattr(details.limits, field) is None for field in Limits.__slots__)
+    assert all(getattr(details.limits, field) is None for field in Limits.__match_args__)
     queue = details.queue
     assert (queue.tags_per_queue, queue.nr_requests, queue.wbt_lat_us) == (None, None, None)
     assert (queue.rotational, queue.fua, queue.iostats, queue.io_poll) == (None, None, None, None)

@@ -44,12 +44,13 @@ def _imported(program: str) -> set[str]:
     [
         ("sys.argv[1:] = ['--version']; from opwatch.__main__ import main; main()", NOTHING),
         ("import opwatch.tools.commands.watch", HEAVY),
+        ("import opwatch.tools.commands.trim.check", ("dataclasses", "inspect", "tomllib")),
         (
             "import opwatch.tools.dashboard.showing",
             ("textual", "opwatch.recording.reading.reader", "opwatch.tools.kept_run"),
         ),
     ],
-    ids=["version", "watch", "dashboard"],
+    ids=["version", "watch", "check", "dashboard"],
 )
 def test_a_start_imports_no_more_than_it_needs(program: str, spared: tuple[str, ...]) -> None:
     # An interpreter imports some on its own, as a .pth file wants it.

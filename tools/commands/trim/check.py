@@ -7,7 +7,6 @@ import functools
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from opwatch.collectors.space.free_space import read_free_space
 from opwatch.collectors.space.mount_handle import referred
 from opwatch.collectors.stack.layers import LayerReader
 from opwatch.errors import OpwatchError, UsageError
+from opwatch.frozen import frozen
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.host.mountspaces import MountedIn, elsewhere, survey_of
 from opwatch.host.usage import Mount, Usage, mount_of, read_usage
@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     form.add_argument("--json", action="store_true", help='one document, "schema":"opwatch/1"')
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Subject:
     """What is checked: a mount, or a device without one; `asked` is the path, where that is another."""
 
@@ -69,16 +69,20 @@ class _Subject:
     asked: str | None = None
 
 
-@dataclass
 class CheckRun:
     """One run of the command."""
 
-    minimum_bytes: int
-    devices: Devices = field(default_factory=Devices)
-    usage: Usage = field(default_factory=read_usage)
-    schedule: Schedule = field(default_factory=read_schedule)
-
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        minimum_bytes: int,
+        devices: Devices | None = None,
+        usage: Usage | None = None,
+        schedule: Schedule | None = None,
+    ) -> None:
+        self.minimum_bytes = minimum_bytes
+        self.devices = devices or Devices()
+        self.usage = usage or read_usage()
+        self.schedule = schedule or read_schedule()
         self.reader = LayerReader(self.devices, self.usage)
         self._disks: dict[str, bool] = {}
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 
+from opwatch.frozen import frozen
 from opwatch.sinks.report.plots.markup import text
 from opwatch.sinks.report.plots.scales import EXTENT, AxisScale
 
@@ -14,7 +14,7 @@ _EDGE = 0.04
 _FLAG_ROWS, _LEAST_WIDTH = 4, 280
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Shaded:
     """A part of the horizontal axis with a name, from one place to another."""
 
@@ -23,7 +23,7 @@ class Shaded:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Flag:
     """A place of the horizontal axis at which something happened; `name` is short."""
 
@@ -32,7 +32,7 @@ class Flag:
     kind: str = "event"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Figure:
     """One plot. `layers` are pieces of SVG, from the back to the front; `legend`, kinds of lines with their
     names; `note` says how it was drawn."""
@@ -48,7 +48,7 @@ class Figure:
     shaded: Sequence[Shaded] = ()
     flags: Sequence[Flag] = ()
     is_wide: bool = False
-    extra: str = field(default="", kw_only=True)
+    extra: str = ""
 
     def html(self) -> str:
         """The plot, nothing of one in which there is nothing."""

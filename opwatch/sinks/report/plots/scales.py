@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+from opwatch.frozen import frozen
 
 # A plot is so many units wide and high: whole numbers are short, and finer than any screen.
 EXTENT = 10_000
@@ -18,7 +19,7 @@ _TIMES_S = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AxisScale:
     """A way from values to places. `ticks` are the values that are named, each with its name."""
 

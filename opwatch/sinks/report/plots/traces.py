@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
+from opwatch.frozen import frozen
 from opwatch.report.bins import OpBin, RateRange, TimeBin
 from opwatch.sinks.report.plots.figure import Figure, Flag, Shaded
 from opwatch.sinks.report.plots.markup import dots, uprights
@@ -14,7 +14,7 @@ _FEW = 200
 SINCE_BEGIN = "time since the begin"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OpTrace:
     """One operation of one run, with the kind of line it is drawn in and its name in the legend."""
 
@@ -36,7 +36,7 @@ class OpTrace:
         return any(one.op(self.op).count for one in self.bins)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Backdrop:
     """What lies behind all plots against time: their axis, phases and events."""
 
@@ -88,7 +88,7 @@ def dot_kind(kind: str, count: int) -> str:
     return f"big {kind}" if count <= _FEW else kind
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Quantity:
     """What is plotted against time: its mean in a bin, and the least and the most of the bin's intervals;
     None where nobody kept those."""

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import tomllib
+
 import pytest
 
 from opwatch.errors import OpwatchError
+from opwatch.frozen import asdict
 from opwatch.trim.stack.causes import BLANKS, PACKAGED, Effect, causes, parse_causes, reason
 from tests import causes as page
 
@@ -37,6 +40,15 @@ def test_each_alone_is_what_it_is_among_all() -> None:
     assert dict(causes()) == parse_causes(PACKAGED.read_text(encoding="utf-8"), "the file")
 
 
+def test_the_file_is_toml() -> None:
+    """It is read line by line, as JSON."""
+    known = [asdict(cause).items() for cause in causes().values()]
+    tables = tomllib.loads(PACKAGED.read_text(encoding="utf-8"))["cause"]
+    for table in tables:
+        table |= {name: tuple(value) for name, value in table.items() if isinstance(value, list)}
+    assert [{name: value for name, value in pairs if value is not None} for pairs in known] == tables
+
+
 def test_a_cause_without_a_stage_is_one_of_asking_or_of_measuring() -> None:
     silent = [cause for cause in causes().values() if not cause.stages and cause.effect is Effect.STOPS]
     assert silent == []
@@ -65,6 +77,9 @@ def test_a_name_that_nobody_knows_stays_a_blank() -> None:
         ('stages = ["V1"]', 'stages = ["V9"]', "stages"),
         ("{device}", "{drive}", "remedy"),
         ('layer = "l"', 'layer = "l"\ncolour = "red"', "colour"),
+        ("number = 1", "number = 1\nnumber = 1", "twice"),
+        ('layer = "l"', "layer = 'l'", "Expecting"),
+        ('layer = "l"', "layer", "catalogue"),
         (GOOD, GOOD + GOOD, "twice"),
         (GOOD, "= 1", "catalogue"),
         (GOOD, "", "no \\[\\[cause"),

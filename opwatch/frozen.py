@@ -1,0 +1,187 @@
+"""Classes of values that never change, as `dataclass(frozen=True, slots=True)` makes them, without its price
+at every start: that compiles six functions a class and imports what takes sources apart, a third of what a
+check of trims took. Here nothing is compiled but a constructor, when its first instance is made. The module
+`dataclasses` takes instances for its own: it is imported when somebody asks it about one."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar, cast, dataclass_transform
+
+if TYPE_CHECKING:
+    from dataclasses import asdict, replace
+
+__all__ = ["asdict", "field", "frozen", "names_of", "replace"]
+
+_T = TypeVar("_T")
+
+
+class _Made(NamedTuple):
+    """Stands in a class for what every instance has its own of."""
+
+    factory: Callable[[], object]
+    init: bool
+
+
+class _Columns(NamedTuple):
+    """What a class is made of: what its constructor takes, as it is annotated, and what it makes itself."""
+
+    taken: dict[str, str]
+    made: dict[str, _Made]
+    defaults: dict[str, object]
+    values: Callable[[object], object]
+
+
+def field(*, default_factory: Callable[[], _T], init: bool = True) -> _T:
+    """As the function of `dataclasses`. What the constructor does not take (`init`) is no part of the value:
+    it is not compared, shown or copied."""
+    return cast(_T, _Made(default_factory, init))
+
+
+def names_of(instance: object) -> tuple[str, ...]:
+    """What a value has, in the order of its class. A class of `dataclasses` has them as well."""
+    return cast(tuple[str, ...], instance.__match_args__)  # type: ignore[attr-defined]
+
+
+def _columns(kind: type) -> _Columns:
+    return cast(_Columns, kind.__columns__)  # type: ignore[attr-defined]
+
+
+def _plain(value: object) -> object:
+    if hasattr(value.__class__, "__columns__"):
+        return asdict(value)  # type: ignore[call-overload]
+    if isinstance(value, dict):
+        return {key: _plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        plain = map(_plain, value)
+        return value._make(plain) if hasattr(value, "_make") else value.__class__(plain)
+    return value
+
+
+if not TYPE_CHECKING:
+
+    def replace(instance: object, /, **changes: object) -> object:
+        """As the function of `dataclasses`."""
+        kept = {name: getattr(instance, name) for name in names_of(instance) if name not in changes}
+        return instance.__class__(**kept, **changes)
+
+    def asdict(instance: object) -> dict[str, object]:
+        """As the function of `dataclasses`, of what is made here, but that other values are not copied."""
+        return {name: _plain(getattr(instance, name)) for name in names_of(instance)}
+
+
+class _Fields:
+    """What `dataclasses` knows its classes by, made when it is asked for."""
+
+    def __get__(self, instance: object, owner: type) -> object:
+        dataclasses = importlib.import_module("dataclasses")
+        columns, typed = _columns(owner), []
+        for name, kind in columns.taken.items():
+            default = columns.defaults.get(name, dataclasses.MISSING)
+            given = (
+                {"default_factory": default.factory} if isinstance(default, _Made) else {"default": default}
+            )
+            typed.append((name, kind, dataclasses.field(**given)))
+        fields = dataclasses.make_dataclass(owner.__name__, typed).__dataclass_fields__
+        type.__setattr__(owner, "__dataclass_fields__", fields)
+        return fields
+
+
+def _compiled(kind: type) -> Callable[..., None]:
+    """A constructor as one would write it: as fast, and its errors name the arguments."""
+    columns = _columns(kind)
+    arguments, lines = ["self"], []
+    for name in columns.taken:
+        arguments.append(f"{name}=defaults[{name!r}]" if name in columns.defaults else name)
+        made = isinstance(columns.defaults.get(name), _Made)
+        value = f"{name}.factory() if {name}.__class__ is Made else {name}" if made else name
+        lines.append(f" put(self, {name!r}, {value})")
+    lines += [f" put(self, {name!r}, made[{name!r}].factory())" for name in columns.made]
+    if hasattr(kind, "__post_init__"):
+        lines.append(" self.__post_init__()")
+    scope: dict[str, Any] = {"put": object.__setattr__, "defaults": columns.defaults, "made": columns.made}
+    scope["Made"] = _Made
+    exec("\n".join([f"def __init__({', '.join(arguments)}):", *(lines or [" pass"])]), scope)
+    return cast(Callable[..., None], scope["__init__"])
+
+
+def _compiled_at_first(kind: type) -> Callable[..., None]:
+    def __init__(self: object, *arguments: object, **named: object) -> None:
+        compiled = _compiled(kind)
+        type.__setattr__(kind, "__init__", compiled)
+        compiled(self, *arguments, **named)
+
+    return __init__
+
+
+def _repr(self: object) -> str:
+    values = ", ".join(f"{name}={getattr(self, name)!r}" for name in names_of(self))
+    return f"{self.__class__.__qualname__}({values})"
+
+
+def _compared(values: Callable[[object], object]) -> dict[str, object]:
+    def __eq__(self: object, other: object) -> object:
+        return values(self) == values(other) if other.__class__ is self.__class__ else NotImplemented
+
+    def __hash__(self: object) -> int:
+        return hash(values(self))
+
+    return {"__eq__": __eq__, "__hash__": __hash__}
+
+
+def _refuse(self: object, name: str, *_: object) -> NoReturn:
+    raise AttributeError(f"{self.__class__.__qualname__} does not change: {name}")
+
+
+def _reduce(self: object) -> tuple[object, ...]:
+    return self.__class__, tuple(getattr(self, name) for name in names_of(self))
+
+
+_METHODS: dict[str, object] = {
+    "__repr__": _repr,
+    "__setattr__": _refuse,
+    "__delattr__": _refuse,
+    "__reduce__": _reduce,
+    "__dataclass_fields__": _Fields(),
+}
+
+
+def _columns_of(body: type) -> _Columns:
+    """Its own, after those of what it comes from."""
+    columns = _Columns({}, {}, {}, lambda _: ())
+    for base in reversed(body.__mro__[1:]):
+        if inherited := base.__dict__.get("__columns__"):
+            columns.taken.update(inherited.taken)
+            columns.made.update(inherited.made)
+            columns.defaults.update(inherited.defaults)
+    for name, kind in body.__annotations__.items():
+        default = body.__dict__.get(name, columns)
+        if isinstance(default, _Made) and not default.init:
+            columns.made[name] = default
+        elif not kind.startswith("ClassVar"):
+            columns.taken[name] = kind
+            if default is not columns:
+                columns.defaults[name] = default
+    return columns._replace(values=attrgetter(*columns.taken)) if columns.taken else columns
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+def frozen(body: type[_T]) -> type[_T]:
+    """The class, with slots, and a constructor of what it and those it comes from annotate."""
+    columns = _columns_of(body)
+    names = {*columns.taken, *columns.made}
+    written = {name: value for name, value in body.__dict__.items() if name not in names}
+    for name in ("__dict__", "__weakref__"):
+        written.pop(name, None)
+    compared = _compared(columns.values)
+    attributes = _METHODS | compared | written
+    attributes["__hash__"] = written.get("__hash__") or compared["__hash__"]
+    attributes["__columns__"] = columns
+    attributes["__match_args__"] = tuple(columns.taken)
+    attributes["__slots__"] = tuple(name for name in body.__annotations__ if name in names)
+    kind: type[_T] = type(body)(body.__name__, body.__bases__, attributes)  # type: ignore[misc]
+    if "__init__" not in written:
+        type.__setattr__(kind, "__init__", _compiled_at_first(kind))
+    return kind

@@ -22,7 +22,7 @@ from opwatch.collectors.block.diskstats import decode_stat, no_witness
 from opwatch.collectors.space.mount_handle import opened
 from opwatch.collectors.stack.layers import LayerReader
 from opwatch.collectors.stale.readback import held_by_count
-from opwatch.errors import OpwatchError, PermissionMissing
+from opwatch.errors import OpwatchError, PermissionMissing, RefusedError
 from opwatch.frozen import replace
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.host.privilege import own_command
@@ -33,6 +33,7 @@ from opwatch.trim.audit.programs import AUDITED, Following
 from opwatch.trim.audit.question import Asked
 from opwatch.trim.audit.settling import quiet_after_trim
 from opwatch.trim.stack.layers import Kind, Stack
+from opwatch.trim.stack.passage import short_paths
 from opwatch.trim.stale.sentinel import BLOCK, ReadsAs
 
 if TYPE_CHECKING:
@@ -251,6 +252,16 @@ def _follower(tracer: DiscardTracer, *meanwhile: Callable[[], None]) -> Callable
     return started
 
 
+def _refuse_to_fail_paths(stack: Stack, point: str) -> None:
+    """RefusedError where a trim of ours would take a path to its drive away from multipath."""
+    for short in short_paths(stack):
+        raise RefusedError(
+            f"{point}: {short.words}, where multipath is: the first discard would fail this path"
+            f" (limit-shorter). opwatch trim check {point} says what to do; to follow a trim of yours"
+            f" nevertheless: opwatch trim audit --watch {point} -- fstrim {point}"
+        )
+
+
 def trim(
     mount: Mount,
     asked: Asked,
@@ -268,6 +279,7 @@ def trim(
     with opened(mount), contextlib.ExitStack() as entered:
         # From here on the mount stays what it is: it is open.
         before = LayerReader().mount(mount)
+        _refuse_to_fail_paths(before, mount.point)
         entered.enter_context(alone_on(before, say))
         proof = entered.enter_context(_Proof(mount, before)) if prove else None
         if proof:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from opwatch.errors import OpwatchError
+from opwatch.errors import OpwatchError, RefusedError
 from opwatch.tools.commands.trim.audit import audit_mount
 from opwatch.trim.audit.audit import Asked, Audit, Verdict
 from opwatch.trim.audit.flow import Stage, total
@@ -34,6 +34,10 @@ _BY_OUTLOOK = {
 _QUIET_S = 1.0
 # What --prove answers: whether this very drive freed it.
 _ANSWERED = {"advisory"}
+
+
+class _RefusedAsForetold(Exception):
+    """A path would have been failed: no trim is ours to follow."""
 
 
 def _ready(built: Built, one: Recipe) -> None:
@@ -85,7 +89,12 @@ def _once(one: Recipe, *, prove: bool) -> tuple[CheckAnswer, Audit, int]:
             _ready(built, one)
             foretold = check(built.point)
             freed_since = built.watch()
-            result = audit_mount(trims.mount_at(built.point), Asked(), prove=prove)
+            try:
+                result = audit_mount(trims.mount_at(built.point), Asked(), prove=prove)
+            except RefusedError as refused:
+                if "limit-shorter" not in foretold.codes:
+                    raise
+                raise _RefusedAsForetold from refused
             freed = freed_since()
         if attempt == trims.ATTEMPTS - 1 or not trims.lost_by_the_host(result):
             break
@@ -135,6 +144,8 @@ def _judged(one: Recipe) -> list[str] | None:
     which the audit says."""
     try:
         return list(contradictions(one))
+    except _RefusedAsForetold:
+        return []
     except (OpwatchError, RuntimeError) as error:
         # Of the audit, or of sync for a filesystem between.
         if one.fault != "fails" or "Input/output error" not in str(error):

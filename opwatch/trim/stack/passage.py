@@ -190,6 +190,12 @@ def _of_those_below(stack: Stack, layer: Layer) -> Iterator[Kept]:
             yield Kept("member-no-discards", name, words, {"disk": name}, whole=False, fails=True)
 
 
+def short_paths(stack: Stack) -> Iterator[Kept]:
+    """Paths of multipath that the first long discard fails."""
+    for layer in stack.layers:
+        yield from _of_paths(stack, layer)
+
+
 def _of_paths(stack: Stack, layer: Layer) -> Iterator[Kept]:
     """Paths that take shorter discards than multipath does. It copies requests, which nobody splits again:
     a path is failed by the first that is too long."""

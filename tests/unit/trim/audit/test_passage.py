@@ -13,7 +13,7 @@ from opwatch.trim.check.forecast import Outlook, forecast
 from opwatch.trim.stack.dmtable import DmTarget, PoolMode
 from opwatch.trim.stack.facts import DmFacts, DmRaidFacts, ThinPoolFacts
 from opwatch.trim.stack.layers import Kind, Layer
-from opwatch.trim.stack.passage import keeps
+from opwatch.trim.stack.passage import keeps, short_paths
 from tests.unit.support.trim_evidence import evidence, extents, flow, layer, stack, through
 
 MIB = 1 << 20
@@ -120,6 +120,7 @@ def test_a_path_that_takes_shorter_discards_than_multipath(features: str, most: 
     flows = [extents("253:0", 4 * MIB), flow(Stage.BIO, "253:0", 4 * MIB, disk="dm-0")]
     flows += [flow(Stage.DONE, "253:0", 3 * MIB, disk="dm-0", status=10), *through("sda", "8:0", MIB)]
     layers = stack(top, path)
+    assert [short.where for short in short_paths(layers)] == ["sda"] * is_lost
     result = audit(evidence(layers, flows, 0), "/m")
     assert lost(result).get("limit-shorter") == (3 * MIB if is_lost else None)
     foretold = forecast(layers)

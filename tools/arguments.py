@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import re
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from opwatch.errors import UsageError
 from opwatch.quantities import parse_count, parse_percentage, parse_size
@@ -23,12 +22,16 @@ if TYPE_CHECKING:
 # A parser, or a group of its options.
 Options = argparse._ActionsContainer
 _USAGE = "usage: "
+# What argparse leaves free at the right.
+_MARGIN = 2
 # No place to fold a line at.
 _JOINT = "\N{OPEN BOX}"
 
 
 def meant(typed: str, names: Iterable[str]) -> str:
     """`; did you mean NAME?` where a name is close to what was typed, else nothing."""
+    import difflib
+
     close = difflib.get_close_matches(typed, list(names), 1)
     return f"; did you mean {close[0]}?" if close else ""
 
@@ -151,6 +154,12 @@ class Parser(argparse.ArgumentParser):
             return
         for line in lines:
             say(line, head="")
+
+    def _get_formatter(self) -> argparse.HelpFormatter:
+        # What is wider than a line of ours would be folded a second time. It is asked for with every
+        # argument, and one that is told no width imports shutil to learn it.
+        made = cast("type[argparse.HelpFormatter]", self.formatter_class)
+        return made(self.prog, width=columns() - _MARGIN)
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
         if action.choices is not None and value not in action.choices:

@@ -30,7 +30,8 @@ from opwatch.trim.space.fiemap import FileExtent
 from opwatch.trim.space.free import FreeSpace, Number
 from opwatch.trim.space.remap import in_pieces, reads_a_cache
 from opwatch.trim.stack.layers import Layer, Stack
-from opwatch.trim.stale.sentinel import BLOCK, Judgement, ReadsAs, digest, is_cut, pattern, state_of
+from opwatch.trim.stale.sentinel import BLOCK, Judgement, ReadsAs, is_cut
+from opwatch.trim.stale.sentinel_contents import digest, pattern, state_of
 
 _PUNCH_HOLE = 3  # and keep the size
 _FREED_WITHIN_S = 10.0

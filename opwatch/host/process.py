@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
-import shutil
-import signal
-import subprocess
 from collections.abc import Callable, Sequence
 
 from opwatch.errors import OpwatchError, Unsupported
@@ -17,6 +13,9 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 def ending_with(parent: int) -> Callable[[], None]:
     """What a child does before it runs a tool that must not outlive the thread that started it."""
+    import ctypes
+    import signal
+
     prctl = ctypes.CDLL(None).prctl
 
     def arrange() -> None:
@@ -30,6 +29,9 @@ def ending_with(parent: int) -> Callable[[], None]:
 def run_tool(argv: Sequence[str], timeout_s: float = 60, *, ends_with_us: bool = False) -> str:
     """What a tool printed. Its failure is ours, with its own words. One that `ends_with_us` does so even when
     we are killed: for what holds a device open that is to go with us."""
+    import shutil
+    import subprocess
+
     if not shutil.which(argv[0]):
         raise Unsupported(f"{argv[0]} is not installed; opwatch doctor says which package has it")
     try:

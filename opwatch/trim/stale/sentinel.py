@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import hashlib
 from collections import Counter
 from collections.abc import Iterable
 
@@ -11,7 +10,6 @@ from opwatch.frozen import field, frozen
 from opwatch.trim.space.extents import Extents
 
 BLOCK = 4096
-_ZEROS, _ONES = bytes(BLOCK), b"\xff" * BLOCK
 
 
 class ReadsAs(enum.StrEnum):
@@ -25,11 +23,6 @@ class ReadsAs(enum.StrEnum):
     UNREADABLE = "unreadable"
 
 
-def pattern(run: bytes, file: int, block: int) -> bytes:
-    """Contents that no other block of any run has, and that nothing compresses."""
-    return hashlib.shake_128(b"opwatch sentinel" + run + b"%d %d" % (file, block)).digest(BLOCK)
-
-
 def is_cut(at: int, granule_bytes: int, cuts: tuple[int, int] | None) -> bool:
     """Whether a block may share a granule with a border that no discard of its filesystem crosses, (bytes,
     offset) from one to the next: what lies on both sides of it is told in two parts, and freed by neither."""
@@ -38,22 +31,6 @@ def is_cut(at: int, granule_bytes: int, cuts: tuple[int, int] | None) -> bool:
     size, offset = cuts
     behind = (at - offset) % size
     return behind < granule_bytes or behind + BLOCK > size - granule_bytes
-
-
-def digest(data: bytes) -> bytes:
-    return hashlib.blake2b(data, digest_size=16).digest()
-
-
-def state_of(before: bytes, now: bytes | None) -> ReadsAs:
-    """What became of a block: `before` is the digest of what it held."""
-    if now is None:
-        return ReadsAs.UNREADABLE
-    # Most read as zeros, which none held.
-    if now == _ZEROS[: len(now)]:
-        return ReadsAs.ZEROS
-    if digest(now) == before:
-        return ReadsAs.UNCHANGED
-    return ReadsAs.ONES if now == _ONES[: len(now)] else ReadsAs.OTHER
 
 
 @frozen

@@ -29,6 +29,8 @@ WATCH = (
     "subprocess",
     "inspect",
 )
+# A check runs no tool on most machines, and compiles nothing.
+CHECK = ("dataclasses", "difflib", "inspect", "shutil", "subprocess", "tomllib")
 # Each of ours that is imported takes its time from what is told.
 NOTHING = (*HEAVY, *WATCH, "opwatch.tools.cli", "opwatch.sinks.terminal", "argparse", "json", "typing")
 
@@ -44,7 +46,10 @@ def _imported(program: str) -> set[str]:
     [
         ("sys.argv[1:] = ['--version']; from opwatch.__main__ import main; main()", NOTHING),
         ("import opwatch.tools.commands.watch", HEAVY),
-        ("import opwatch.tools.commands.trim.check", ("dataclasses", "inspect", "tomllib")),
+        (
+            "import opwatch.tools.commands.trim.check",
+            CHECK,
+        ),
         (
             "import opwatch.tools.dashboard.showing",
             ("textual", "opwatch.recording.reading.reader", "opwatch.tools.kept_run"),
@@ -70,6 +75,9 @@ LATE = {
     "opwatch.collectors.stack.disks": 2,
     # The pool that reads blocks brings the whole of logging; most who open a disk ask it one thing.
     "opwatch.collectors.space.raw_disk": 1,
+    # A check or an audit of most stacks runs no tool, and most command lines have no word that is misspelt.
+    "opwatch.host.process": 4,
+    "opwatch.tools.arguments": 1,
     # The programs are loaded in a thread as early as can be; this is for what goes wrong.
     "opwatch.collectors.audit.discard_programs": 1,
     # Drives are asked in a thread, and a run that never asks one does without.

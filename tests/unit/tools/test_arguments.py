@@ -162,6 +162,20 @@ def test_help_fits_the_terminal(
         assert "--dev\n" not in printed.partition("\n\n")[0], words
 
 
+def _help_in(columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr(folding, "width_of", lambda _: columns)
+    with pytest.raises(SystemExit):
+        cli.main(["sweep", "run", "--help"])
+    return capsys.readouterr().out
+
+
+def test_help_is_folded_once_where_the_terminal_is_wide(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert _help_in(120, capsys, monkeypatch) == _help_in(80, capsys, monkeypatch)
+
+
 @pytest.mark.parametrize("option", ["-V", "--version"])
 def test_version(option: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys, "argv", ["opwatch", option])

@@ -26,7 +26,8 @@ from opwatch.trim.stale.estimate import Share, estimate
 from opwatch.trim.stale.judgement import ReadDevice
 from opwatch.trim.stale.report import StaleReport
 from opwatch.trim.stale.sampling import BatchCount, Blocks, sample
-from opwatch.trim.stale.sentinel import BLOCK, Judgement, ReadsAs, digest, is_cut, pattern, state_of, verdict
+from opwatch.trim.stale.sentinel import BLOCK, Judgement, ReadsAs, is_cut, verdict
+from opwatch.trim.stale.sentinel_contents import digest, pattern, state_of
 from opwatch.trim.stale.stale import (
     Bounds,
     Calibration,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from opwatch.collectors.space.f2fs import read_geometry
+from opwatch.collectors.space.btrfs import read_geometry as read_btrfs
+from opwatch.collectors.space.f2fs import read_geometry as read_f2fs
+from opwatch.collectors.space.mount_handle import opened
 from opwatch.errors import OpwatchError, UsageError
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.host.usage import Mount, Usage
@@ -34,23 +36,53 @@ def _sources(devices: Devices, mount: Mount) -> Iterator[BlockDevice]:
                 yield devices.resolve(text)
 
 
-def _number(path: Path) -> int | None:
+def _text(path: Path) -> str | None:
     with contextlib.suppress(OSError, ValueError):
-        return int(path.read_text())
+        return path.read_text().strip()
     return None
 
 
-def _btrfs(usage: Usage, sys: Path, first: BlockDevice, zoned: str | None) -> tuple[list[str], BtrfsFacts]:
-    """All devices of a btrfs, from one of them, and its own account of discards."""
-    member = usage.member_of(first)
+def _number(path: Path) -> int | None:
+    with contextlib.suppress(ValueError):
+        return int(_text(path) or "")
+    return None
+
+
+def _foreign_numbers(folder: Path, fsid: str) -> set[int]:
+    """The numbers of the devices that a btrfs does not write and that are another's: those of its seed. A
+    device that is read-only itself is the filesystem's own."""
+    numbers = set()
+    for about in folder.glob("devinfo/*"):
+        if _number(about / "writeable") == 0 and _text(about / "fsid") not in (None, fsid):
+            numbers.add(int(about.name))
+    return numbers
+
+
+def _seeds(devices: Devices, mount: Mount, numbers: Collection[int]) -> list[str]:
+    """The names of the devices of a btrfs with these numbers, which it tells those who may open it."""
+    if not numbers:
+        return []
+    with contextlib.suppress(OSError, OpwatchError), opened(mount) as descriptor:
+        paths = [member.path for member in read_btrfs(descriptor).members if member.number in numbers]
+        return [devices.resolve(path).name for path in paths]
+    return []
+
+
+def _btrfs(
+    devices: Devices, usage: Usage, mount: Mount, sys: Path, first: BlockDevice
+) -> tuple[list[str], BtrfsFacts]:
+    """All devices that a btrfs writes, from one of them, and its own account of discards."""
+    zoned, member = _zoned([first]), usage.member_of(first)
     if not member:
         return [first.name], BtrfsFacts(zoned)
     fsid = member.removeprefix("btrfs ")
     folder = sys / "fs" / "btrfs" / fsid
-    names = sorted(name for name, of in usage.members.items() if of == member)
+    seeds = _seeds(devices, mount, _foreign_numbers(folder, fsid))
+    names = sorted(name for name, of in usage.members.items() if of == member and name not in seeds)
     return names, BtrfsFacts(
         zoned,
         fsid=fsid,
+        seeds=tuple(sorted(seeds)) or None,
         profiles=tuple(sorted({path.name for path in folder.glob("allocation/*/*") if path.is_dir()})),
         discardable_bytes=_number(folder / "discard/discardable_bytes"),
         discard_extent_bytes=_number(folder / "discard/discard_extent_bytes"),
@@ -62,7 +94,7 @@ def _btrfs(usage: Usage, sys: Path, first: BlockDevice, zoned: str | None) -> tu
 def _f2fs_devices(devices: Devices, first: BlockDevice) -> tuple[list[str], dict[str, str]]:
     """The devices that the superblock on the first one names, and why not all of them are known."""
     try:
-        paths = read_geometry(first).devices
+        paths = read_f2fs(first).devices
         return [devices.resolve(path).name for path in paths], {}
     except (OSError, OpwatchError) as error:
         return [], {"devices": str(error)}
@@ -107,7 +139,7 @@ def read_filesystem(
     zoned = _zoned(sources)
     facts, unknown = FilesystemFacts(zoned), dict[str, str]()
     if mount.filesystem == "btrfs" and sources:
-        names, facts = _btrfs(usage, sys, sources[0], zoned)
+        names, facts = _btrfs(devices, usage, mount, sys, sources[0])
     elif mount.filesystem == "f2fs" and sources:
         folder = sys / "fs" / "f2fs" / sources[0].name
         facts = F2fsFacts(zoned, _number(folder / "discard_granularity"), _number(folder / "unusable"))

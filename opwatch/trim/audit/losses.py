@@ -11,7 +11,7 @@ from opwatch.trace.derive import STATUS_NAMES
 from opwatch.trim.audit.audit import AuditEvidence
 from opwatch.trim.audit.flow import Amount, Stage, Who, total
 from opwatch.trim.check import rules
-from opwatch.trim.check.filesystem_rules import refused
+from opwatch.trim.check.filesystem_rules import refused, seeds
 from opwatch.trim.stack.causes import Reason, reason
 from opwatch.trim.stack.facts import PARITY, DiskFacts, LoopFacts, ThinFacts, ThinPoolFacts
 from opwatch.trim.stack.layers import Kind, Layer
@@ -82,6 +82,7 @@ def of_filesystem(
     if filesystem.kind == "btrfs" and again.bytes:
         observed = f"up to {again.bytes} B of what it sent may have been sent before"
         yield reason("btrfs-discards-again", point, observed, mount=point)
+    yield from seeds(filesystem)
     if filesystem.kind == "btrfs" and nothing:
         yield reason("filesystem-trims-later", point, "btrfs gave nothing away", mount=point)
 

@@ -74,6 +74,14 @@ def _of_a_pool(filesystem: Filesystem, pool: str) -> str:
     return f"{observed}; since its import {amounts}" if amounts else observed
 
 
+def seeds(filesystem: Filesystem) -> list[Reason]:
+    """The devices that a btrfs stands on and only reads."""
+    names = filesystem.facts.seeds if isinstance(filesystem.facts, BtrfsFacts) else None
+    observed = "belongs to the seed from which the filesystem was made"
+    at = filesystem.point
+    return [reason("btrfs-seed", at, f"{name} {observed}", disk=name) for name in names or ()]
+
+
 def _btrfs(stack: Stack, filesystem: Filesystem) -> list[Reason]:
     reasons = []
     tops = stack.tops()
@@ -82,6 +90,7 @@ def _btrfs(stack: Stack, filesystem: Filesystem) -> list[Reason]:
         for name in without:
             observed = f"discard_max_bytes of {name} is 0; other devices of the filesystem take discards"
             reasons.append(reason("btrfs-device-no-discards", filesystem.point, observed, disk=name))
+    reasons += seeds(filesystem)
     profiles = filesystem.facts.profiles if isinstance(filesystem.facts, BtrfsFacts) else None
     striped = [name for name in profiles or () if name in ("raid5", "raid6")]
     if striped:

@@ -181,7 +181,7 @@ class FilesystemFacts:
 
 @frozen
 class BtrfsFacts(FilesystemFacts):
-    """Facts of btrfs: its profiles, and its own account of discards."""
+    """Facts of btrfs: its profiles, and its own account of discards. Seeds are devices that it only reads."""
 
     fsid: str | None = None
     profiles: tuple[str, ...] | None = None
@@ -189,6 +189,7 @@ class BtrfsFacts(FilesystemFacts):
     discard_extent_bytes: int | None = None
     discard_bitmap_bytes: int | None = None
     discard_bytes_saved: int | None = None
+    seeds: tuple[str, ...] | None = None
 
 
 @frozen

@@ -337,6 +337,26 @@ def test_two_btrfs_devices_of_which_one_takes_none(folder: Path) -> None:
                 assert [dry_run["device"] for dry_run in forecast["dry_run"]] == [Path(one).name]
 
 
+def test_a_seed_of_btrfs_is_only_read(folder: Path) -> None:
+    files = [folder / name for name in ("seed.img", "sprout.img")]
+    for file in files:
+        with file.open("wb") as new:
+            new.truncate(256 * MIB)
+    with loop(files[0]) as seed, loop(files[1]) as sprout:
+        run("mkfs.btrfs", "-q", "-K", seed)
+        run("btrfstune", "-S", "1", seed)
+        with mounted(seed, folder / "m", "-o", "nodiscard") as point:
+            run("btrfs", "device", "add", "-K", sprout, str(point))
+            run("mount", "-o", "remount,rw", str(point))
+            status, document = check(str(point))
+            [forecast] = document["checks"]
+    assert (status, forecast["outlook"]) == (0, "reaches")
+    assert [layer["device"] for layer in forecast["layers"]] == [Path(sprout).name]
+    assert [dry_run["device"] for dry_run in forecast["dry_run"]] == [Path(sprout).name]
+    assert forecast["filesystem"]["facts"]["seeds"] == Path(seed).name
+    assert "btrfs-seed" in codes(forecast)
+
+
 def test_zram_takes_what_it_is_told(folder: Path) -> None:
     control = Path("/sys/class/zram-control/hot_add")
     if not control.exists():

@@ -30,6 +30,7 @@ from tests.vm.guest.support.audits import (
 )
 from tests.vm.guest.support.events import block_events
 from tests.vm.guest.support.shell import call
+from tests.vm.guest.support.trims import check
 from tests.vm.requirements import need_module
 
 DEVICES = ("virtio-blk-nodiscard",)
@@ -156,6 +157,22 @@ def test_btrfs_passes_over_a_device_without_discards() -> None:
         result = btrfs_audit(point, one)
     assert result.verdict is Verdict.PARTIAL
     assert codes(result).keys() - {"btrfs-discards-again"} == {"btrfs-device-no-discards"}
+
+
+def test_a_seed_of_btrfs_is_only_read() -> None:
+    """What it has free stays: it is no device of this filesystem's own."""
+    with full_loop() as seed, full_loop() as sprout:
+        trims.run("mkfs.btrfs", "-q", "-f", "-K", "-d", "single", "-m", "single", f"/dev/{seed}")
+        trims.run("btrfstune", "-S", "1", f"/dev/{seed}")
+        with filesystem(seed, "btrfs", "nodiscard", make=False) as point:
+            trims.run("btrfs", "device", "add", "-K", f"/dev/{sprout}", str(point))
+            trims.run("mount", "-o", "remount,rw", str(point))
+            trims.fill_holes(image(seed))
+            foretold, result = check(point), btrfs_audit(point, sprout)
+            assert freed(seed) == 0
+    assert (foretold.outlook, result.verdict) == ("reaches", Verdict.ACCEPTED)
+    assert [run["device"] for run in foretold.document["dry_run"]] == [sprout]
+    assert "btrfs-seed" in foretold.codes & codes(result).keys()
 
 
 def test_f2fs_that_trims_when_it_is_told() -> None:

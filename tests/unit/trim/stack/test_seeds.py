@@ -1,0 +1,77 @@
+"""The seed of a btrfs: devices that it only reads."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from opwatch.collectors.space.btrfs import BtrfsDevice, BtrfsGeometry
+from opwatch.collectors.stack import filesystem
+from opwatch.errors import PermissionMissing
+from opwatch.host.usage import Mount
+from opwatch.trim.check.forecast import Outlook, forecast
+from opwatch.trim.stack.facts import BtrfsFacts
+from opwatch.trim.stack.layers import Stack
+from tests.unit.support.sysfs import SSD_QUEUE, write
+from tests.unit.support.trimcases import btrfs
+from tests.unit.support.trimtree import Machine
+
+
+def sprouted(root: Path, *, fsid: str) -> Machine:
+    """A btrfs on sda, which it does not write and which has this fsid, and sdb."""
+    m = Machine(root)
+    btrfs(m, SSD_QUEUE, SSD_QUEUE)
+    for node in m.tree.dev.iterdir():  # a plain file is no block device, and without one the name counts
+        node.unlink()
+    for number, writeable, of in ((1, "0", fsid), (2, "1", "0123")):
+        write(m.tree.sys / f"fs/btrfs/0123/devinfo/{number}", {"writeable": writeable, "fsid": of})
+    return m
+
+
+@pytest.fixture
+def answering(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A btrfs that tells which device has which number."""
+    members = tuple(BtrfsDevice(number, 1 << 30, name) for number, name in ((1, "sda"), (2, "sdb")))
+    monkeypatch.setattr(filesystem, "opened", lambda _: contextlib.nullcontext(0))
+    monkeypatch.setattr(filesystem, "read_btrfs", lambda _: BtrfsGeometry(16384, 4096, members))
+
+
+def seeds_of(stack: Stack) -> tuple[str, ...] | None:
+    assert stack.filesystem
+    facts = stack.filesystem.facts
+    assert isinstance(facts, BtrfsFacts)
+    return facts.seeds
+
+
+@pytest.mark.usefixtures("answering")
+def test_a_seed_is_no_device_of_its_own(tmp_path: Path) -> None:
+    stack = sprouted(tmp_path, fsid="4567").stack()
+    assert seeds_of(stack) == ("sda",)
+    assert [top.device for top in stack.tops()] == ["sdb"]
+    outlook = forecast(stack)
+    assert outlook.outlook is Outlook.REACHES
+    [said] = [reason for reason in outlook.reasons if reason.code == "btrfs-seed"]
+    assert "sda" in said.observed
+    assert "sda" in said.remedy
+
+
+@pytest.mark.usefixtures("answering")
+def test_a_device_that_is_read_only_is_no_seed(tmp_path: Path) -> None:
+    stack = sprouted(tmp_path, fsid="0123").stack()
+    assert seeds_of(stack) is None
+    assert [top.device for top in stack.tops()] == ["sda", "sdb"]
+
+
+def test_who_may_not_open_it_learns_of_no_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextlib.contextmanager
+    def forbidden(mount: Mount) -> Iterator[int]:
+        raise PermissionMissing(mount.point)
+        yield 0
+
+    monkeypatch.setattr(filesystem, "opened", forbidden)
+    stack = sprouted(tmp_path, fsid="4567").stack()
+    assert seeds_of(stack) is None
+    assert [top.device for top in stack.tops()] == ["sda", "sdb"]

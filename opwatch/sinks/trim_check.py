@@ -117,6 +117,8 @@ def _space(forecast: Forecast) -> Iterator[str]:
             if run.rounded_bytes:
                 lost = f"{_bytes(run.rounded_bytes)}: ends outside units of {units.size(run.granule_bytes)}"
                 yield from _wrapped("rounded", lost)
+            if run.shared_bytes:
+                yield from _wrapped("shared", f"{_bytes(run.shared_bytes)}: other files have these blocks")
             yield from _wrapped("expected", _bytes(run.expected_bytes))
         for note in forecast.notes:
             yield from _wrapped("", note)

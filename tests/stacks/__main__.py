@@ -108,8 +108,6 @@ def contradictions(one: Recipe) -> Iterator[str]:
     for name, result, oracle in (("audit", plain, freed), ("prove", proven, freed_proven)):
         if result.unexplained_bytes:
             yield f"{name}: {result.unexplained_bytes} B unexplained"
-        shares = foretold.outlook == "reaches" and "loop-file-shared" in foretold.codes
-        outlook = "part" if shares else foretold.outlook
         # What the kernel skipped a program for is counted, and said: of such a trim nothing else is known.
         if trims.lost_by_the_host(result) and result.evidence.trace.misses:
             continue
@@ -119,7 +117,7 @@ def contradictions(one: Recipe) -> Iterator[str]:
         # Of a drive that drops, sentinels are read as they were: no check foretells it. Others may be proven.
         unproven = {Verdict.UNKNOWN, Verdict.PARTIAL}
         contradicted = name == "prove" and one.fault == "drops" and result.verdict in unproven
-        if result.verdict not in _BY_OUTLOOK[outlook] and not (nothing_left or contradicted):
+        if result.verdict not in _BY_OUTLOOK[foretold.outlook] and not (nothing_left or contradicted):
             yield f"check says {foretold.outlook}, {name} {result.verdict.value}"
         is_again = "btrfs-discards-again" in trims.codes(result)
         twice = total(result.evidence.trace.select(Stage.BIO_AGAIN)).bytes if is_again else 0

@@ -15,7 +15,8 @@ _HEEDS_GRANULARITY = ("ext4", "xfs", "btrfs", "f2fs")
 
 @frozen
 class DeviceRun:
-    """What a trim does on one device of the filesystem: free = below_minimum + rounded + expected. Bytes."""
+    """What a trim does on one device of the filesystem, in bytes: free = below_minimum + rounded + shared +
+    expected. What is shared lies in blocks of a loop device's file that other files have as well."""
 
     device: str
     free_bytes: int
@@ -25,11 +26,12 @@ class DeviceRun:
     granule_bytes: int
     rounded_bytes: int
     expected_bytes: int
+    shared_bytes: int = 0
 
     @property
     def sent_bytes(self) -> int:
         """What the filesystem sends: the drive leaves out the ends of each range itself."""
-        return self.rounded_bytes + self.expected_bytes
+        return self.rounded_bytes + self.shared_bytes + self.expected_bytes
 
 
 def ext4_groups(block_bytes: int) -> tuple[int, int]:

@@ -17,6 +17,7 @@ from opwatch.trim.check.filesystem_rules import (
     refused,
 )
 from opwatch.trim.check.rules import doubts_of, reasons_of
+from opwatch.trim.check.shared import SharedBlocks, shared_blocks
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.stack.causes import Effect, Reason
 from opwatch.trim.stack.causes import reason as because
@@ -39,8 +40,8 @@ class Outlook(enum.StrEnum):
 class Space:
     """Free extents by major:minor, or the reason why there are none. `notes` say what is not in them;
     `free_bytes` is what statfs tells. `cuts` are (size, offset) of borders that no discard crosses.
-    `deleted` is (bytes, words) of deleted files that are still open; `shared`: bytes of files behind loop
-    devices that others have as well, by device."""
+    `deleted` is (bytes, words) of deleted files that are still open; `shared`: what of loop devices lies in
+    blocks that other files have as well, by device."""
 
     extents: Mapping[str, Extents] | None = None
     why_not: str | None = None
@@ -48,7 +49,7 @@ class Space:
     free_bytes: int | None = None
     cuts: tuple[int, int] | None = None
     deleted: tuple[int, str] | None = None
-    shared: Mapping[str, int] = field(default_factory=dict)
+    shared: Mapping[str, Extents] = field(default_factory=dict)
 
 
 @frozen
@@ -182,19 +183,6 @@ def _not_free(stack: Stack, space: Space | None) -> list[Reason]:
     return [because("not-free-yet", stack.filesystem.point, words, lost)]
 
 
-def _shared(stack: Stack, space: Space | None) -> list[Reason]:
-    """What a file behind a loop device can lose, and its filesystem does not free. How much of it lies in the
-    free space is not looked at."""
-    reasons = []
-    for device, shared in space.shared.items() if space else ():
-        layer = stack.layer(device)
-        if layer and shared:
-            file = layer.facts_as(LoopFacts).backing_file or device
-            observed = f"{size(shared)} of {file} are shared with others"
-            reasons.append(because("loop-file-shared", device, observed, None, file=file))
-    return reasons
-
-
 def _outside(stack: Stack) -> list[Reason]:
     """Space of the leaf disks that no filesystem has."""
     reasons = []
@@ -289,6 +277,18 @@ def _in_order(reasons: Sequence[Reason]) -> tuple[Reason, ...]:
     return tuple(sorted(by_place.values(), key=lambda why: ranks.index(why.cause.effect)))
 
 
+def _less_what_stays(outlook: Outlook, shared: SharedBlocks) -> Outlook:
+    """The outlook once it is known what ends of ranges are left, and what lies in blocks of other files. The
+    audit sees these complete and free nothing, and says PARTIAL."""
+    if outlook not in (Outlook.REACHES, Outlook.PART):
+        return outlook
+    if shared.is_all:
+        return Outlook.NOTHING
+    if shared.is_part or any(run.rounded_bytes for run in shared.runs):
+        return Outlook.PART
+    return Outlook.UNKNOWN if shared.is_part is None and outlook is Outlook.REACHES else outlook
+
+
 def forecast(
     stack: Stack,
     space: Space | None = None,
@@ -308,23 +308,21 @@ def forecast(
     elif stack.filesystem:
         why = space.why_not if space else "its free space was not looked at"
     arriving = [run for run in runs if (top := stack.layer(run.device)) and walk.reach(top) in _ARRIVES]
+    shared = shared_blocks(stack, arriving, (space and space.extents) or {}, space.shared if space else {})
     below = [reason for layer in stack.layers for reason in walk.reasons[layer.device]]
     # A loss with its bytes before the same one without.
     reasons = [*first, *_device_losses(stack, arriving), *below, *_not_free(stack, space), *_outside(stack)]
-    reasons += _shared(stack, space)
+    reasons += shared.reasons
     doubts = [*walk.broken_units, *(doubt for layer in stack.layers for doubt in doubts_of(layer))]
     too_short = outlook is not Outlook.NOTHING and _all_too_short(stack, walk, runs)
-    if too_short:
-        outlook = Outlook.NOTHING
-    elif outlook is Outlook.REACHES and any(run.rounded_bytes for run in arriving):
-        outlook = Outlook.PART  # as the audit, which sees them complete and free nothing, says PARTIAL
+    outlook = Outlook.NOTHING if too_short else _less_what_stays(outlook, shared)
     reaches = outlook is not Outlook.NOTHING
     return Forecast(
         outlook=outlook,
         accepted=None if too_short else _accepted(stack),
         reasons=_in_order(reasons),
         unknowable=tuple(dict.fromkeys([*doubts, *_always_unknown(stack)])) if reaches else (),
-        runs=tuple(arriving),
+        runs=shared.runs,
         why_no_runs=why,
         free_bytes=space.free_bytes if space else None,
         notes=space.notes if space else (),

@@ -30,6 +30,7 @@ from opwatch.tools.arguments import byte_size
 from opwatch.trim.check.deleted import DeletedFile, DeletedFiles
 from opwatch.trim.check.forecast import Outlook, Space, forecast
 from opwatch.trim.check.schedule import Schedule, entry_of, schedule_reasons
+from opwatch.trim.space.extents import Extents
 from opwatch.trim.stack.causes import Reason, reason
 from opwatch.trim.stack.layers import Kind, Stack
 from opwatch.units import size
@@ -239,11 +240,11 @@ def _space_of(place: int, mount: Mount, stack: Stack, deleted: Sequence[DeletedF
     )
 
 
-def _shared_files(stack: Stack) -> dict[str, int]:
-    """Bytes of files behind loop devices that others have as well, of those that can be seen."""
+def _shared_files(stack: Stack) -> dict[str, Extents]:
+    """What of loop devices lies in blocks of their files that others have as well, as far as can be seen."""
     devices = (Devices().by_name(leaf.device) for leaf in stack.leaves() if leaf.kind is Kind.LOOP)
     maps = {device.name: map_of(device) for device in devices if device}
-    return {name: file.shared.total for name, file in maps.items() if file}
+    return {name: file.shared for name, file in maps.items() if file}
 
 
 def exit_status(outlooks: list[Outlook]) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from opwatch.trim.check.dryrun import dry_run
-from opwatch.trim.check.forecast import Outlook, Space, forecast
+from opwatch.trim.check.forecast import Forecast, Outlook, Space, forecast
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.stack.dmtable import DmTarget
 from opwatch.trim.stack.facts import DmRaidFacts, MdFacts
@@ -24,15 +24,50 @@ def _on_a_loop(offset_bytes: int = 0) -> Stack:
     return stack(layer("loop0", "7:0", Kind.LOOP, offset_bytes=offset_bytes, **place))  # type: ignore[arg-type]
 
 
-def test_blocks_that_others_have_are_foretold() -> None:
-    foretold = forecast(_on_a_loop(), Space({"7:0": Extents.of([(0, MIB)])}, shared={"loop0": 3 * MIB}))
-    [shared] = [why for why in foretold.reasons if why.code == "loop-file-shared"]
-    assert (shared.observed, shared.blanks) == (
-        "3M of /srv/image are shared with others",
-        {"file": "/srv/image"},
+def _foretold(shared: Extents, *, below: Stack | None = None) -> Forecast:
+    """Of a filesystem with a MiB free at 1 MiB, on a loop device of whose file others have these blocks."""
+    layers = below or _on_a_loop()
+    [top] = layers.tops()
+    return forecast(layers, Space({top.dev: Extents.of([(MIB, 2 * MIB)])}, shared={"loop0": shared}))
+
+
+@pytest.mark.parametrize(
+    ("blocks", "outlook", "lost"),
+    [
+        ([(0, MIB)], Outlook.REACHES, 0),
+        ([(0, MIB + 8192)], Outlook.PART, 8192),
+        ([(0, 3 * MIB)], Outlook.NOTHING, MIB),
+    ],
+)
+def test_blocks_that_others_have_are_foretold(
+    blocks: list[tuple[int, int]], outlook: Outlook, lost: int
+) -> None:
+    foretold = _foretold(Extents.of(blocks))
+    assert foretold.outlook is outlook
+    [run] = foretold.runs
+    assert (run.shared_bytes, run.expected_bytes, run.sent_bytes) == (lost, MIB - lost, MIB)
+    assert foretold.expected_bytes == MIB - lost
+    said = [why for why in foretold.reasons if why.code == "loop-file-shared"]
+    assert [(why.lost_bytes, why.blanks) for why in said] == (
+        [(lost, {"file": "/srv/image"})] if lost else []
     )
-    without = forecast(_on_a_loop(), Space({"7:0": Extents.of([(0, MIB)])}, shared={"loop0": 0}))
-    assert "loop-file-shared" not in {why.code for why in without.reasons}
+
+
+def test_blocks_that_others_have_below_a_target() -> None:
+    """Half a MiB on: what is free there lies half in the second MiB of the file, half in the third."""
+    table = (DmTarget(0, 8192, "linear", ("7:0", str(MIB // 1024))),)
+    top = replace(layer("dm-0", "253:0", Kind.DM, "loop0"), table=table, size_bytes=4 * MIB)
+    foretold = _foretold(Extents.of([(2 * MIB, 9 * MIB)]), below=stack(top, *_on_a_loop().layers))
+    assert foretold.outlook is Outlook.PART
+    assert foretold.expected_bytes == MIB // 2
+
+
+def test_where_free_blocks_lie_in_the_file_is_not_always_known() -> None:
+    top = layer("dm-0", "253:0", Kind.DM, "loop0", target="zoned")
+    foretold = _foretold(Extents.of([(0, MIB)]), below=stack(top, *_on_a_loop().layers))
+    assert foretold.outlook is Outlook.UNKNOWN
+    [shared] = [why for why in foretold.reasons if why.code == "loop-file-shared"]
+    assert (shared.lost_bytes, shared.observed) == (None, "1M of /srv/image are shared with others")
 
 
 def test_a_loop_device_that_begins_within_a_block_of_its_file() -> None:

@@ -1,0 +1,75 @@
+"""Blocks of files behind loop devices that other files have as well: a trim takes them off the file, and
+frees nothing. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from opwatch.frozen import frozen, replace
+from opwatch.trim.check.dryrun import DeviceRun
+from opwatch.trim.check.ends import straightened
+from opwatch.trim.space.extents import Extents
+from opwatch.trim.space.remap import Landing, descend
+from opwatch.trim.stack.causes import Reason, reason
+from opwatch.trim.stack.facts import LoopFacts
+from opwatch.trim.stack.layers import Stack
+from opwatch.units import size
+
+
+@frozen
+class SharedBlocks:
+    """What a trim loses to other files. `runs` are those of the dry run without it; `is_part` and `is_all`
+    say whether some of what arrives, or all of it, is lost so, None where nobody can tell."""
+
+    reasons: tuple[Reason, ...]
+    runs: tuple[DeviceRun, ...]
+    is_part: bool | None
+    is_all: bool | None
+
+
+def _reason(stack: Stack, device: str, shared: Extents, lost: int | None) -> Reason:
+    layer = stack.layer(device)
+    file = (layer.facts_as(LoopFacts).backing_file if layer else None) or device
+    observed = f"{size(shared.total)} of {file} are shared with others"
+    if lost is not None:
+        observed += f", {size(lost)} of that where a trim reaches"
+    return reason("loop-file-shared", device, observed, lost, file=file)
+
+
+def _whole(stack: Stack, landing: Landing) -> Extents:
+    """What a device frees of a landing: its whole granules."""
+    layer = stack.layer(landing.device)
+    return landing.extents.granules(*layer.granule) if layer and layer.granule else landing.extents
+
+
+def shared_blocks(
+    stack: Stack, runs: Sequence[DeviceRun], free: Mapping[str, Extents], shared: Mapping[str, Extents]
+) -> SharedBlocks:
+    """What of the free space that these runs send lies in blocks that others have, by device."""
+    shared = {device: extents for device, extents in shared.items() if extents}
+    if not shared:
+        return SharedBlocks((), tuple(runs), is_part=False, is_all=False)
+    stack = straightened(stack)
+    lost, mended, arriving, is_known = dict.fromkeys(shared, 0), [], 0, bool(runs)
+    for run in runs:
+        top = stack.layer(run.device)
+        sent = free[top.dev].at_least(run.minimum_bytes) if top else Extents()
+        landings = list(descend(stack, run.device, sent, copies=True))
+        is_known = is_known and not any(landing.stopped for landing in landings)
+        gone = 0
+        for landing in landings:
+            whole = _whole(stack, landing)
+            arriving += whole.total
+            taken = (whole & shared.get(landing.device, Extents())).total
+            lost[landing.device] = lost.get(landing.device, 0) + taken
+            gone += taken
+        # Of what lies on several disks each copy is freed or not, and all of them are one byte of this run.
+        is_once = sum(landing.extents.total for landing in landings) == sent.total
+        gone = min(gone, run.expected_bytes) if is_once else 0
+        mended.append(replace(run, shared_bytes=gone, expected_bytes=run.expected_bytes - gone))
+    if not is_known:
+        reasons = [_reason(stack, device, extents, None) for device, extents in shared.items()]
+        return SharedBlocks(tuple(reasons), tuple(runs), is_part=None, is_all=None)
+    reasons = [_reason(stack, device, shared[device], taken) for device, taken in lost.items() if taken]
+    total = sum(lost.values())
+    return SharedBlocks(tuple(reasons), tuple(mended), is_part=total > 0, is_all=0 < total == arriving)

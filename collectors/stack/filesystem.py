@@ -10,6 +10,7 @@ from opwatch.collectors.space.btrfs import read_geometry as read_btrfs
 from opwatch.collectors.space.f2fs import read_geometry as read_f2fs
 from opwatch.collectors.space.mount_handle import opened
 from opwatch.errors import OpwatchError, UsageError
+from opwatch.frozen import replace
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.host.usage import Mount, Usage
 from opwatch.trim.stack.facts import BtrfsFacts, F2fsFacts, FilesystemFacts, ZfsFacts
@@ -72,15 +73,14 @@ def _btrfs(
     devices: Devices, usage: Usage, mount: Mount, sys: Path, first: BlockDevice
 ) -> tuple[list[str], BtrfsFacts]:
     """All devices that a btrfs writes, from one of them, and its own account of discards."""
-    zoned, member = _zoned([first]), usage.member_of(first)
+    member = usage.member_of(first)
     if not member:
-        return [first.name], BtrfsFacts(zoned)
+        return [first.name], BtrfsFacts()
     fsid = member.removeprefix("btrfs ")
     folder = sys / "fs" / "btrfs" / fsid
     seeds = _seeds(devices, mount, _foreign_numbers(folder, fsid))
     names = sorted(name for name, of in usage.members.items() if of == member and name not in seeds)
     return names, BtrfsFacts(
-        zoned,
         fsid=fsid,
         seeds=tuple(sorted(seeds)) or None,
         profiles=tuple(sorted({path.name for path in folder.glob("allocation/*/*") if path.is_dir()})),
@@ -139,7 +139,8 @@ def read_filesystem(
     zoned = _zoned(sources)
     facts, unknown = FilesystemFacts(zoned), dict[str, str]()
     if mount.filesystem == "btrfs" and sources:
-        names, facts = _btrfs(devices, usage, mount, sys, sources[0])
+        names, btrfs_facts = _btrfs(devices, usage, mount, sys, sources[0])
+        facts = replace(btrfs_facts, zoned=zoned)
     elif mount.filesystem == "f2fs" and sources:
         folder = sys / "fs" / "f2fs" / sources[0].name
         facts = F2fsFacts(zoned, _number(folder / "discard_granularity"), _number(folder / "unusable"))

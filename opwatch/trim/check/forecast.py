@@ -282,11 +282,11 @@ def _less_what_stays(outlook: Outlook, shared: SharedBlocks) -> Outlook:
     audit sees these complete and free nothing, and says PARTIAL."""
     if outlook not in (Outlook.REACHES, Outlook.PART):
         return outlook
-    if shared.is_all:
+    if shared.lost_bytes and shared.lost_bytes == shared.arriving_bytes:
         return Outlook.NOTHING
-    if shared.is_part or any(run.rounded_bytes for run in shared.runs):
+    if shared.lost_bytes or any(run.rounded_bytes for run in shared.runs):
         return Outlook.PART
-    return Outlook.UNKNOWN if shared.is_part is None and outlook is Outlook.REACHES else outlook
+    return Outlook.UNKNOWN if shared.lost_bytes is None and outlook is Outlook.REACHES else outlook
 
 
 def forecast(

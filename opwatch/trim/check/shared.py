@@ -3,6 +3,7 @@ frees nothing. Pure."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from opwatch.frozen import frozen, replace
@@ -18,13 +19,13 @@ from opwatch.units import size
 
 @frozen
 class SharedBlocks:
-    """What a trim loses to other files. `runs` are those of the dry run without it; `is_part` and `is_all`
-    say whether some of what arrives, or all of it, is lost so, None where nobody can tell."""
+    """What a trim loses to other files. `runs` are those of the dry run without it; `lost_bytes` are those of
+    the `arriving_bytes`, each copy counted, that are lost so, None where nobody can tell."""
 
     reasons: tuple[Reason, ...]
     runs: tuple[DeviceRun, ...]
-    is_part: bool | None
-    is_all: bool | None
+    lost_bytes: int | None = 0
+    arriving_bytes: int = 0
 
 
 def _reason(stack: Stack, device: str, shared: Extents, lost: int | None) -> Reason:
@@ -48,9 +49,9 @@ def shared_blocks(
     """What of the free space that these runs send lies in blocks that others have, by device."""
     shared = {device: extents for device, extents in shared.items() if extents}
     if not shared:
-        return SharedBlocks((), tuple(runs), is_part=False, is_all=False)
+        return SharedBlocks((), tuple(runs))
     stack = straightened(stack)
-    lost, mended, arriving, is_known = dict.fromkeys(shared, 0), [], 0, bool(runs)
+    lost, mended, arriving, is_known = Counter[str](), [], 0, bool(runs)
     for run in runs:
         top = stack.layer(run.device)
         sent = free[top.dev].at_least(run.minimum_bytes) if top else Extents()
@@ -61,7 +62,7 @@ def shared_blocks(
             whole = _whole(stack, landing)
             arriving += whole.total
             taken = (whole & shared.get(landing.device, Extents())).total
-            lost[landing.device] = lost.get(landing.device, 0) + taken
+            lost[landing.device] += taken
             gone += taken
         # Of what lies on several disks each copy is freed or not, and all of them are one byte of this run.
         is_once = sum(landing.extents.total for landing in landings) == sent.total
@@ -69,7 +70,6 @@ def shared_blocks(
         mended.append(replace(run, shared_bytes=gone, expected_bytes=run.expected_bytes - gone))
     if not is_known:
         reasons = [_reason(stack, device, extents, None) for device, extents in shared.items()]
-        return SharedBlocks(tuple(reasons), tuple(runs), is_part=None, is_all=None)
+        return SharedBlocks(tuple(reasons), tuple(runs), None)
     reasons = [_reason(stack, device, shared[device], taken) for device, taken in lost.items() if taken]
-    total = sum(lost.values())
-    return SharedBlocks(tuple(reasons), tuple(mended), is_part=total > 0, is_all=0 < total == arriving)
+    return SharedBlocks(tuple(reasons), tuple(mended), lost.total(), arriving)

@@ -46,10 +46,7 @@ def _imported(program: str) -> set[str]:
     [
         ("sys.argv[1:] = ['--version']; from opwatch.__main__ import main; main()", NOTHING),
         ("import opwatch.tools.commands.watch", HEAVY),
-        (
-            "import opwatch.tools.commands.trim.check",
-            CHECK,
-        ),
+        ("import opwatch.tools.commands.trim.check", CHECK),
         (
             "import opwatch.tools.dashboard.showing",
             ("textual", "opwatch.recording.reading.reader", "opwatch.tools.kept_run"),

@@ -28,7 +28,7 @@ def test_a_trim_is_followed_to_the_hidden_paths(kind: str) -> None:
     assert result.reached_bytes == counted == result.claimed_bytes
     assert counted > 64 << 20
     assert result.unexplained_bytes == 0
-    # btrfs may send a range again, and says so of every trim.
+    # Where btrfs may have sent a range again, that is said.
     assert set(codes(result)) - {"btrfs-discards-again"} == {"host-may-drop"}
     commands = sum(total(result.evidence.trace.select(Stage.COMMAND, disk=path)).count for path in paths)
     assert commands == sum(path_row.requests or 0 for path_row in below)

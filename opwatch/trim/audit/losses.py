@@ -15,7 +15,7 @@ from opwatch.trim.check.filesystem_rules import refused, seeds
 from opwatch.trim.stack.causes import Reason, reason
 from opwatch.trim.stack.facts import PARITY, DiskFacts, LoopFacts, ThinFacts, ThinPoolFacts
 from opwatch.trim.stack.layers import Kind, Layer
-from opwatch.trim.stack.passage import RAID456, Kept, keeps
+from opwatch.trim.stack.passage import RAID456, Kept, keeps, mirrors_of_one
 
 _MIRRORED = ("raid1", "raid10")
 STAGES_OF_FILESYSTEMS = (
@@ -266,8 +266,8 @@ def _in_array(
     array = _later(evidence, layer).array or layer.array
     missing = array.degraded if array and level in _MIRRORED else 0
     if array and missing and lost:
-        # No member has more than the array was sent, or than another that mirrors it.
-        most = arrived.bytes if level == "raid1" else max(members.values(), default=0)
+        # No member has more than the array was sent, or than those have together that mirror it.
+        most = arrived.bytes if level == "raid1" else max(members.values(), default=0) * mirrors_of_one(layer)
         yield _missing(evidence, layer, min(lost, missing * most))
 
 

@@ -11,7 +11,15 @@ from collections.abc import Iterator, Mapping
 from opwatch.frozen import field, frozen
 from opwatch.trim.stack.causes import Reason, reason
 from opwatch.trim.stack.dmtable import DmTarget
-from opwatch.trim.stack.facts import PARITY, DmFacts, LoopFacts, MdFacts, ThinPoolFacts, stripe_bytes
+from opwatch.trim.stack.facts import (
+    PARITY,
+    ArrayFacts,
+    DmFacts,
+    LoopFacts,
+    MdFacts,
+    ThinPoolFacts,
+    stripe_bytes,
+)
 from opwatch.trim.stack.layers import Kind, Layer, Stack
 
 RAID456 = tuple(PARITY)
@@ -109,9 +117,24 @@ def copies(layer: Layer, members: int) -> int:
     if array and array.level == "raid1":
         return array.raid_disks or members
     if array and array.level == "raid10":
-        layout = array.layout
-        return 2 if layout is None else (layout & 0xFF) * (layout >> 8 & 0xFF)
+        near, far = _near_and_far(array)
+        return near * far
     return 1
+
+
+def mirrors_of_one(layer: Layer) -> int:
+    """How many members of a RAID 10 have together whatever one has. Where copies lie near each other and fill
+    up the members, another one has it all; else each copy may be on a member of its own."""
+    array = layer.array
+    if array is None:
+        return 1
+    near, far = _near_and_far(array)
+    return 1 if far == 1 and not (array.raid_disks or near) % near else near * far
+
+
+def _near_and_far(array: ArrayFacts) -> tuple[int, int]:
+    layout = array.layout
+    return (2, 1) if not layout else (layout & 0xFF or 1, layout >> 8 & 0xFF or 1)
 
 
 def keeps(stack: Stack, layer: Layer) -> list[Kept]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence, Set
+from itertools import islice
 
 from opwatch.frozen import frozen, replace
 from opwatch.trim.space.extents import Extents
@@ -14,6 +15,8 @@ from opwatch.trim.stack.layers import Layer, Stack
 SECTOR = 512
 # A RAID 10 without copies is laid out as a RAID 0.
 _ONE_COPY = 1 | 1 << 8
+# Of a discard that is cut into more pieces than these, the others are taken to be like them.
+_MOST_PIECES = 256
 
 
 @frozen
@@ -60,15 +63,44 @@ class Ends:
         parts = list(self._discards(top, 0, top.size_bytes))
         self.granule_bytes = max((part.disk.granule[0] for part in parts if part.disk.granule), default=1)
         self._unit = None if any(map(self._may_cut, self._askers)) else self._uniform(parts)
+        self._cuts = self._cuts_of_top()
 
     def freed(self, start: int, end: int) -> int:
         """Bytes of a range that are freed. What sends each disk a part of it makes ends of each part."""
+        pieces = list(islice(self._pieces(start, end), _MOST_PIECES))
+        freed = sum(self._freed_of_one(*piece) for piece in pieces)
+        return freed if pieces[-1][1] == end else freed * (end - start) // (pieces[-1][1] - start)
+
+    def _freed_of_one(self, start: int, end: int) -> int:
         if self._unit is not None:
             return _whole(start, end, self._unit)
         discards = list(self._discards(self._top, start, end))
         freed = sum(discard.whole_bytes for discard in discards)
         total = sum(discard.end - discard.start for discard in discards)
         return freed * (end - start) // total if total else 0
+
+    def _pieces(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """What device mapper and md cut a discard into that is longer than they take: at granules as they
+        count, where none of a disk below need end (bio_split_discard; blk-merge.c of 6.1 and 6.12)."""
+        granule, most = self._cuts
+        if not most or end - start <= most:
+            yield start, end
+            return
+        if start % granule:
+            yield start, start + -start % granule
+            start += -start % granule
+        while end - start > most:
+            yield start, start + most
+            start += most
+        if start < end:
+            yield start, end
+
+    def _cuts_of_top(self) -> tuple[int, int]:
+        """(granule, longest discard) of the device itself; 0 where it does not cut, or harms none below."""
+        granule, most = self._top.limits.granularity or 1, self._top.limits.max_bytes or 0
+        is_harmless = self._unit and not self._unit[1] % self._unit[0] and not granule % self._unit[0]
+        cuts = self._top.table or self._top.is_array
+        return granule, most - most % granule if cuts and not is_harmless else 0
 
     def _uniform(self, parts: Sequence[Discard]) -> tuple[int, int] | None:
         """(size, offset) of its granules, where they are the same all over the device. Those of the disks

@@ -284,6 +284,8 @@ def _less_what_stays(outlook: Outlook, shared: SharedBlocks) -> Outlook:
         return outlook
     if shared.lost_bytes and shared.lost_bytes == shared.arriving_bytes:
         return Outlook.NOTHING
+    if any(run.rounded_bytes for run in shared.runs) and not any(run.expected_bytes for run in shared.runs):
+        return Outlook.NOTHING
     if shared.lost_bytes or any(run.rounded_bytes for run in shared.runs):
         return Outlook.PART
     return Outlook.UNKNOWN if shared.lost_bytes is None and outlook is Outlook.REACHES else outlook

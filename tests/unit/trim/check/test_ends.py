@@ -129,6 +129,39 @@ def test_dm_integrity_has_its_data_in_areas(
     assert _run(_on_loops(offset, _integrity(*options)), start, end).rounded_bytes == rounded
 
 
+def _shifted(most: int, begin: int) -> Stack:
+    """A linear target on a disk with granules of 1 MiB."""
+    target = DmTarget(0, 1 << 20, "linear", ("8:0", str(begin // 512)))
+    top = layer("dm-0", "252:0", Kind.DM, "sda", max_bytes=most, granularity=MIB)
+    disk = layer("sda", "8:0", Kind.DISK, max_bytes=most, granularity=MIB)
+    return stack(replace(top, table=(target,), size_bytes=512 << 20, target="linear"), disk)
+
+
+@pytest.mark.parametrize(
+    ("most", "begin", "start", "size", "rounded"),
+    [
+        (MIB, 0, 0, 8 * MIB, 0),
+        (MIB, 4096, 0, 8 * MIB, 8 * MIB),  # no piece holds a granule of the disk
+        (2 * MIB, 4096, 0, 8 * MIB, 4 * MIB),
+        (2 * MIB + 4096, 4096, 0, 8 * MIB, 4 * MIB),  # cut at whole granules
+        (2 * MIB, 4096, 4096, 8 * MIB, 5 * MIB),  # up to the first granule, four, and an end
+        (64 * MIB, 4096, 0, 8 * MIB, MIB),
+        (MIB - 4096, 4096, 0, 8 * MIB, MIB),  # shorter than a granule: the kernel cuts nothing
+        (2 * MIB, 4096, 0, 508 * MIB, 254 * MIB),
+    ],
+)
+def test_short_discards_are_cut_within_granules(
+    most: int, begin: int, start: int, size: int, rounded: int
+) -> None:
+    assert _run(_shifted(most, begin), start, start + size).rounded_bytes == rounded
+
+
+def test_nothing_gets_through_of_which_each_piece_is_less_than_a_granule() -> None:
+    on = _shifted(MIB, 4096)
+    foretold = forecast(on, Space({on.layers[0].dev: Extents.of([(0, 8 * MIB)])}))
+    assert foretold.outlook is Outlook.NOTHING
+
+
 def test_borders_are_those_of_their_own_layer() -> None:
     """Seven sectors on, all begins at a block of the files again, and each chunk within one."""
     words = ("2", "128", "7:0", "0", "7:1", "0")

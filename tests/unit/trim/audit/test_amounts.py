@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from opwatch.trim.audit.audit import Audit, Verdict
 from opwatch.trim.audit.flow import Flow, Stage, Who
 from opwatch.trim.audit.ledger import audit
@@ -93,3 +95,25 @@ def test_what_btrfs_sends_again_is_in_reached_twice() -> None:
     assert (result.verdict, result.reached_bytes, again.lost_bytes) == (Verdict.ACCEPTED, 9 * MIB, None)
     # Others go through their space in an order of their own.
     assert not _losses(audit(evidence(stack(layer("sda", "8:0"), kind="xfs"), flows, 9 * MIB), "/m"))
+
+
+@pytest.mark.parametrize(
+    ("layout", "left", "is_explained"),
+    # Two copies: near each other on three members and on two, far from each other, and at an offset.
+    [(0x102, 2, True), (0x102, 1, False), (0x201, 2, True), (0x10201, 2, True)],
+)
+def test_a_member_of_a_raid_10_may_have_what_two_others_have(
+    layout: int, left: int, *, is_explained: bool
+) -> None:
+    """Linux 6.1, three members of which one is lost: it had 16 KiB more than the one that has most."""
+    got = {"sda": 310_378_496, "sdb": 310_362_112}
+    below = dict(list(got.items())[:left])
+    claimed = (sum(below.values()) + 310_394_880) // 2
+    array = layer(
+        "md0", "9:0", Kind.MD, *below, level="raid10", layout=layout, raid_disks=left + 1, degraded=1
+    )
+    sent = [extents("9:0", claimed), flow(Stage.BIO, "9:0", claimed, disk="md0")]
+    handed_on = [one_flow for name in below for one_flow in through(name, MEMBERS[name], below[name])]
+    disks = [layer(name, MEMBERS[name]) for name in below]
+    result = audit(evidence(stack(array, *disks), [*sent, *handed_on], claimed), "/m")
+    assert (result.unexplained_bytes == 0) == is_explained

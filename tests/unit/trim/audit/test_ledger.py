@@ -275,27 +275,6 @@ def test_a_missing_member_loses_nothing() -> None:
     assert (short.verdict, short.unexplained_bytes) == (Verdict.PARTIAL, 2 * MIB)
 
 
-@pytest.mark.parametrize(
-    ("layout", "disks", "is_explained"),
-    # Two copies: near each other on three members and on two, far from each other, and at an offset.
-    [(0x102, 3, True), (0x102, 2, False), (0x201, 3, True), (0x10201, 3, True)],
-)
-def test_a_member_of_a_raid_10_has_what_two_others_have(
-    layout: int, disks: int, *, is_explained: bool
-) -> None:
-    """Linux 6.12, three members of which one is lost: it had 16 KiB more than the one that has most."""
-    lost, most = 310_394_880, 310_378_496
-    below = dict(list({"sda": most, "sdb": 310_362_112}.items())[: disks - 1])
-    claimed = (sum(below.values()) + lost) // 2
-    ten = layer("md0", "9:0", Kind.MD, *below, level="raid10", layout=layout, raid_disks=disks, degraded=1)
-    flows = [extents("9:0", claimed), flow(Stage.BIO, "9:0", claimed, disk="md0")]
-    for name, got in below.items():
-        flows += through(name, f"8:{'ab'.index(name[-1]) * 16}", got)
-    disks_left = [layer(name, f"8:{'ab'.index(name[-1]) * 16}") for name in below]
-    result = audit(evidence(stack(ten, *disks_left), flows, claimed), "/m")
-    assert (result.unexplained_bytes == 0) == is_explained
-
-
 def test_granules_of_the_device() -> None:
     """Linux 6.12, scsi_debug with granules of 1 MiB: part of what completed frees nothing."""
     flows = [extents("8:0", 210_485_248), *through("sda", "8:0", 210_485_248, whole=172 * MIB)]

@@ -64,6 +64,7 @@ class Ends:
         self.granule_bytes = max((part.disk.granule[0] for part in parts if part.disk.granule), default=1)
         self._unit = None if any(map(self._may_cut, self._askers)) else self._uniform(parts)
         self._cuts = self._cuts_of_top()
+        self._is_in_areas = any(target.kind == IN_AREAS for target in top.table)
 
     def freed(self, start: int, end: int) -> int:
         """Bytes of a range that are freed. What sends each disk a part of it makes ends of each part."""
@@ -80,16 +81,18 @@ class Ends:
         return freed * (end - start) // total if total else 0
 
     def _pieces(self, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """What device mapper and md cut a discard into that is longer than they take: at granules as they
-        count, where none of a disk below need end (bio_split_discard; blk-merge.c of 6.1 and 6.12)."""
+        """What a discard is cut into that is longer than the device takes: first at a granule as the device
+        counts (bio_discard_limit), then at granules of the disk, which it knows, and which harm nothing
+        (bio_split_discard; blk-lib.c and blk-merge.c of 6.1 and 6.12). Areas of dm-integrity lie each at
+        another place of a granule, and there it is the device that counts."""
         granule, most = self._cuts
         if not most or end - start <= most:
             yield start, end
             return
-        if start % granule:
-            yield start, start + -start % granule
-            start += -start % granule
-        while end - start > most:
+        if first := -start % granule:
+            yield start, start + first
+            start += first
+        while self._is_in_areas and end - start > most:
             yield start, start + most
             start += most
         if start < end:

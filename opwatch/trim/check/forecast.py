@@ -285,7 +285,8 @@ def _less_what_stays(outlook: Outlook, shared: SharedBlocks) -> Outlook:
     if shared.lost_bytes and shared.lost_bytes == shared.arriving_bytes:
         return Outlook.NOTHING
     if any(run.rounded_bytes for run in shared.runs) and not any(run.expected_bytes for run in shared.runs):
-        return Outlook.NOTHING
+        # Where an array or dm-integrity cuts is followed closely, and not to the last byte.
+        return Outlook.UNKNOWN
     if shared.lost_bytes or any(run.rounded_bytes for run in shared.runs):
         return Outlook.PART
     return Outlook.UNKNOWN if shared.lost_bytes is None and outlook is Outlook.REACHES else outlook

@@ -140,26 +140,46 @@ def _shifted(most: int, begin: int) -> Stack:
 @pytest.mark.parametrize(
     ("most", "begin", "start", "size", "rounded"),
     [
-        (MIB, 0, 0, 8 * MIB, 0),
-        (MIB, 4096, 0, 8 * MIB, 8 * MIB),  # no piece holds a granule of the disk
-        (2 * MIB, 4096, 0, 8 * MIB, 4 * MIB),
-        (2 * MIB + 4096, 4096, 0, 8 * MIB, 4 * MIB),  # cut at whole granules
-        (2 * MIB, 4096, 4096, 8 * MIB, 5 * MIB),  # up to the first granule, four, and an end
-        (64 * MIB, 4096, 0, 8 * MIB, MIB),
-        (MIB - 4096, 4096, 0, 8 * MIB, MIB),  # shorter than a granule: the kernel cuts nothing
-        (2 * MIB, 4096, 0, 508 * MIB, 254 * MIB),
+        (2 * MIB, 0, 4096, 8 * MIB, MIB),
+        (2 * MIB, 4096, 4096, 8 * MIB, 2 * MIB),  # a granule lies across the first cut
+        (2 * MIB + 4096, 4096, 4096, 8 * MIB, 2 * MIB),
+        (2 * MIB, 4096, 0, 8 * MIB, MIB),  # it begins at a granule
+        (64 * MIB, 4096, 4096, 8 * MIB, MIB),  # it is not cut
+        (MIB - 4096, 4096, 4096, 8 * MIB, MIB),  # the device takes less than a granule
     ],
 )
-def test_short_discards_are_cut_within_granules(
+def test_a_discard_that_is_too_long_is_cut_at_a_granule_of_the_device(
     most: int, begin: int, start: int, size: int, rounded: int
 ) -> None:
     assert _run(_shifted(most, begin), start, start + size).rounded_bytes == rounded
 
 
-def test_nothing_gets_through_of_which_each_piece_is_less_than_a_granule() -> None:
-    on = _shifted(MIB, 4096)
+def _integrity_on_granules(most: int) -> Stack:
+    top, disk = _integrity(), layer("sda", "8:0", Kind.DISK, max_bytes=most, granularity=MIB)
+    words = ("8:0", *top.table[0].arguments[1:])
+    table = (replace(top.table[0], sectors=1 << 21, arguments=words),)
+    limits = replace(top.limits, granularity=MIB, max_bytes=most)
+    return stack(replace(top, limits=limits, below=("sda",), table=table, size_bytes=1 << 30), disk)
+
+
+@pytest.mark.parametrize(
+    ("most", "size", "rounded"),
+    # The last has twice as many pieces as are looked at.
+    [
+        (MIB, 8 * MIB, 8 * MIB),
+        (2 * MIB, 8 * MIB, 4 * MIB),
+        (64 * MIB, 8 * MIB, MIB),
+        (2 * MIB, 1 << 30, 1 << 29),
+    ],
+)
+def test_dm_integrity_cuts_each_piece_where_it_counts(most: int, size: int, rounded: int) -> None:
+    assert _run(_integrity_on_granules(most), 0, size).rounded_bytes == pytest.approx(rounded, rel=0.1)
+
+
+def test_what_lies_in_no_whole_granule_may_come_to_nothing() -> None:
+    on = _integrity_on_granules(MIB)
     foretold = forecast(on, Space({on.layers[0].dev: Extents.of([(0, 8 * MIB)])}))
-    assert foretold.outlook is Outlook.NOTHING
+    assert foretold.outlook is Outlook.UNKNOWN
 
 
 def test_borders_are_those_of_their_own_layer() -> None:

@@ -15,7 +15,7 @@ from opwatch.trim.audit.audit import Asked
 from opwatch.trim.audit.flow import Stage, total
 from opwatch.trim.audit.question import FitrimAnswer
 from tests.kernel.support.trims import mount_at
-from tests.vm.guest.support import sysfs
+from tests.vm.guest.support import stacked, sysfs
 from tests.vm.guest.support.audits import Audit, Verdict, audit, codes, filesystem, row, whole
 from tests.vm.guest.support.nullblk import NullBlk, null_blk
 from tests.vm.guest.support.scsidebug import ignoring, scsi_debug
@@ -70,6 +70,26 @@ def test_granules_begin_where_the_drive_says(alignment: int) -> None:
     assert result.reached_bytes == foretold.expected_bytes == freed > 16 * MIB
     assert (result.verdict, result.unexplained_bytes) == (Verdict.PARTIAL, 0)
     assert set(codes(result)) - {"advisory"} == {"device-rounds"}
+
+
+@pytest.mark.parametrize("longest", [2048, 4096, 10240])
+def test_a_discard_that_is_too_long_is_cut_at_a_granule_of_the_device(longest: int) -> None:
+    """Granules of 1 MiB, and a linear target whose sectors lie eight further on the disk: the granule across
+    the first cut of each long range stays; the others are cut where the disk counts."""
+    with scsi_debug(unmap_granularity=2048, unmap_max_blocks=longest, lbpws=0) as device:
+        device.fill()
+        size = stacked.sectors(device.name) - 2048
+        with stacked.mapped("linear", f"0 {size} linear /dev/{device.name} 8", "dm_mod") as top:
+            call("mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,nodiscard", f"/dev/{top.name}")
+            with filesystem(top.name, "ext4", make=False) as point:
+                call("sync")
+                before = device.mapped_blocks()
+                foretold = check(point)
+                result = audit(point)
+                freed = (before - device.mapped_blocks()) * MIB
+    assert result.reached_bytes == foretold.expected_bytes == freed > 16 * MIB
+    assert (foretold.outlook, result.verdict) == ("part", Verdict.PARTIAL)
+    assert result.unexplained_bytes == 0
 
 
 def test_a_misaligned_partition_loses_the_ends() -> None:

@@ -23,6 +23,7 @@ from opwatch.samples.observation import Arrival, Event, Leaving
 from opwatch.samples.sample import DiskSample, WatchedDisk
 from opwatch.sinks.terminal import say
 from opwatch.trace.lacking import CPU
+from opwatch.trace.surplus import SurplusBounds, bounds, narrowed
 from opwatch.trace.tracer_set import TracerSet
 from opwatch.trace.trust import Reading, trust
 
@@ -37,11 +38,13 @@ _PROBE_S = 1.0
 
 @dataclass(slots=True)
 class _Row:
-    """A disk that is watched, by its place, from its first sample on."""
+    """A disk that is watched, by its place, from its first sample on. `beside` is what all of its readings
+    say of what the kernel counted and the tracer did not."""
 
     place: int
     member: Member
     first: DiskSample
+    beside: SurplusBounds | None
 
     @property
     def leaf(self) -> Leaf:
@@ -189,7 +192,7 @@ class Watching:
         for place, member in zip(places, members, strict=True):
             disk = self._facts(member, in_flight[place])
             sample = DiskSample(disk, readings[place], misses, anchor, cpu)
-            self._rows.append(_Row(place, member, sample))
+            self._rows.append(_Row(place, member, sample, bounds(sample.reading)))
             arrival = self._arrival(member.leaf, sample) if are_late else None
             entries.append(
                 Began(
@@ -248,7 +251,7 @@ class Watching:
         is_blind = self._is_blind(rows, readings)
         entries = [*self._looks_at_drives(), *self._slowed(samples)]
         for row in rows:
-            self._unwatched.left(row.leaf.device, row.first.reading, readings[row.place])
+            self._unwatched.left(row.leaf.device, row.beside, readings[row.place])
             leaving = self._leaving(why[row.member], readings[row.place])
             entries.append(
                 Left(
@@ -291,6 +294,8 @@ class Watching:
     def _samples(self, rows: Sequence[_Row], readings: dict[int, Reading]) -> dict[int, DiskSample]:
         # Read anew each time: the wall clock may be set, or the machine may sleep, in between.
         anchor, cpu, misses = read_anchor(), self._cpu.read(), self._tracers.misses()
+        for row in rows:
+            row.beside = narrowed(row.beside, readings[row.place])
         return {
             row.place: DiskSample(row.first.disk, readings[row.place], misses, anchor, cpu) for row in rows
         }

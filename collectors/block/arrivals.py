@@ -8,34 +8,46 @@ from pathlib import Path
 
 from opwatch.clock import Anchor
 from opwatch.collectors.block.diskstats import decode_stat
-from opwatch.frozen import field, frozen, replace
+from opwatch.frozen import frozen, replace
 from opwatch.host.device import BlockDevice
 from opwatch.samples.observation import Arrival
-from opwatch.trace.surplus import Key, bounds
+from opwatch.trace.surplus import Key, SurplusBounds, bounds
 from opwatch.trace.trust import Reading
 
 _NAME = 2
 
 
+# Requests and bytes, by group of the kernel's statistics.
+_Counts = tuple[Mapping[str, int], Mapping[str, int]]
+_NOTHING: _Counts = ({}, {})
+
+
 @frozen
 class _Look:
-    """The kernel's counts, and what was in sysfs right after: under the same number lies the same device. Of
-    disks that were watched until then, their own last counts are closer."""
+    """The kernel's counts, and what was in sysfs right after: under the same number lies the same device."""
 
     at_ns: int
     text: str
     registered: dict[str, int]
-    left: Mapping[str, tuple[dict[str, int], dict[str, int]]] = field(default_factory=dict)
 
-    def counts_of(self, name: str) -> tuple[dict[str, int], dict[str, int]]:
-        """(requests, bytes) of a device; nothing where it had none."""
-        if name in self.left:
-            return self.left[name]
+    def counts_of(self, name: str, number: int | None) -> _Counts:
+        """The counts of a device; nothing where it had none, or another number: one that is new, or came
+        anew, has counted from 0."""
+        if self.registered.get(name) != number:
+            return _NOTHING
         for line in self.text.splitlines():
             fields = line.split()
             if len(fields) > _NAME and fields[_NAME].replace("!", "/") == name:
                 return decode_stat(" ".join(fields[_NAME + 1 :]))
-        return {}, {}
+        return _NOTHING
+
+
+@frozen
+class _Departed:
+    """A disk that left, by its number in sysfs: so much of it is in rows."""
+
+    number: int | None
+    counts: _Counts
 
 
 class Unwatched:
@@ -46,7 +58,7 @@ class Unwatched:
         self._file = file
         self._last = _Look(time.monotonic_ns(), self._read(), {})
         self._next = self._last
-        self._left: dict[str, tuple[dict[str, int], dict[str, int]]] = {}
+        self._departed: dict[str, _Departed] = {}
 
     def begin_look(self) -> None:
         """Read the counts before sysfs is looked at."""
@@ -54,19 +66,18 @@ class Unwatched:
 
     def end_look(self, registered: dict[str, int]) -> None:
         """Keep that reading, once all that came was attached."""
-        self._last = replace(self._next, registered=registered, left=self._left)
-        self._left = {}
+        self._last = replace(self._next, registered=registered)
 
-    def left(self, device: BlockDevice, first: Reading, last: Reading) -> None:
+    def left(self, device: BlockDevice, beside: SurplusBounds | None, last: Reading) -> None:
         """What was counted by the last reading of a disk is in rows: should it come again, that is no more
-        unseen. Until the look ends at which it left."""
-        begun, said = bounds(first), bounds(last)
-        if last.before and begun and said:
-            least = begun.narrowed(said).least
-            self._left[device.name] = (
-                _counted(last, least, "requests", last.before.requests),
-                _counted(last, least, "bytes", last.before.bytes),
+        unseen. The kernel may count an end later than the next look, and its own counts lack that until
+        then. `beside` is what all readings of the disk say, as its rows do."""
+        if last.before and beside:
+            counts = (
+                _counted(last, beside.least, "requests", last.before.requests),
+                _counted(last, beside.least, "bytes", last.before.bytes),
             )
+            self._departed[device.name] = _Departed(self._last.registered.get(device.name), counts)
 
     def arrival(
         self, device: BlockDevice, registered: dict[str, int], first: Reading, anchor: Anchor
@@ -77,12 +88,15 @@ class Unwatched:
         if first.before is None:
             reason = first.no_witness or "the kernel's statistics could not be read"
             return Arrival(at, at_ns, since_ns, None, None, reason)
-        # One that is new, or came anew, has counted from 0.
-        is_same = self._last.registered.get(device.name) == registered.get(device.name)
-        requests, bytes_ = self._last.counts_of(device.name) if is_same else ({}, {})
-        arrival = Arrival(
-            at, at_ns, since_ns, _grown(requests, first.before.requests), _grown(bytes_, first.before.bytes)
+        number = registered.get(device.name)
+        then = self._last.counts_of(device.name, number)
+        departed = self._departed.pop(device.name, None)
+        in_rows = departed.counts if departed and departed.number == number else _NOTHING
+        unseen, unseen_bytes = (
+            _grown(*counts)
+            for counts in zip(then, in_rows, (first.before.requests, first.before.bytes), strict=True)
         )
+        arrival = Arrival(at, at_ns, since_ns, unseen, unseen_bytes)
         said = bounds(first)
         return arrival.known_by(said, said) if said else arrival
 
@@ -103,9 +117,12 @@ def _counted(last: Reading, beside: Mapping[Key, int], unit: str, kernel: dict[s
     }
 
 
-def _grown(then: dict[str, int], now: dict[str, int]) -> dict[str, int]:
-    """How much each group grew. A count that is less than it was began anew."""
-    return {
-        group: count - then.get(group, 0) if count >= then.get(group, 0) else count
-        for group, count in now.items()
-    }
+def _grown(then: Mapping[str, int], in_rows: Mapping[str, int], now: Mapping[str, int]) -> dict[str, int]:
+    """How much each group grew beyond what is in rows. A count that is less than it was began anew."""
+
+    def grown(group: str, count: int) -> int:
+        if count < then.get(group, 0):
+            return count
+        return max(0, count - max(then.get(group, 0), in_rows.get(group, 0)))
+
+    return {group: grown(group, count) for group, count in now.items()}

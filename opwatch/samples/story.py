@@ -17,7 +17,7 @@ from opwatch.samples.sample import DiskSample
 from opwatch.samples.slow_tally import SlowTally
 from opwatch.trace.contexts import missing_there
 from opwatch.trace.derive import derive
-from opwatch.trace.surplus import SurplusBounds, bounds
+from opwatch.trace.surplus import SurplusBounds, bounds, narrowed
 from opwatch.trim.audit.live import Discards, DiscardSample, discards_between
 
 if TYPE_CHECKING:
@@ -58,9 +58,7 @@ class _Disk:
 
     def learn(self, now: DiskSample) -> None:
         """See what a further reading says of the time before the first."""
-        more = bounds(now.reading)
-        if self.beside and more:
-            self.beside = self.beside.narrowed(more)
+        self.beside = narrowed(self.beside, now.reading)
 
     @property
     def arrival(self) -> Arrival | None:

@@ -47,6 +47,12 @@ class SurplusBounds:
         return SurplusBounds(least, most)
 
 
+def narrowed(known: SurplusBounds | None, reading: Reading) -> SurplusBounds | None:
+    """What is known of it after a further reading. Without a first witness nothing is."""
+    more = bounds(reading)
+    return known.narrowed(more) if known and more else known
+
+
 def bounds(reading: Reading) -> SurplusBounds | None:
     """What one reading says of it, None without a witness. The kernel counts what was traced before: at the
     first witness no more than that, and at the second all of it."""

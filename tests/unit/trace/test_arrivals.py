@@ -11,6 +11,7 @@ from opwatch.collectors.block.diskstats import decode_stat
 from opwatch.host.device import BlockDevice
 from opwatch.samples.observation import Arrival
 from opwatch.trace.stat import StatSample
+from opwatch.trace.surplus import bounds, narrowed
 from opwatch.trace.trust import Reading
 from tests.unit.support.samples import Op, sample
 
@@ -88,26 +89,80 @@ def test_a_file_that_cannot_be_read_makes_it_the_whole_count(tmp_path: Path) -> 
     assert came.unseen == {"read": 100, "write": 20, "discard": 0, "flush": 0}
 
 
-def test_what_was_in_rows_when_it_left_is_not_unseen_when_it_comes_again(tmp_path: Path) -> None:
-    """It left after the look had begun. Of its last write the kernel's count came late."""
+def departed(tmp_path: Path, *readings: Reading) -> Unwatched:
+    """A disk with 20 writes has left after the look had begun, of which such readings were taken."""
     file = tmp_path / "diskstats"
     file.write_text(f"   0       0 nvme0c1n1 {stat(100, 20)}\n")
     unwatched = Unwatched(file)
     unwatched.begin_look()
-    first = reading(100, 20)
-    write = Op([1000] * 7, [512] * 7)
-    last = replace(reading(100, 26), sample=sample(9, write=write))
-    last = replace(last, after=reading(100, 27).after)
-    unwatched.left(NVME, first, last)
+    unwatched.end_look({NVME.name: 1})
+    unwatched.begin_look()
+    beside = bounds(readings[0])
+    for further in readings[1:]:
+        beside = narrowed(beside, further)
+    unwatched.left(NVME, beside, readings[-1])
+    return unwatched
+
+
+def after_writes(traced: int, before: int, after: int) -> Reading:
+    """A reading after so many writes that were traced, between two counts of the kernel."""
+    made = replace(reading(100, before), sample=sample(9, write=Op([1000] * traced, [512] * traced)))
+    return replace(made, after=reading(100, after).after)
+
+
+# Of the last of 7 writes the kernel's count came late.
+LATE = (after_writes(0, 20, 20), after_writes(7, 26, 27))
+
+
+@pytest.mark.parametrize(
+    "readings",
+    [LATE, (after_writes(0, 19, 21), after_writes(3, 23, 23), after_writes(7, 26, 28))],
+    ids=["known by the first", "known in between"],
+)
+def test_what_was_in_rows_when_it_left_is_not_unseen_when_it_comes_again(
+    tmp_path: Path, readings: tuple[Reading, ...]
+) -> None:
+    unwatched = departed(tmp_path, *readings)
     unwatched.end_look({NVME.name: 1})
     unwatched.begin_look()
     came = unwatched.arrival(NVME, {NVME.name: 1}, reading(100, 29), ANCHOR)
     assert came.unseen == {"read": 0, "write": 2, "discard": 0, "flush": 0}
-    # What the look before the last one knew is of no use any more.
+
+
+def test_what_the_kernel_counts_after_the_next_look_is_not_unseen(tmp_path: Path) -> None:
+    unwatched = departed(tmp_path, *LATE)
     unwatched.end_look({NVME.name: 1})
+    (tmp_path / "diskstats").write_text(f"   0       0 nvme0c1n1 {stat(100, 26)}\n")
+    unwatched.begin_look()
+    unwatched.end_look({NVME.name: 1})
+    unwatched.begin_look()
+    came = unwatched.arrival(NVME, {NVME.name: 1}, reading(100, 29), ANCHOR)
+    assert came.unseen == {"read": 0, "write": 2, "discard": 0, "flush": 0}
+    # That was so when it came again, and holds no more.
     again = unwatched.arrival(NVME, {NVME.name: 1}, reading(100, 29), ANCHOR)
     assert again.unseen
-    assert again.unseen["write"] == 9
+    assert again.unseen["write"] == 3
+
+
+def test_what_comes_again_at_the_look_at_which_it_left_is_in_rows(tmp_path: Path) -> None:
+    """A partition that lies at other sectors now."""
+    unwatched = departed(tmp_path, *LATE)
+    came = unwatched.arrival(NVME, {NVME.name: 1}, reading(100, 28), ANCHOR)
+    assert came.unseen == {"read": 0, "write": 1, "discard": 0, "flush": 0}
+
+
+def test_what_left_under_another_number_was_another_disk(tmp_path: Path) -> None:
+    unwatched = departed(tmp_path, *LATE)
+    unwatched.end_look({NVME.name: 2})
+    unwatched.begin_look()
+    came = unwatched.arrival(NVME, {NVME.name: 2}, reading(0, 29), ANCHOR)
+    assert came.unseen == {"read": 0, "write": 9, "discard": 0, "flush": 0}
+
+
+def test_a_kernel_that_has_not_counted_all_that_is_in_rows_makes_nothing_unseen(tmp_path: Path) -> None:
+    unwatched = departed(tmp_path, *LATE)
+    came = unwatched.arrival(NVME, {NVME.name: 1}, reading(100, 26), ANCHOR)
+    assert came.unseen == {"read": 0, "write": 0, "discard": 0, "flush": 0}
 
 
 def test_what_ends_during_the_first_reading_is_a_slack(tmp_path: Path) -> None:

@@ -131,9 +131,18 @@ def contradictions(one: Recipe) -> Iterator[str]:
     beside = trims.codes(proven).keys() & {"others-write", "xfs-busy"}
     if trims.lost_by_the_host(proven) or proven.verdict is Verdict.NOTHING_LEFT or beside:
         return
+    # Each is made anew, and an array throws out a member that fails when it is first told so.
+    if _missing(plain) != _missing(proven):
+        return
     forgotten = trims.codes(plain).keys() - trims.codes(proven).keys() - _ANSWERED - {"trace-lost"}
     if forgotten:
         yield f"prove forgets {', '.join(sorted(forgotten))}"
+
+
+def _missing(result: Audit) -> list[int | None]:
+    """How many members the arrays of a stack lacked, before and after."""
+    stacks = (result.evidence.before, result.evidence.after)
+    return [layer.array.degraded for stack in stacks for layer in stack.layers if layer.array]
 
 
 def _judged(one: Recipe) -> list[str] | None:

@@ -17,6 +17,9 @@ SECTOR = 512
 _ONE_COPY = 1 | 1 << 8
 # Of a discard that is cut into more pieces than these, the others are taken to be like them.
 _MOST_PIECES = 256
+# A RAID 1 ends each bio at borders of these, as the array counts (BARRIER_UNIT_SECTOR_SIZE; fd76863e37fe,
+# 4.12).
+_BARRIER_UNIT = 64 << 20
 
 
 @frozen
@@ -59,6 +62,7 @@ class Ends:
     def __init__(self, stack: Stack, top: Layer) -> None:
         self._stack, self._top = stack, top
         self._askers = _askers(stack)
+        self._mirrors = {layer.device for layer in stack.layers if _is_mirror(layer)}
         self._uppers: dict[str, Stack] = {}
         parts = list(self._discards(top, 0, top.size_bytes))
         self.granule_bytes = max((part.disk.granule[0] for part in parts if part.disk.granule), default=1)
@@ -125,6 +129,19 @@ class Ends:
 
     def _discards(self, device: Layer, start: int, end: int) -> Iterator[Discard]:
         """What the disks get of a range, with each copy that an array has of it."""
+        for piece in self._cut(device, start, end):
+            yield from self._discards_of_piece(device, *piece)
+
+    def _cut(self, device: Layer, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """A range as the device passes it on. Of all of a device only the places count, not the pieces."""
+        if device.device in self._mirrors and (start, end) != (0, device.size_bytes):
+            borders = range(start - start % _BARRIER_UNIT + _BARRIER_UNIT, end, _BARRIER_UNIT)
+            for border in borders[: _MOST_PIECES - 1]:
+                yield start, border
+                start = border
+        yield start, end
+
+    def _discards_of_piece(self, device: Layer, start: int, end: int) -> Iterator[Discard]:
         for landing in descend(
             self._upper(device.device), device.device, Extents.of([(start, end)]), copies=True
         ):
@@ -132,7 +149,7 @@ class Ends:
             if below is None:
                 continue
             for first, last in landing.extents:
-                if below.device not in self._askers or below.device == device.device:
+                if below.device == device.device or not self._passes_on(below):
                     yield Discard(below, first, last)
                     continue
                 for piece in self._asked_anew(below, first, last, end - start):
@@ -141,14 +158,21 @@ class Ends:
     def _upper(self, name: str) -> Stack:
         """The stack from a layer down to the next that is asked anew; worked out once for all ranges."""
         if name not in self._uppers:
-            self._uppers[name] = _ending_at(self._stack, self._askers.keys() - {name})
+            stops = self._askers.keys() | self._mirrors
+            self._uppers[name] = _ending_at(self._stack, stops - {name})
         return self._uppers[name]
+
+    def _passes_on(self, layer: Layer) -> bool:
+        """Whether a layer gets a range in other pieces than the one above it, or makes others of it."""
+        return layer.device in self._askers or layer.device in self._mirrors
 
     def _asked_anew(self, member: Layer, start: int, end: int, whole: int) -> list[tuple[int, int]]:
         """An array of md without parity asks each member anew for its part of a discard. The kernel ends the
         first bio of that at a granule, counted from the beginning of the member's disk
         (bio_discard_limit; blk-lib.c of 6.1 and 6.12), and the two are not merged again."""
         granule = member.limits.granularity or 1
+        if member.device not in self._askers:
+            return [(start, end)]
         cut = start + -(start + (member.facts_as(PartitionFacts).start_bytes or 0)) % granule
         if whole < self._askers[member.device] or not start < cut < end:
             return [(start, end)]
@@ -206,6 +230,11 @@ def _least(array: MdFacts) -> int | None:
     return 2 * (array.raid_disks // near + array.raid_disks % near) * array.chunk_bytes
 
 
+def _is_mirror(layer: Layer) -> bool:
+    described = [raid(target) for target in layer.table]
+    return "raid1" in (layer.facts_as(MdFacts).level, *(array.level for array in described if array))
+
+
 def _ending_at(stack: Stack, names: Set[str]) -> Stack:
     """The stack down to these layers."""
     return replace(
@@ -224,6 +253,7 @@ def _borders(layer: Layer) -> Iterator[int]:
         if target.kind == IN_AREAS:
             yield int(target.arguments[2]) * SECTOR
     yield layer.facts_as(MdFacts).chunk_bytes or 0
+    yield _BARRIER_UNIT if _is_mirror(layer) else 0
 
 
 def _whole(start: int, end: int, unit: tuple[int, int]) -> int:

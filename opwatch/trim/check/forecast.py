@@ -21,7 +21,7 @@ from opwatch.trim.check.shared import SharedBlocks, shared_blocks
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.stack.causes import Effect, Reason
 from opwatch.trim.stack.causes import reason as because
-from opwatch.trim.stack.facts import DiskFacts, LoopFacts, ThinPoolFacts, stripe_bytes
+from opwatch.trim.stack.facts import DiskFacts, LoopFacts, ThinFacts, ThinPoolFacts, stripe_bytes
 from opwatch.trim.stack.layers import Kind, Layer, Stack
 from opwatch.trim.stack.passage import all_lower_of, is_zeroing, keeps, lower_of
 from opwatch.units import size
@@ -277,9 +277,19 @@ def _in_order(reasons: Sequence[Reason]) -> tuple[Reason, ...]:
     return tuple(sorted(by_place.values(), key=lambda why: ranks.index(why.cause.effect)))
 
 
-def _less_what_stays(outlook: Outlook, shared: SharedBlocks) -> Outlook:
+def _may_be_unmapped(stack: Stack, layer: Layer, expected_bytes: int) -> bool:
+    """Whether all that is freed passes thin volumes that may have nothing where it is free: such a discard
+    ends there."""
+    mapped = layer.facts_as(ThinFacts).mapped_bytes
+    if mapped is not None and mapped <= layer.size_bytes - expected_bytes:
+        return True
+    below = lower_of(stack, layer)
+    return bool(below) and all(_may_be_unmapped(stack, lower, expected_bytes) for lower in below)
+
+
+def _less_what_stays(stack: Stack, outlook: Outlook, shared: SharedBlocks) -> Outlook:
     """The outlook once it is known what ends of ranges are left, and what lies in blocks of other files. The
-    audit sees these complete and free nothing, and says PARTIAL."""
+    audit sees these complete and free nothing, and says PARTIAL; of what nothing arrives, it does not."""
     if outlook not in (Outlook.REACHES, Outlook.PART):
         return outlook
     if shared.lost_bytes and shared.lost_bytes == shared.arriving_bytes:
@@ -287,8 +297,10 @@ def _less_what_stays(outlook: Outlook, shared: SharedBlocks) -> Outlook:
     if any(run.rounded_bytes for run in shared.runs) and not any(run.expected_bytes for run in shared.runs):
         # Where an array or dm-integrity cuts is followed closely, and not to the last byte.
         return Outlook.UNKNOWN
-    if shared.lost_bytes or any(run.rounded_bytes for run in shared.runs):
-        return Outlook.PART
+    if outlook is Outlook.PART or shared.lost_bytes or any(run.rounded_bytes for run in shared.runs):
+        expected = sum(run.expected_bytes for run in shared.runs)
+        is_unmapped = all(_may_be_unmapped(stack, top, expected) for top in stack.tops())
+        return Outlook.UNKNOWN if is_unmapped else Outlook.PART
     return Outlook.UNKNOWN if shared.lost_bytes is None and outlook is Outlook.REACHES else outlook
 
 
@@ -318,7 +330,7 @@ def forecast(
     reasons += shared.reasons
     doubts = [*walk.broken_units, *(doubt for layer in stack.layers for doubt in doubts_of(layer))]
     too_short = outlook is not Outlook.NOTHING and _all_too_short(stack, walk, runs)
-    outlook = Outlook.NOTHING if too_short else _less_what_stays(outlook, shared)
+    outlook = Outlook.NOTHING if too_short else _less_what_stays(stack, outlook, shared)
     reaches = outlook is not Outlook.NOTHING
     return Forecast(
         outlook=outlook,

@@ -229,7 +229,13 @@ CASES = {
     "ntfs3 with discard": Case(mounted("ntfs3", "rw,discard"), "advisory", R),
     "ntfs by FUSE": Case(mounted("fuseblk"), "advisory", U),
     "bcache": Case(bcache, "bcache-discard-off advisory advisory advisory", R),
-    "thin": Case(thin, "thin-not-mapped thin-partial-chunk advisory", P, ((2048, 6144), (8192, 12289))),
+    "thin": Case(thin, "thin-not-mapped thin-partial-chunk advisory", U, ((2048, 6144), (8192, 12289))),
+    "thin, all but an end mapped": Case(
+        lambda m: thin(m, mapped=2095104),
+        "thin-not-mapped thin-partial-chunk advisory",
+        P,
+        ((2048, 6144), (8192, 12289)),
+    ),
     "thin, whole": Case(lambda m: thin(m, mapped=2097152), "advisory", R),
     "thin no passdown": Case(
         lambda m: thin(m, discards="no_discard_passdown"), "thin-no-passdown thin-not-mapped advisory", N

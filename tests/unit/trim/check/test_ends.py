@@ -74,6 +74,50 @@ def test_a_mirror_passes_on_what_it_is_sent() -> None:
 
 
 @pytest.mark.parametrize(
+    ("members", "start", "size", "rounded"),
+    [
+        (_members(0), 60 * MIB, 8 * MIB, 2 * 4096),  # across the border of a unit, in a block of the files
+        (_members(0), 60 * MIB, 4 * MIB, 4096),
+        (_members(0), 0, 200 * MIB, 4 * 4096),
+        (_members(0, MIB), 60 * MIB, 8 * MIB, 0),
+    ],
+)
+def test_a_mirror_cuts_at_borders_of_64_mib(
+    members: list[Layer], start: int, size: int, rounded: int
+) -> None:
+    assert _run(_array("raid1", members), start, start + size).rounded_bytes == rounded
+
+
+def test_a_mirror_below_another_layer_cuts_where_its_own_units_end() -> None:
+    [mirror, *members] = _array("raid1", _members(0)).layers
+    begin = 2 * MIB
+    target = DmTarget(0, 1 << 20, "linear", ("9:0", str(begin // 512)))
+    top = replace(
+        layer("dm-0", "252:0", Kind.DM, "md0"), table=(target,), size_bytes=512 << 20, target="linear"
+    )
+    on = stack(top, mirror, *members)
+    assert _run(on, 0, 64 * MIB).rounded_bytes == 2 * 4096
+    assert _run(on, 0, 62 * MIB).rounded_bytes == 4096
+
+
+def test_of_a_long_range_of_a_mirror_some_cuts_are_followed() -> None:
+    on = _array("raid1", _members(0))
+    assert _run(on, 0, 1 << 40).rounded_bytes == 256 * 4096
+
+
+def test_a_mirror_of_device_mapper_cuts_as_md_does() -> None:
+    words = ("raid1", "1", "0", "2", "-", "259:0", "-", "259:1")
+    table = (DmTarget(0, 1 << 18, "raid", words),)
+    top = replace(
+        layer("dm-0", "252:0", Kind.DM, "loop0p1", "loop1p1"),
+        table=table,
+        size_bytes=512 << 18,
+        target="raid",
+    )
+    assert _run(stack(top, *_members(0)), 60 * MIB, 68 * MIB).rounded_bytes == 2 * 4096
+
+
+@pytest.mark.parametrize(
     ("layout", "size", "rounded"),
     # A stripe of two copies near each other is one chunk; elsewhere each member has one of its own.
     [

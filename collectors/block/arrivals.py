@@ -11,8 +11,9 @@ from opwatch.collectors.block.diskstats import decode_stat
 from opwatch.frozen import frozen, replace
 from opwatch.host.device import BlockDevice
 from opwatch.samples.observation import Arrival
+from opwatch.trace.abi import OpSample, TargetSample
 from opwatch.trace.surplus import Key, SurplusBounds, bounds
-from opwatch.trace.trust import Reading
+from opwatch.trace.trust import GROUPS, Reading
 
 _NAME = 2
 
@@ -96,6 +97,8 @@ class Unwatched:
             _grown(*counts)
             for counts in zip(then, in_rows, (first.before.requests, first.before.bytes), strict=True)
         )
+        halfway = _halfway(first.sample)
+        unseen = {group: max(0, count - halfway.get(group, 0)) for group, count in unseen.items()}
         arrival = Arrival(at, at_ns, since_ns, unseen, unseen_bytes)
         said = bounds(first)
         return arrival.known_by(said, said) if said else arrival
@@ -115,6 +118,21 @@ def _counted(last: Reading, beside: Mapping[Key, int], unit: str, kernel: dict[s
         group: max(count, last.counted()[group][place] + beside.get((group, unit), 0))
         for group, count in kernel.items()
     }
+
+
+def _halfway(sample: TargetSample) -> dict[str, int]:
+    """How many of each group had ended at the first reading and are in rows all the same: latencies are read
+    before the counters, and a request may end between the two. Less than none: those of which device mapper
+    had ended the data and not the request, which no row has. Flushes end in more ways than these."""
+    return {
+        group: sum(_ends_without_latency(sample.ops[name]) for name in names)
+        for group, names in GROUPS.items()
+        if group != "flush"
+    }
+
+
+def _ends_without_latency(op: OpSample) -> int:
+    return op.ends - op.completed - op.unmatched - op.never_issued - op.taken_back
 
 
 def _grown(then: Mapping[str, int], in_rows: Mapping[str, int], now: Mapping[str, int]) -> dict[str, int]:

@@ -165,6 +165,15 @@ def test_a_kernel_that_has_not_counted_all_that_is_in_rows_makes_nothing_unseen(
     assert came.unseen == {"read": 0, "write": 0, "discard": 0, "flush": 0}
 
 
+@pytest.mark.parametrize(("ends", "unseen"), [(4, 11), (5, 10), (3, 12)])
+def test_what_ended_and_has_no_latency_yet_is_in_a_row(tmp_path: Path, ends: int, unseen: int) -> None:
+    """Of four the latency was known when it was read, and so many had ended by the counters."""
+    write = Op([1000] * 4, [512] * 4, scalars={"ends": ends})
+    first = replace(reading(100, 31), sample=sample(7, write=write))
+    came = arrival(tmp_path, NVME, f"   0       0 nvme0c1n1 {stat(100, 20)}\n", first)
+    assert came.unseen == {"read": 0, "write": unseen, "discard": 0, "flush": 0}
+
+
 def test_what_ends_during_the_first_reading_is_a_slack(tmp_path: Path) -> None:
     first = replace(reading(103, 31), after=reading(103, 33).after)
     came = arrival(tmp_path, NVME, f"   0       0 nvme0c1n1 {stat(100, 20)}\n", first)

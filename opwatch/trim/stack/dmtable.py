@@ -242,5 +242,16 @@ def areas(target: DmTarget) -> Areas | None:
     return Areas(words[0], start + 8 + journal + sums, area, sums)
 
 
+def block_bytes(target: DmTarget) -> int:
+    """The blocks of a target that fails whatever is none of them, discards as well; 1 of all others."""
+    words = target.arguments
+    if target.kind == "writecache" and len(words) > 3:
+        return _number(words[3]) or 1
+    if target.kind == "integrity":
+        options = dict(word.partition(":")[::2] for word in words[5:])
+        return _number(options.get("block_size", "512")) or 1
+    return 1
+
+
 def _number(word: str) -> int | None:
     return int(word) if re.fullmatch("[0-9]{1,19}", word) else None

@@ -10,19 +10,21 @@ from collections.abc import Iterator, Mapping
 
 from opwatch.frozen import field, frozen
 from opwatch.trim.stack.causes import Reason, reason
-from opwatch.trim.stack.dmtable import DmTarget
+from opwatch.trim.stack.dmtable import DmTarget, block_bytes
 from opwatch.trim.stack.facts import (
     PARITY,
     ArrayFacts,
     DmFacts,
     LoopFacts,
     MdFacts,
+    PartitionFacts,
     ThinPoolFacts,
     stripe_bytes,
 )
 from opwatch.trim.stack.layers import Kind, Layer, Stack
 
 RAID456 = tuple(PARITY)
+_SECTOR = 512
 # Targets with helpers beside the device that discards go on to: its place among their arguments.
 GOES_ON = {
     "thin-pool": 1,
@@ -153,6 +155,7 @@ def keeps(stack: Stack, layer: Layer) -> list[Kept]:
         *_of_failing_parts(layer),
         *_of_those_below(stack, layer),
         *_of_paths(stack, layer),
+        *_of_blocks(stack, layer),
         *_of_stripes(layer),
     ]
 
@@ -237,6 +240,30 @@ def _of_paths(stack: Stack, layer: Layer) -> Iterator[Kept]:
                 fails=True,
                 varies=True,
             )
+
+
+def _of_blocks(stack: Stack, layer: Layer) -> Iterator[Kept]:
+    """A target that fails what is no block of its own, where granules below begin within one: the kernel cuts
+    there what is longer than the device takes (bio_split_discard)."""
+    block = max(map(block_bytes, layer.table), default=1)
+    place = _within_a_block(stack, layer, block) if block > _SECTOR else None
+    if place and layer.limits.offered:
+        words = f"its blocks have {block} B, and {place}"
+        blanks = {"label": layer.label or layer.device}
+        yield Kept("block-cut", layer.device, words, blanks, whole=False, fails=True, varies=True)
+
+
+def _within_a_block(stack: Stack, layer: Layer, block: int) -> str | None:
+    """What below a layer begins within a block of it, as the kernel counts, that has larger granules."""
+    for lower in lower_of(stack, layer):
+        begins = [place[1] * _SECTOR for target in lower.table if (place := target.device)]
+        begins.append(lower.facts_as(PartitionFacts).start_bytes or 0)
+        is_coarse = any((below.limits.granularity or 0) > _SECTOR for below in lower_of(stack, lower))
+        if is_coarse and (odd := next((begin for begin in begins if begin % block), None)):
+            return f"{lower.device} begins at {odd} B of what is below it"
+        if odd_below := _within_a_block(stack, lower, block):
+            return odd_below
+    return None
 
 
 def _of_stripes(layer: Layer) -> Iterator[Kept]:

@@ -105,6 +105,13 @@ def lowered_path(m: Machine) -> None:
     m.mount("253:0")
 
 
+def within_a_block(m: Machine) -> None:
+    m.scsi(queue=SSD_QUEUE | {"discard_granularity": "4096"})
+    m.dm_device(0, "0 8 linear 8:0 7", "sda", queue=SSD_QUEUE)
+    m.dm_device(1, "0 8 writecache s 253:0 253:0 4096 0", "dm-0", queue=SSD_QUEUE)
+    m.mount("253:1")
+
+
 def on_sata(trim: str, queue: Mapping[str, str]) -> Callable[[Machine], None]:
     def build(m: Machine) -> None:
         m.sata(trim=trim, queue=queue)
@@ -195,6 +202,7 @@ CASES = {
     "no reason": Case(mute, "device-no-discards", N),
     "lowered": Case(on_scsi(queue=LOWERED), "limit-lowered advisory", R),
     "lowered below multipath": Case(lowered_path, "limit-shorter limit-lowered advisory", U),
+    "blocks that are cut": Case(within_a_block, "block-cut advisory", U),
     "switched off": Case(on_scsi(queue=SSD_QUEUE | {"discard_max_bytes": "0"}), "limit-switched-off", N),
     "crypt": Case(on_dm(CRYPT), "crypt-no-discards advisory", N),
     "crypt with discards": Case(on_dm(f"{CRYPT} 1 allow_discards", SSD_QUEUE), "advisory", R),

@@ -191,3 +191,32 @@ def test_what_a_disk_refuses_before_it_is_a_request_is_explained() -> None:
     result = audit(evidence(stack(sda), flows, 4 * MIB), "/m")
     assert (result.verdict, result.unexplained_bytes) == (Verdict.REJECTED, 0)
     assert [why.lost_bytes for row in result.rows for why in row.reasons] == [MIB, 3 * MIB]
+
+
+@pytest.mark.parametrize(
+    ("words", "begin", "is_lost"),
+    [
+        ("writecache s 253:1 8:16 4096 0", 7, True),
+        ("writecache s 253:1 8:16 4096 0", 8, False),
+        ("writecache s 253:1 8:16 512 0", 7, False),
+        ("integrity 253:1 0 4 D 2 block_size:4096 allow_discards", 7, True),
+        ("integrity 253:1 0 4 D 2 internal_hash:crc32c allow_discards", 7, False),
+        ("era 8:16 253:1 128", 7, False),
+    ],
+)
+def test_blocks_in_which_granules_below_begin(words: str, begin: int, is_lost: bool) -> None:
+    """The first piece of a long discard ends where granules do below, within a block."""
+    kind, *arguments = words.split()
+    top = layer("dm-0", "253:0", Kind.DM, "dm-1", target=kind)
+    top = replace(top, table=(DmTarget(0, 1 << 21, kind, tuple(arguments)),))
+    shifted = layer("dm-1", "253:1", Kind.DM, "sda", target="linear")
+    shifted = replace(shifted, table=(DmTarget(0, 1 << 21, "linear", ("8:0", str(begin))),))
+    layers = stack(top, shifted, replace(DISK, limits=replace(DISK.limits, granularity=4096)))
+    flows = [extents("253:0", 4 * MIB), flow(Stage.BIO, "253:0", 4 * MIB, disk="dm-0")]
+    flows += [flow(Stage.BIO_DONE, "253:0", 3 * MIB, disk="dm-0", status=10)]
+    flows += [flow(Stage.BIO_DONE, "253:0", MIB, disk="dm-0")]
+    flows += [flow(Stage.BIO, "253:1", MIB, disk="dm-1"), *through("sda", "8:0", MIB)]
+    assert lost(audit(evidence(layers, flows, 0), "/m")).get("block-cut") == (3 * MIB if is_lost else None)
+    foretold = forecast(layers)
+    assert ("block-cut" in {why.code for why in foretold.reasons}) == is_lost
+    assert (foretold.outlook is Outlook.UNKNOWN) == is_lost

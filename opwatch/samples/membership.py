@@ -142,6 +142,14 @@ class Membership:
         ]
         gone = [departure.member for departure in left]
         self.members = [member for member in self.members if member not in gone]
+        came, refused = self._arrivals(leaves, before)
+        self.members += came
+        return Change(tuple(came), tuple(left), tuple(refused))
+
+    def _arrivals(
+        self, leaves: Sequence[Leaf], before: dict[str, int]
+    ) -> tuple[list[Member], list[tuple[Leaf, str]]]:
+        """What came, and what came and cannot be followed."""
         watched = {member.leaf for member in self.members}
         came: list[Member] = []
         refused: list[tuple[Leaf, str]] = []
@@ -149,11 +157,17 @@ class Membership:
             if leaf in watched or not self._is_complete(leaf, before):
                 continue
             try:
-                came.append(Member(leaf))
+                member = Member(leaf)
             except OpwatchError as error:
                 refused.append((leaf, str(error)))
-        self.members += came
-        return Change(tuple(came), tuple(left), tuple(refused))
+                continue
+            if member.is_present():
+                came.append(member)
+                continue
+            # A disk that is named, or that something stands on, is a leaf without a medium too.
+            member.close()
+            self._empty.append(leaf.device)
+        return came, refused
 
     def _why_it_left(self, member: Member, leaves: Sequence[Leaf]) -> Why | None:
         """Why a member left; None when it has not."""

@@ -170,6 +170,35 @@ def test_the_named_device_is_what_ends_a_watch(tree: Tree) -> None:
     assert members.vanished() == "sdb"
 
 
+def test_a_named_disk_that_has_gone_does_not_come_again(tree: Tree) -> None:
+    """It goes between two readings of the watch: it is named, and so it would be asked for for ever."""
+    members = of(tree, "loop0")
+    write(tree["loop0"].sysfs, {"size": "0"})
+    assert words(members.look()) == ([], [("loop0", Why.GONE)])
+    assert members.look() is None
+    assert members.vanished() == "loop0"
+
+
+def test_a_disk_that_goes_while_one_looks_does_not_come_again(tree: Tree) -> None:
+    steps: list[Callable[[], None]] = []
+    members = Membership(tree.devices, Changing(tree.devices, (), lambda: steps.pop()() if steps else None))
+    tree.disk("sdz", "65:144", tags=[32])
+    steps.append(lambda: write(tree["loop0"].sysfs, {"size": "0"}))
+    assert words(members.look()) == (["sdz"], [("loop0", Why.GONE)])
+    assert members.look() is None
+    write(tree["loop0"].sysfs, {"size": "2048"})
+    assert words(members.look()) == (["loop0"], [])
+
+
+def test_what_stands_on_a_disk_without_a_medium_gets_it_when_there_is_one(tree: Tree) -> None:
+    members = linear(tree)
+    write(tree["loop0"].sysfs, {"size": "0"})
+    tree.stack("dm-7", "loop0")
+    assert members.look() is None
+    write(tree["loop0"].sysfs, {"size": "2048"})
+    assert words(members.look()) == (["loop0"], [])
+
+
 def test_without_names_nothing_ends_it(tree: Tree) -> None:
     members = of(tree)
     assert "loop0" in names(members)

@@ -276,30 +276,72 @@ def _trimmed_by_hand(point: Path) -> tuple[str, int, int, set[str]]:
     return document["verdict"], document["reached_bytes"], document["unexplained_bytes"], causes
 
 
+@contextlib.contextmanager
+def at_most(disk: str, limit_bytes: int) -> Iterator[None]:
+    """No discard of a disk is longer, until the block ends."""
+    limit = sysfs.SYS_BLOCK / disk / "queue/discard_max_bytes"
+    # Whole granules can be written back, and a little less than what was there.
+    before = int(limit.read_text()) // 4096 * 4096
+    put(limit, limit_bytes)
+    try:
+        yield
+    finally:
+        put(limit, before)
+
+
 def test_a_path_whose_limit_was_lowered() -> None:
     """Where that is not handed up, the first discard fails the path: said before, refused, and explained
     after a trim that is not ours."""
-    with full_loop() as disk, contextlib.ExitStack() as opened:
-        limit = sysfs.SYS_BLOCK / disk / "queue/discard_max_bytes"
-        # Whole granules can be written back, and a little less than what was there.
-        opened.callback(put, limit, int(limit.read_text()) // 4096 * 4096)
-        put(limit, 65536)
-        top = opened.enter_context(multipath(disk, "0"))
-        with filesystem(top.name, "ext4") as point:
-            call("sync")
-            trims.fill_holes(image(disk))
-            is_longer = int((sysfs.SYS_BLOCK / top.name / "queue/discard_max_bytes").read_text()) > 65536
-            foretold = check(point)
-            if is_longer:
-                with pytest.raises(RefusedError, match=rf"limit-shorter.*--watch {point}"):
-                    audit(point)
-                assert freed(disk) == 0
-            verdict, reached, unexplained, causes = _trimmed_by_hand(point)
-            gone = freed(disk)
+    with (
+        full_loop() as disk,
+        at_most(disk, 65536),
+        multipath(disk, "0") as top,
+        filesystem(top.name, "ext4") as point,
+    ):
+        call("sync")
+        trims.fill_holes(image(disk))
+        is_longer = int((sysfs.SYS_BLOCK / top.name / "queue/discard_max_bytes").read_text()) > 65536
+        foretold = check(point)
+        if is_longer:
+            with pytest.raises(RefusedError, match=rf"limit-shorter.*--watch {point}"):
+                audit(point)
+            assert freed(disk) == 0
+        verdict, reached, unexplained, causes = _trimmed_by_hand(point)
+        gone = freed(disk)
     assert (reached, unexplained) == (gone, 0)
     assert (verdict in ("REJECTED", "PARTIAL")) == is_longer
     assert ("limit-shorter" in foretold.codes) == ("limit-shorter" in causes) == is_longer
     assert foretold.outlook == ("unknown" if is_longer else "reaches")
+
+
+@pytest.mark.parametrize("target", ["writecache", "integrity"])
+def test_discards_that_are_cut_within_a_block(target: str) -> None:
+    """What is longer than the disk takes is cut where its granules begin: these targets fail such pieces."""
+    with (
+        scsi_debug(unmap_granularity=8, unmap_max_blocks=128, lbpws=0) as disk,
+        full_loop(64 * MIB) as helper,
+        mapped("linear", f"0 {sectors(disk.name) - 8} linear /dev/{disk.name} 7", "dm_mod") as below,
+    ):
+        disk.fill()
+        blank(helper)
+        if target == "writecache":
+            size, table = sectors(below.name), f"writecache s /dev/{below.name} /dev/{helper} 4096 0"
+        else:
+            table = f"integrity /dev/{below.name} 0 4 D 3 internal_hash:crc32c allow_discards block_size:4096"
+            size = integrity_sectors(below.name, table)
+        with mapped(target, f"0 {size} {table}") as top:
+            # dm-integrity has sums of what was written to it alone.
+            call("dd", "if=/dev/zero", f"of=/dev/{top.name}", "bs=4k", f"count={size // 8}", "oflag=direct")
+            with filesystem(top.name, "ext4") as point:
+                call("sync")
+                before = disk.mapped_blocks()
+                foretold = check(point)
+                result = audit(point)
+                gone = (before - disk.mapped_blocks()) * 8 * SECTOR
+    assert (foretold.outlook, "block-cut" in foretold.codes) == ("unknown", True)
+    assert (result.verdict, result.unexplained_bytes) == (Verdict.REJECTED, 0), result.rows
+    assert result.reached_bytes == gone == 0
+    assert (codes(result)["block-cut"] or 0) > 16 * MIB
 
 
 def test_clusters_of_ext4() -> None:

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from itertools import islice
 
 from opwatch.frozen import frozen, replace
+from opwatch.trim.check.alignment import alignment
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.space.remap import IN_AREAS, descend
 from opwatch.trim.stack.dmtable import areas, raid, stripes
-from opwatch.trim.stack.facts import MdFacts, PartitionFacts, as_of_md
+from opwatch.trim.stack.facts import MdFacts, PartitionFacts, as_of_md, stripe_bytes
 from opwatch.trim.stack.layers import Layer, Stack
 
 SECTOR = 512
@@ -67,6 +68,8 @@ class Ends:
         parts = list(self._discards(top, 0, top.size_bytes))
         self.granule_bytes = max((part.disk.granule[0] for part in parts if part.disk.granule), default=1)
         self._unit = None if any(map(self._may_cut, self._askers)) else self._uniform(parts)
+        is_striped = any(layer.array and stripe_bytes(layer.array) for layer in stack.layers)
+        self._first_granule = alignment(stack, top) if is_striped else 0
         self._cuts = self._cuts_of_top()
         self._is_in_areas = any(target.kind == IN_AREAS for target in top.table)
 
@@ -88,7 +91,8 @@ class Ends:
         """What a discard is cut into that is longer than the device takes: first at a granule as the device
         counts (bio_discard_limit), then at granules of the disk, which it knows, and which harm nothing
         (bio_split_discard; blk-lib.c and blk-merge.c of 6.1 and 6.12). Areas of dm-integrity lie each at
-        another place of a granule, and there it is the device that counts."""
+        another place of a granule, and there it is the device that counts; stripes with parity have no place
+        for what the kernel knows of the granules of their disks."""
         granule, most = self._cuts
         if not most or end - start <= most:
             yield start, end
@@ -96,16 +100,19 @@ class Ends:
         if first := -start % granule:
             yield start, start + first
             start += first
-        while self._is_in_areas and end - start > most:
-            yield start, start + most
-            start += most
+        while (self._is_in_areas or self._first_granule) and end - start > most:
+            over = (start + most - self._first_granule) % granule
+            border = start + most - (over if over < most else 0)
+            yield start, border
+            start = border
         if start < end:
             yield start, end
 
     def _cuts_of_top(self) -> tuple[int, int]:
         """(granule, longest discard) of the device itself; 0 where it does not cut, or harms none below."""
         granule, most = self._top.limits.granularity or 1, self._top.limits.max_bytes or 0
-        is_harmless = self._unit and not self._unit[1] % self._unit[0] and not granule % self._unit[0]
+        places = (granule, self._first_granule, *(self._unit or ())[1:])
+        is_harmless = self._unit and not any(place % self._unit[0] for place in places)
         cuts = self._top.table or self._top.is_array
         return granule, most - most % granule if cuts and not is_harmless else 0
 

@@ -290,6 +290,45 @@ def test_chunks_of_a_pool_that_hold_no_stripe(chunk_kib: int, outlook: Outlook) 
     )
 
 
+@pytest.mark.parametrize(
+    ("first", "most", "expected"),
+    [
+        (0, MIB, 32 * MIB),
+        (128 * KIB, MIB, 0),
+        (128 * KIB, 8 * MIB, 28 * MIB),
+        (128 * KIB, 64 * MIB, 32 * MIB),
+    ],
+)
+def test_an_array_with_parity_is_cut_where_a_disk_has_granules(first: int, most: int, expected: int) -> None:
+    """The kernel counts from the first granule of a disk, which need not begin where a stripe does: pieces of
+    a long discard then hold one stripe less."""
+    disks = [layer(f"sd{letter}", f"8:{number}") for number, letter in enumerate("abc")]
+    disks[1] = replace(disks[1], limits=replace(disks[1].limits, granularity=MIB, alignment=first))
+    facts = MdFacts(
+        level="raid4",
+        raid_disks=3,
+        chunk_bytes=512 * KIB,
+        handles_discard_safely=True,
+        members=("sda", "sdb", "sdc"),
+        data_offsets=(2 * MIB,) * 3,
+    )
+    array = replace(layer("md0", "9:0", Kind.MD, "sda", "sdb", "sdc"), facts=facts)
+    array = replace(array, limits=replace(array.limits, granularity=MIB, max_bytes=most))
+    shifted = replace(
+        layer("dm-0", "252:0", Kind.DM, "md0"),
+        table=(DmTarget(0, 1 << 20, "linear", ("9:0", "2048")),),
+        size_bytes=512 << 20,
+        target="linear",
+        limits=array.limits,
+    )
+    for on in (stack(array, *disks), stack(shifted, array, *disks)):
+        free = Extents.of([(4 * MIB, 36 * MIB)])
+        foretold = forecast(on, Space({on.layers[0].dev: free}))
+        assert foretold.expected_bytes == expected
+        outlook = Outlook.REACHES if expected == 32 * MIB else Outlook.PART if expected else Outlook.UNKNOWN
+        assert foretold.outlook is outlook
+
+
 def test_chunks_of_a_pool_that_hold_no_granule() -> None:
     meta, disk = layer("sda", "8:0"), layer("sdb", "8:16")
     disk = replace(disk, limits=replace(disk.limits, granularity=MIB))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
+from tests.kernel.support import trims
 from tests.vm.guest.support import stacked, sysfs
 from tests.vm.guest.support.audits import (
     MIB,
@@ -19,9 +20,12 @@ from tests.vm.guest.support.audits import (
     fragment,
     freed,
     full_loop,
+    image,
     leaf,
 )
+from tests.vm.guest.support.scsidebug import scsi_debug
 from tests.vm.guest.support.shell import call, put
+from tests.vm.guest.support.trims import check
 from tests.vm.requirements import need_module
 
 # By hand: they would take CI beyond its time.
@@ -63,13 +67,16 @@ def test_striped(level: int) -> None:
 
 
 @contextlib.contextmanager
-def parity(level: int, members: int, safely: bool = True) -> Iterator[tuple[str, list[str]]]:
-    """An array whose stripes with parity may be discarded or not; its name and its loop devices."""
+def parity(
+    level: int, members: int, safely: bool = True, first: Sequence[str] = ()
+) -> Iterator[tuple[str, list[str]]]:
+    """An array whose stripes with parity may be discarded or not; its name and its loop devices, behind those
+    that are `first` in it."""
     need_module("raid456")
     put(Path("/sys/module/raid456/parameters/devices_handle_discard_safely"), "Y" if safely else "N")
     with contextlib.ExitStack() as opened:
-        loops = [opened.enter_context(full_loop(128 * MIB)) for _ in range(members)]
-        yield opened.enter_context(stacked.md(level, loops)), loops
+        loops = [opened.enter_context(full_loop(128 * MIB)) for _ in range(members - len(first))]
+        yield opened.enter_context(stacked.md(level, [*first, *loops])), loops
 
 
 @pytest.mark.parametrize(("level", "members"), [(5, 3), (5, 4), (6, 4)])
@@ -90,6 +97,32 @@ def test_raid_with_parity(level: int, members: int) -> None:
     # Nothing is kept of single events.
     assert result.evidence.trace.loss == (0, 0, 0, 0, 0)
     assert len(result.evidence.trace.flows) < 100
+
+
+@pytest.mark.parametrize(("level", "longest"), [(4, 2048), (4, 8192), (5, 16384)])
+def test_stripes_are_cut_where_a_disk_has_granules(level: int, longest: int) -> None:
+    """Those of 1 MiB begin 128 KiB behind stripes of 1 MiB: there the kernel cuts what is too long."""
+    with (
+        scsi_debug(
+            dev_size_mb=128, unmap_granularity=2048, unmap_alignment=256, unmap_max_blocks=longest, lbpws=0
+        ) as disk,
+        parity(level, 3, first=[disk.name]) as (top, loops),
+        filesystem(top, "ext4") as point,
+    ):
+        call("sync")
+        for loop in loops:
+            trims.fill_holes(image(loop))
+        foretold = check(point)
+        result = audit(point)
+        gone = [freed(loop) for loop in loops]
+    assert set(gone) == {leaf(result, loop).bytes_ok for loop in loops} == {gone[0]}
+    assert 2 * gone[0] == foretold.expected_bytes
+    assert codes(result)["raid456-partial-stripe"] == (result.claimed_bytes or 0) - 2 * gone[0] > 16 * MIB
+    assert result.unexplained_bytes == 0
+    if longest == 2048:
+        assert (gone[0], foretold.outlook, result.verdict) == (0, "unknown", Verdict.NOT_SENT)
+    else:
+        assert (foretold.outlook, result.verdict) == ("part", Verdict.PARTIAL)
 
 
 @pytest.mark.parametrize("turn", range(4))

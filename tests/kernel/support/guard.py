@@ -12,6 +12,7 @@ import functools
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from opwatch.errors import OpwatchError
 from opwatch.host.usage import read_usage
 
 _OWN = "own-namespace"
+_PATIENCE_S = 20.0
 _arguments: list[str] = []
 # linux/sched.h, linux/mount.h
 _CLONE_NEWNS, _MS_REC, _MS_PRIVATE = 0x20000, 0x4000, 0x40000
@@ -61,9 +63,12 @@ def guarded(kind: str, what: str) -> Iterator[None]:
 
 def _undo(kind: str, what: str) -> None:
     if kind == "drive":
-        with contextlib.suppress(OpwatchError):
-            if Place(what).exists():
+        # What was mounted from it may still be written to it: until that ends it is in use.
+        end = time.monotonic() + _PATIENCE_S
+        while Place(what).exists() and time.monotonic() < end:
+            with contextlib.suppress(OpwatchError):
                 life.destroy(what)
+            time.sleep(0.1)
         return
     shutil.rmtree(what, ignore_errors=True)
 

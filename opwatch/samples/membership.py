@@ -163,10 +163,10 @@ class Membership:
                 continue
             if member.is_present():
                 came.append(member)
-                continue
-            # A disk that is named, or that something stands on, is a leaf without a medium too.
-            member.close()
-            self._empty.append(leaf.device)
+            else:
+                # A disk that is named, or that something stands on, is a leaf without a medium too.
+                member.close()
+                self._empty.append(leaf.device)
         return came, refused
 
     def _why_it_left(self, member: Member, leaves: Sequence[Leaf]) -> Why | None:

@@ -17,12 +17,14 @@ def alignment(stack: Stack, layer: Layer) -> int:
     """Bytes before the first granule, as blk_stack_limits() has them (block/blk-settings.c of 6.1 and 6.12):
     of devices side by side the least common multiple."""
     granule = layer.limits.granularity or 1
+    if not (layer.table or layer.is_array):
+        return (layer.limits.alignment or 0) % granule
     stacked = 0
     for lower, begin in _below(stack, layer):
         size = lower.limits.granularity or 1
         one = (alignment(stack, lower) - begin) % size
         stacked = (lcm(stacked, one) if stacked and one else stacked or one) % granule
-    return stacked if layer.table or layer.is_array else (layer.limits.alignment or 0) % granule
+    return stacked
 
 
 def _below(stack: Stack, layer: Layer) -> Iterator[tuple[Layer, int]]:
@@ -31,7 +33,7 @@ def _below(stack: Stack, layer: Layer) -> Iterator[tuple[Layer, int]]:
     for target in layer.table:
         places = [target.device] if target.device else []
         if described := raid(target):
-            places = [(dev, 0) for dev in described.data or ()]
+            places = [(dev, 0) for dev in described.data]
         yield from ((by_number[dev], sector * _SECTOR) for dev, sector in places if dev in by_number)
     if layer.kind is Kind.MD:
         array = layer.facts_as(MdFacts)

@@ -101,8 +101,7 @@ class Ends:
             yield start, start + first
             start += first
         while (self._is_in_areas or self._first_granule) and end - start > most:
-            over = (start + most - self._first_granule) % granule
-            border = start + most - (over if over < most else 0)
+            border = start + most - (start + most - self._first_granule) % granule
             yield start, border
             start = border
         if start < end:

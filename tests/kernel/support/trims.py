@@ -55,6 +55,19 @@ def loop(backing: Path | str) -> Iterator[str]:
 
 
 @contextlib.contextmanager
+def shortened(disk: str, max_bytes: int) -> Iterator[None]:
+    """A disk that takes no longer discards; its limit stays with it when it is detached."""
+    limit = Path(f"/sys/block/{disk}/queue/discard_max_bytes")
+    before = int(limit.read_text())
+    limit.write_text(str(max_bytes))
+    try:
+        yield
+    finally:
+        # A limit that is no multiple of the granularity can be read, but not be written.
+        limit.write_text(str(before // 4096 * 4096))
+
+
+@contextlib.contextmanager
 def loop_without_discards() -> Iterator[str]:
     """A loop device on a file of ramfs: it has no holes, and the kernel knows it beforehand."""
     with folder(Path("/tmp")) as home:

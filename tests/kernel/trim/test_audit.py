@@ -216,19 +216,12 @@ def test_ext4_trims_a_block_group_once() -> None:
 
 
 def test_a_lowered_limit_splits_and_loses_nothing() -> None:
-    with ScratchDisk(SIZE) as disk:
-        limit = Path(f"/sys/block/{disk.name}/queue/discard_max_bytes")
-        before = limit.read_text()
-        limit.write_text(str(MIB))
-        try:
-            for _, result in audited(lambda: mounted(disk.node, "ext4")):
-                assert_clean(result)
-                requests = row(result, "loop").requests
-                assert requests is not None
-                assert requests >= result.reached_bytes // MIB
-        finally:
-            # A limit that is no multiple of the granularity can be read, but not be written.
-            limit.write_text(str(int(before) // 4096 * 4096))
+    with ScratchDisk(SIZE) as disk, trims.shortened(disk.name, MIB):
+        for _, result in audited(lambda: mounted(disk.node, "ext4")):
+            assert_clean(result)
+            requests = row(result, "loop").requests
+            assert requests is not None
+            assert requests >= result.reached_bytes // MIB
 
 
 def test_a_partition_is_a_layer() -> None:

@@ -14,10 +14,9 @@ from opwatch.tools.commands.trim.audit import audit_mount
 from opwatch.trim.audit.audit import Asked
 from opwatch.trim.audit.flow import Stage, total
 from tests.kernel.support.load import discards
-from tests.kernel.support.trims import mount_at
+from tests.kernel.support.trims import mount_at, shortened
 from tests.vm.guest.support import stacked, sysfs
 from tests.vm.guest.support.audits import MIB, Audit, Verdict, audit, codes, filesystem, row, whole
-from tests.vm.guest.support.shell import put
 
 DEVICES = (
     "nvme",
@@ -136,16 +135,11 @@ def test_sentinels_tell_a_host_that_drops_discards(serial: str) -> None:
 def test_a_lowered_limit_splits_and_nvme_joins_again() -> None:
     """Pieces of 1 MiB, several of them ranges of one command: no byte is lost or counted twice."""
     disk = sysfs.disk("opw-nvme")
-    limit = sysfs.SYS_BLOCK / disk / "queue/discard_max_bytes"
-    was = limit.read_text().strip()
-    put(limit, MIB)
-    try:
+    with shortened(disk, MIB):
         before = sysfs.stat(disk)
         with filesystem(disk, "ext4") as point:
             result = audit(point)
         counted = sysfs.stat(disk) - before
-    finally:
-        put(limit, int(was) // 4096 * 4096)
     sent = whole(result)
     assert sent == result.reached_bytes == result.claimed_bytes == counted.discard_bytes
     trace = result.evidence.trace

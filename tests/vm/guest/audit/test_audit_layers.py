@@ -224,7 +224,7 @@ def test_a_cache_that_stopped_passing_discards_down() -> None:
         full_loop() as origin,
         stacked.loop(32 * MIB) as fast,
         stacked.loop(16 * MIB) as metadata,
-        shortened(origin, 64 << 10),
+        trims.shortened(origin, 64 << 10),
     ):
         nodes = f"/dev/{metadata} /dev/{fast} /dev/{origin}"
         table = f"0 {stacked.sectors(origin)} cache {nodes} 512 1 writethrough smq 0"
@@ -236,18 +236,6 @@ def test_a_cache_that_stopped_passing_discards_down() -> None:
     assert (foretold.outlook, "cache-no-passdown" in foretold.codes) == ("nothing", True)
     assert (result.verdict, result.reached_bytes, gone) == (Verdict.NOT_SENT, 0, 0)
     assert (list(codes(result)), result.unexplained_bytes) == (["cache-no-passdown"], 0)
-
-
-@contextlib.contextmanager
-def shortened(disk: str, max_bytes: int) -> Iterator[None]:
-    """A disk that takes no longer discards; its limit stays with it when it is detached."""
-    limit = sysfs.SYS_BLOCK / disk / "queue/discard_max_bytes"
-    before = int(limit.read_text())
-    put(limit, max_bytes)
-    try:
-        yield
-    finally:
-        put(limit, before // 4096 * 4096)
 
 
 def test_a_member_of_raid_5_that_fails_in_part() -> None:

@@ -276,25 +276,12 @@ def _trimmed_by_hand(point: Path) -> tuple[str, int, int, set[str]]:
     return document["verdict"], document["reached_bytes"], document["unexplained_bytes"], causes
 
 
-@contextlib.contextmanager
-def at_most(disk: str, limit_bytes: int) -> Iterator[None]:
-    """No discard of a disk is longer, until the block ends."""
-    limit = sysfs.SYS_BLOCK / disk / "queue/discard_max_bytes"
-    # Whole granules can be written back, and a little less than what was there.
-    before = int(limit.read_text()) // 4096 * 4096
-    put(limit, limit_bytes)
-    try:
-        yield
-    finally:
-        put(limit, before)
-
-
 def test_a_path_whose_limit_was_lowered() -> None:
     """Where that is not handed up, the first discard fails the path: said before, refused, and explained
     after a trim that is not ours."""
     with (
         full_loop() as disk,
-        at_most(disk, 65536),
+        trims.shortened(disk, 65536),
         multipath(disk, "0") as top,
         filesystem(top.name, "ext4") as point,
     ):

@@ -32,6 +32,10 @@ class GuestLost(GuestError):
     """The virtual machine ended, or never came up."""
 
 
+class EmulatorFailed(GuestLost):
+    """The emulator gave up by an assertion of its own: nothing that ran in the guest is to blame."""
+
+
 class GuestPanic(GuestLost):
     """The guest's kernel panicked or oopsed."""
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.vm import suite
+from tests.vm.again import until_the_emulator_holds
 from tests.vm.config import Kernel
 from tests.vm.errors import BenchError
 from tests.vm.suite import GuestFile
@@ -32,7 +33,7 @@ def test_in_guest(bootable: Kernel, file: GuestFile, report: Callable[[str], Non
         pytest.skip(reason)
     name = f"{bootable.name} {file.path.stem}"
     try:
-        run = suite.run(bootable, file, _sink)
+        run = until_the_emulator_holds(lambda: suite.run(bootable, file, _sink))
     except BenchError as error:
         pytest.fail(f"{name}: {error}", pytrace=False)
     report(f"{name}: {run.line()}")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.vm import devices, suite
+from tests.vm.again import until_the_emulator_holds
 from tests.vm.boot.machine import Machine
 from tests.vm.config import Kernel
 from tests.vm.errors import CommandTimeout, GuestHung, GuestLost, GuestPanic
@@ -66,8 +67,12 @@ def test_lost_guest_is_its_own_error(bootable: Kernel) -> None:
 
 
 def test_unplug_from_the_host(bootable: Kernel) -> None:
+    until_the_emulator_holds(lambda: _unplug(bootable))
+
+
+def _unplug(kernel: Kernel) -> None:
     chosen = devices.choose(["virtio-blk"], devices.load())
-    with Machine(bootable, chosen) as machine:
+    with Machine(kernel, chosen) as machine:
         machine.monitor("device_del", id="virtio-blk")
         deadline = time.monotonic() + 180
         while machine.run(["test", "-e", "/sys/block/vda"]).status == 0:

@@ -1,4 +1,4 @@
-"""A guest that stands still before its first command is started again, and only then."""
+"""What is started again: a boot that stands still, a run that the emulator itself broke off. Only they."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.vm.again import ATTEMPTS, until_the_emulator_holds
 from tests.vm.archive.assets import Emulator
 from tests.vm.boot import machine
 from tests.vm.boot.machine import Boot, Machine
 from tests.vm.config import Kernel, load
-from tests.vm.errors import GuestHung, GuestLost
+from tests.vm.errors import EmulatorFailed, GuestHung, GuestLost
 
-# In place of QEMU: it stands still as often as the file says, and is ready then.
+# In place of QEMU: it stands still as often as the file says, and is ready then. Below zero it ends at once,
+# at -50 by an assertion.
 _EMULATOR = """
 import os, pathlib, re, sys, time
 left = pathlib.Path(sys.argv[1])
@@ -21,6 +23,9 @@ times = int(left.read_text())
 left.write_text(str(times - 1))
 if times > 0:
     time.sleep(60)
+if times == -50:
+    os.write(2, b"qemu-system-x86_64: system/memory.c:1: look: Assertion `is_here' failed.\\n")
+    os.abort()
 if times < 0:
     sys.exit(3)
 [channel] = re.findall(r"id=agent,fd=(\\d+)", " ".join(sys.argv))
@@ -67,4 +72,46 @@ def test_a_machine_that_ends_is_not_tried_again(stalls: Path) -> None:
     stalls.write_text("-1")
     with pytest.raises(GuestLost), _machine(stalls):
         pass
+    assert stalls.read_text() == "-2"
+
+
+def test_what_the_emulator_broke_off_is_run_once_more(
+    stalls: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    starts = iter(("-50", "0"))
+
+    def attempt() -> str:
+        stalls.write_text(next(starts))
+        with _machine(stalls) as running:
+            return running.release
+
+    assert until_the_emulator_holds(attempt) == "6.12"
+    said = capsys.readouterr().err
+    assert "the emulator of kernel 6.12 gave up" in said
+    assert "Assertion `is_here' failed." in said
+
+
+def test_an_emulator_that_never_holds_is_a_failure(stalls: Path) -> None:
+    attempts: list[None] = []
+
+    def attempt() -> None:
+        attempts.append(None)
+        stalls.write_text("-50")
+        with _machine(stalls):
+            pass
+
+    with pytest.raises(EmulatorFailed):
+        until_the_emulator_holds(attempt)
+    assert len(attempts) == ATTEMPTS
+
+
+def test_a_guest_that_ends_by_itself_is_not_run_once_more(stalls: Path) -> None:
+    stalls.write_text("-1")
+
+    def attempt() -> None:
+        with _machine(stalls):
+            pass
+
+    with pytest.raises(GuestLost):
+        until_the_emulator_holds(attempt)
     assert stalls.read_text() == "-2"

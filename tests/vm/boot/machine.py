@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -27,6 +29,7 @@ from tests.vm.config import CHECKOUT, HERE, Kernel, load
 from tests.vm.errors import (
     BenchError,
     CommandTimeout,
+    EmulatorFailed,
     GuestError,
     GuestHung,
     GuestLost,
@@ -37,6 +40,7 @@ from tests.vm.errors import (
 # stands still ("rcu: Possible timer handling issue"). No command has run then: it is started again.
 BOOT_TIMEOUTS_S = (90.0, 90.0, 300.0)
 _PANIC = ("Kernel panic - not syncing", "Oops: ", "BUG: kernel NULL pointer")
+_ASSERTION = re.compile(r"^qemu-system-\S+: \S+:\d+: \w+: Assertion .* failed\.$", re.MULTILINE)
 
 Sink = Callable[[bytes], object]
 
@@ -201,11 +205,12 @@ class Machine:
 
     def console(self) -> str:
         """What the guest, and QEMU itself, have printed so far."""
-        text = ""
-        for name in ("qemu.log", "console"):
-            with contextlib.suppress(OSError):
-                text += (self.folder / name).read_text(errors="replace")
-        return text
+        return self._printed("qemu.log") + self._printed("console")
+
+    def _printed(self, name: str) -> str:
+        with contextlib.suppress(OSError):
+            return (self.folder / name).read_text(errors="replace")
+        return ""
 
     def _lost(self) -> GuestError:
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -214,6 +219,8 @@ class Machine:
         code = self._process.poll()
         if any(mark in console for mark in _PANIC):
             return GuestPanic(f"kernel {self.kernel.name} panicked", console)
+        if code == -signal.SIGABRT and _ASSERTION.search(self._printed("qemu.log")):
+            return EmulatorFailed(f"the emulator of kernel {self.kernel.name} gave up", console)
         return GuestLost(f"the guest with kernel {self.kernel.name} ended (QEMU: {code})", console)
 
     def _send(self, frame: Frame) -> None:

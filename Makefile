@@ -69,7 +69,10 @@ packages:
 		--no-build-isolation -e .
 	@touch $@
 
+# Compiled here, because not everybody who runs a checkout may write to it or wants to: without it every start
+# compiles some hundred modules, which takes longer than an audit of a small filesystem.
 build: packages .venv/built
+	@$(PY) -m compileall -q opwatch tools collectors
 
 # A wheel of this checkout in a virtual environment of its own, below PREFIX; sudo finds what is in
 # /usr/local/bin.
@@ -239,6 +242,7 @@ bench-dashboard: build
 	$(PY) -m tests.bench.dashboard_bench
 
 clean:
+	find opwatch tools collectors -name __pycache__ -prune -exec rm -rf {} +
 	rm -rf build .venv *.egg-info opwatch/*.so opwatch/drive/opwatch-drive-server
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -68,3 +69,12 @@ def test_a_stock_kernel_runs_programs_while_pid_1_is_current() -> None:
     switches = watch_switches(20)
     assert isinstance(switches, Switches), switches
     assert switches.skipped is False, switches
+
+
+def test_a_start_compiles_nothing_of_a_checkout() -> None:
+    """`make build` did. Nobody writes compiled modules here: what is not there is compiled at every start."""
+    argv = [sys.executable, "-v", "-m", "opwatch", "trim", "check", "/"]
+    said = subprocess.run(argv, capture_output=True, text=True, check=False).stderr
+    sources = [line for line in said.splitlines() if line.startswith("# code object from ")]
+    assert any("/opwatch/trim/" in line for line in sources)
+    assert [line for line in sources if line.endswith(".py")] == []

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
 import sys
 from pathlib import Path
 
@@ -13,10 +15,6 @@ from opwatch.errors import PermissionMissing
 def own_command() -> str:
     """This opwatch by its full path: sudo has a PATH of its own. Where there is no script, the module by -P,
     which does not import from the folder one happens to be in."""
-    # Errors alone need these, which bring six modules more, and every start would pay for them.
-    import shlex
-    import shutil
-
     called = shutil.which(sys.argv[0]) if Path(sys.argv[0]).name == "opwatch" else None
     beside = Path(sys.executable).parent / "opwatch"
     if called:

@@ -75,8 +75,6 @@ LATE = {
     # A check or an audit of most stacks runs no tool, and most command lines have no word that is misspelt.
     "opwatch.host.process": 4,
     "opwatch.tools.arguments": 1,
-    # Errors alone name a command.
-    "opwatch.host.privilege": 2,
     # The programs are loaded in a thread as early as can be; this is for what goes wrong.
     "opwatch.collectors.audit.discard_programs": 1,
     # Drives are asked in a thread, and a run that never asks one does without.

@@ -4,13 +4,17 @@
 
 #include <bpf/btf.h>
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 int ow_tracepoint_args(const struct btf *btf, const char *name)
 {
 	const struct btf_type *t;
-	__s32 id = btf__find_by_name_kind(btf, name, BTF_KIND_TYPEDEF);
+	char type[64];
+	__s32 id;
 
+	snprintf(type, sizeof(type), "btf_trace_%s", name);
+	id = btf__find_by_name_kind(btf, type, BTF_KIND_TYPEDEF);
 	if (id < 0)
 		return -ENOENT;
 	t = btf__type_by_id(btf, btf__type_by_id(btf, id)->type);

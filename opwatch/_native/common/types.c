@@ -7,162 +7,67 @@
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <pthread.h>
-#include <stdbool.h>
 #include <stdio.h>
-#include <string.h>
+#include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
-#include "cleanup.h"
+#include "selection.h"
 #include "shape.h"
 
-/* The types of bpf/lib/kernel.h; tests/unit/house/test_types.py compares the two. */
-static const char *const named[] = {
-	"ata_queued_cmd",
-	"ata_taskfile",
-	"bio",
-	"bio_set",
-	"blk_mq_hw_ctx",
-	"blkcg",
-	"blkcg_gq",
-	"block_device",
-	"bpf_func_id",
-	"cgroup",
-	"cgroup_subsys_state",
-	"kernfs_node",
-	"kthread",
-	"worker",
-	"bvec_iter",
-	"dm_io",
-	"dm_rq_clone_bio_info",
-	"dm_target_io",
-	"ext4_sb_info",
-	"fdtable",
-	"file",
-	"files_struct",
-	"gendisk",
-	"hd_struct",
-	"inode",
-	"mapped_device",
-	"mq_rq_state",
-	"pt_regs",
-	"req_op",
-	"req_opf",
-	"request",
-	"request_queue",
-	"scsi_cmnd",
-	"super_block",
-	"task_struct",
-	"xfs_group",
-	"xfs_mount",
-};
-#define NR_NAMED (sizeof(named) / sizeof(named[0]))
+/* Modules that have some of the types, where those are not the kernel's own. */
+static const char *const modules[] = {"dm_mod", "ext4", "libata", "scsi_mod", "xfs"};
+#define NR_MODULES (sizeof(modules) / sizeof(modules[0]))
 
-/* The tracepoints of typed programs. The type of each has its name behind this. */
-#define PREFIX "btf_trace_"
-static const char *const tracepoints[] = {
-	"block_rq_issue",  "block_rq_complete",	 "block_rq_requeue", "block_io_start",
-	"block_bio_queue", "block_bio_complete", "block_getrq",
+/* What typed programs are attached to: the section of the program, and its name among the types. */
+static const struct target {
+	const char *section;
+	const char *name;
+	__u32 kind;
+	enum bpf_attach_type attach;
+} targets[] = {
+#define AT_EVENT(x)                                                             \
+	{                                                                       \
+		"tp_btf/" x, "btf_trace_" x, BTF_KIND_TYPEDEF, BPF_TRACE_RAW_TP \
+	}
+#define AT_ENTRY(x)                                             \
+	{                                                       \
+		"fentry/" x, x, BTF_KIND_FUNC, BPF_TRACE_FENTRY \
+	}
+#define AT_EXIT(x)                                            \
+	{                                                     \
+		"fexit/" x, x, BTF_KIND_FUNC, BPF_TRACE_FEXIT \
+	}
+	AT_EVENT("block_rq_issue"), AT_EVENT("block_rq_complete"), AT_EVENT("block_rq_requeue"),
+	AT_EVENT("block_io_start"), AT_EVENT("block_bio_queue"),   AT_EVENT("block_bio_complete"),
+	AT_EVENT("block_getrq"),    AT_ENTRY("submit_bio_noacct"), AT_ENTRY("blkdev_issue_discard"),
+	AT_EXIT("__x64_sys_ioctl"),
 };
-#define NR_TRACEPOINTS (sizeof(tracepoints) / sizeof(tracepoints[0]))
+#define NR_TARGETS (sizeof(targets) / sizeof(targets[0]))
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static bool is_known;
-static struct ow_types types;
-static __s32 ids[NR_TRACEPOINTS];
+/* Those that were read last. None is ever freed: who was given it may still be at it. */
+static struct ow_types *types;
+static __u32 read_modules; /* a bit each */
+static __s32 ids[NR_TARGETS];
 
-/* A selection of @from, which becomes @to. */
-struct selection {
-	const struct btf *from;
-	struct btf *to;
-	__u32 *numbers; /* of a type in @to, by that in @from; 0 for none */
-	__u32 *taken;	/* the other way round */
-};
-
-static bool is_named(const char *name)
+static __u32 present_modules(void)
 {
-	for (size_t i = 0; i < NR_NAMED; i++) {
-		if (!strcmp(name, named[i]))
-			return true;
+	char path[64];
+	__u32 ret = 0;
+
+	for (size_t i = 0; i < NR_MODULES; i++) {
+		snprintf(path, sizeof(path), "/sys/kernel/btf/%s", modules[i]);
+		ret |= !access(path, R_OK) << i;
 	}
-	return false;
-}
-
-static int take(struct selection *s, __u32 *id)
-{
-	int number;
-
-	if (!*id || s->numbers[*id])
-		return 0;
-	number = btf__add_type(s->to, s->from, btf__type_by_id(s->from, *id));
-	if (number < 0)
-		return number;
-	s->numbers[*id] = number;
-	s->taken[number] = *id;
-	return 0;
-}
-
-static int renumber(struct selection *s, __u32 *id)
-{
-	*id = s->numbers[*id];
-	return 0;
-}
-
-/* Visit what a type consists of, but not what pointers lead to: that would be the whole kernel. */
-static int visit_parts(struct selection *s, const struct btf_type *type,
-		       int (*visit)(struct selection *s, __u32 *id))
-{
-	struct btf_type *t = (struct btf_type *)type;
-	struct btf_member *member = btf_members(t);
-	int err = 0;
-
-	switch (btf_kind(t)) {
-	case BTF_KIND_STRUCT:
-	case BTF_KIND_UNION:
-		for (__u32 i = 0; i < btf_vlen(t) && !err; i++)
-			err = visit(s, &member[i].type);
-		return err;
-	case BTF_KIND_ARRAY:
-		err = visit(s, &btf_array(t)->type);
-		return err ?: visit(s, &btf_array(t)->index_type);
-	case BTF_KIND_TYPEDEF:
-	case BTF_KIND_CONST:
-	case BTF_KIND_VOLATILE:
-	case BTF_KIND_RESTRICT:
-	case BTF_KIND_TYPE_TAG:
-		return visit(s, &t->type);
-	default:
-		return 0;
-	}
-}
-
-/* Types move while others are added: they are taken first, and renumbered when all are there. */
-static int select_types(struct selection *s)
-{
-	const struct btf_type *t;
-	int err = 0;
-
-	for (__u32 id = 1; id < btf__type_cnt(s->from) && !err; id++) {
-		t = btf__type_by_id(s->from, id);
-		if ((btf_is_composite(t) || btf_is_any_enum(t)) &&
-		    is_named(btf__name_by_offset(s->from, t->name_off)))
-			err = take(s, &id);
-	}
-	for (__u32 id = 1; id < btf__type_cnt(s->to) && !err; id++)
-		err = visit_parts(s, btf__type_by_id(s->from, s->taken[id]), take);
-	for (__u32 id = 1; id < btf__type_cnt(s->to) && !err; id++) {
-		t = btf__type_by_id(s->to, id);
-		if (btf_is_ptr(t))
-			((struct btf_type *)t)->type = 0;
-		err = visit_parts(s, t, renumber);
-	}
-	return err;
+	return ret;
 }
 
 /* Keep the selection in memory that has a name for libbpf, as long as we run. */
-static int keep(const struct btf *btf)
+static int keep(const struct ow_selection *selection, struct ow_types *ret)
 {
 	__u32 size = 0;
-	const void *data = btf__raw_data(btf, &size);
+	const void *data = ow_selection_data(selection, &size);
 	int fd = memfd_create("opwatch types", MFD_CLOEXEC);
 
 	if (fd < 0)
@@ -171,91 +76,117 @@ static int keep(const struct btf *btf)
 		close(fd);
 		return -ENOMEM;
 	}
-	snprintf(types.path, sizeof(types.path), "/proc/self/fd/%d", fd);
+	snprintf(ret->path, sizeof(ret->path), "/proc/self/fd/%d", fd);
 	return 0;
 }
 
-static int reduce(const struct btf *btf)
+/* A module that has gone, or whose types cannot be read, is as one that was never there. */
+static int add_module(struct ow_selection *selection, struct btf *kernel, const char *name,
+		      struct ow_types *ret)
 {
-	__u32 count = btf__type_cnt(btf);
-	_cleanup_free_ __u32 *numbers = calloc(count, sizeof(*numbers));
-	_cleanup_free_ __u32 *taken = calloc(count, sizeof(*taken));
-	struct selection s = {btf, btf__new_empty(), numbers, taken};
-	int err = numbers && taken && s.to ? select_types(&s) : -ENOMEM;
-
-	err = err ?: keep(s.to);
-	btf__free(s.to);
-	return err;
-}
-
-static int read_types(void)
-{
-	struct btf *btf = btf__load_vmlinux_btf();
-	char name[64];
+	struct btf *btf = btf__load_module_btf(name, kernel);
 	int err;
 
 	if (!btf)
-		return -errno;
-	types.rq_arg = ow_tracepoint_args(btf, PREFIX "block_rq_issue") > 1;
-	types.bio_arg = ow_tracepoint_args(btf, PREFIX "block_bio_queue") > 1;
-	types.flush_sequence = ow_flush_sequence_flag(btf);
-	types.xfs_args = ow_tracepoint_args(btf, PREFIX "xfs_discard_extent");
-	for (size_t i = 0; i < NR_TRACEPOINTS; i++) {
-		snprintf(name, sizeof(name), PREFIX "%s", tracepoints[i]);
-		ids[i] = btf__find_by_name_kind(btf, name, BTF_KIND_TYPEDEF);
-	}
-	err = reduce(btf);
+		return 0;
+	if (ret->xfs_args < 0)
+		ret->xfs_args = ow_tracepoint_args(btf, "xfs_discard_extent");
+	err = ow_selection_add(selection, btf);
 	btf__free(btf);
 	return err;
 }
 
+static int reduce(struct btf *kernel, __u32 present, struct ow_types *ret)
+{
+	struct ow_selection *selection = ow_selection_new();
+	int err = selection ? ow_selection_add(selection, kernel) : -ENOMEM;
+
+	for (size_t i = 0; i < NR_MODULES && !err; i++) {
+		if (present & 1u << i)
+			err = add_module(selection, kernel, modules[i], ret);
+	}
+	err = err ?: keep(selection, ret);
+	ow_selection_free(selection);
+	return err;
+}
+
+static int read_types(__u32 present, struct ow_types *ret)
+{
+	struct btf *btf = btf__load_vmlinux_btf();
+	int err;
+
+	if (!btf)
+		return -errno;
+	ret->rq_arg = ow_tracepoint_args(btf, "block_rq_issue") > 1;
+	ret->bio_arg = ow_tracepoint_args(btf, "block_bio_queue") > 1;
+	ret->flush_sequence = ow_flush_sequence_flag(btf);
+	ret->xfs_args = ow_tracepoint_args(btf, "xfs_discard_extent");
+	for (size_t i = 0; i < NR_TARGETS; i++)
+		ids[i] = btf__find_by_name_kind(btf, targets[i].name, targets[i].kind);
+	err = reduce(btf, present, ret);
+	btf__free(btf);
+	return err;
+}
+
+static int update(__u32 present)
+{
+	struct ow_types *latest = calloc(1, sizeof(*latest));
+	int err = latest ? read_types(present, latest) : -ENOMEM;
+
+	if (err) {
+		free(latest);
+		return err;
+	}
+	types = latest;
+	read_modules = present;
+	return 0;
+}
+
 int ow_kernel_types(const struct ow_types **ret)
 {
+	__u32 present = present_modules();
 	int err = 0;
 
 	pthread_mutex_lock(&lock);
-	if (!is_known)
-		err = read_types();
-	is_known = !err;
+	if (!types || present & ~read_modules)
+		err = update(present);
+	*ret = types;
 	pthread_mutex_unlock(&lock);
-	*ret = &types;
 	return err;
 }
 
 /* Until here libbpf took the program for one that needs no types of the kernel's. */
-static int prepare(struct bpf_program *prog, struct bpf_prog_load_opts *opts, long tracepoint)
+static int prepare(struct bpf_program *prog, struct bpf_prog_load_opts *opts, long target)
 {
 	const struct ow_types *known;
 	int err = ow_kernel_types(&known);
 
 	if (err)
 		return err;
-	if (ids[tracepoint] <= 0)
+	if (ids[target] <= 0)
 		return -ESRCH;
-	opts->attach_btf_id = ids[tracepoint];
-	opts->expected_attach_type = BPF_TRACE_RAW_TP;
+	opts->attach_btf_id = ids[target];
+	opts->expected_attach_type = targets[target].attach;
 	return bpf_program__set_type(prog, BPF_PROG_TYPE_TRACING);
 }
 
 int ow_types_register(void)
 {
 	LIBBPF_OPTS(libbpf_prog_handler_opts, options, .prog_prepare_load_fn = prepare);
-	char section[64];
 	int handler = 0;
 
-	for (size_t i = 0; i < NR_TRACEPOINTS && handler >= 0; i++) {
+	for (size_t i = 0; i < NR_TARGETS && handler >= 0; i++) {
 		options.cookie = i;
-		snprintf(section, sizeof(section), "tp_btf/%s", tracepoints[i]);
-		handler = libbpf_register_prog_handler(section, BPF_PROG_TYPE_RAW_TRACEPOINT,
-						       BPF_TRACE_RAW_TP, &options);
+		handler = libbpf_register_prog_handler(targets[i].section,
+						       BPF_PROG_TYPE_RAW_TRACEPOINT,
+						       targets[i].attach, &options);
 	}
 	return handler < 0 ? handler : 0;
 }
 
 struct bpf_link *ow_attach(const struct bpf_program *prog)
 {
-	if (bpf_program__type(prog) == BPF_PROG_TYPE_TRACING &&
-	    bpf_program__expected_attach_type(prog) == BPF_TRACE_RAW_TP)
+	if (bpf_program__type(prog) == BPF_PROG_TYPE_TRACING)
 		return bpf_program__attach_trace(prog);
 	return bpf_program__attach(prog);
 }

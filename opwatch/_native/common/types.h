@@ -8,18 +8,20 @@ struct bpf_object_skeleton;
 struct bpf_link;
 struct bpf_program;
 
-/* What the running kernel's types say, and where those of them are that our programs name. */
+/* What the types of the running kernel say, and where those are that our programs name, its and
+ * those of modules. */
 struct ow_types {
 	char path[32]; /* for btf_custom_path */
 	__u32 rq_arg;
 	__u32 bio_arg;
 	__u32 flush_sequence;
-	int xfs_args; /* of its discard events; negative where they are not the kernel's own */
+	int xfs_args; /* of its discard events; negative where the kernel has no XFS yet */
 };
 
 /*
  * The kernel's types take megabytes, and each time that libbpf reads them more than all the rest
- * of a start: they are read once, and what we need of them is kept. Returns 0 or -errno.
+ * of a start: they are read once, and again when a module of those came that have some; what we
+ * need of them is kept. Returns 0 or -errno.
  */
 int ow_kernel_types(const struct ow_types **ret);
 

@@ -2,7 +2,6 @@
 #include "discards.h"
 
 #include <bpf/bpf.h>
-#include <bpf/btf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <stdio.h>
@@ -15,7 +14,6 @@
 #include "discard.skel.h"
 #include "_native/common/log.h"
 #include "_native/common/programs.h"
-#include "_native/common/shape.h"
 #include "_native/common/types.h"
 
 struct ow_discards {
@@ -42,22 +40,6 @@ bool ow_may_attach_to_functions(void)
 	return fd >= 0 || errno != EPERM;
 }
 
-/* Whether XFS, in the kernel or as a module, gives its discard events the group first. */
-static bool xfs_by_group(const struct ow_types *types)
-{
-	struct btf *vmlinux, *module;
-	int args = types->xfs_args;
-
-	if (args < 0 && !access("/sys/kernel/btf/xfs", R_OK)) {
-		vmlinux = btf__load_vmlinux_btf();
-		module = btf__load_module_btf("xfs", vmlinux);
-		args = module ? ow_tracepoint_args(module, "btf_trace_xfs_discard_extent") : 0;
-		btf__free(module);
-		btf__free(vmlinux);
-	}
-	return args == 3;
-}
-
 static bool is_called(const struct ow_chosen *chosen)
 {
 	for (int i = 0; i < chosen->nr; i++) {
@@ -76,8 +58,8 @@ static int configure(struct ow_discards *d, const struct ow_discards_config *con
 	d->skel->rodata->pidns_ino = config->pidns_ino;
 	/* Who calls us knows what is in flight. */
 	d->skel->rodata->stalls = config->stalls && !is_called(&d->chosen);
-	d->skel->rodata->xfs_by_group =
-		bpf_program__autoload(d->skel->progs.discard_xfs_extent) && xfs_by_group(types);
+	/* The group and two numbers, or else the mount and three: see bpf/discard/fs.h. */
+	d->skel->rodata->xfs_by_group = types->xfs_args == 3;
 	return err;
 }
 
@@ -139,17 +121,13 @@ static int map_flows(struct ow_discards *d)
 
 static int load(struct ow_discards *d, const struct ow_discards_config *config)
 {
-	/*
-	 * Types that the kernel lacks are looked for in its modules, which takes CAP_SYS_ADMIN. An
-	 * audit needs those of XFS; what is watched live does not.
-	 */
 	DECLARE_LIBBPF_OPTS(bpf_object_open_opts, options);
 	const struct ow_types *types;
 	int err = ow_kernel_types(&types);
 
 	if (err)
 		return err;
-	options.btf_custom_path = config->stalls ? types->path : NULL;
+	options.btf_custom_path = types->path;
 	d->skel = opwatch_discard__open_opts(&options);
 	if (!d->skel)
 		return -errno;

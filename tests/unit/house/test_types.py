@@ -21,25 +21,32 @@ def _types_of_programs() -> set[str]:
     return names
 
 
-def _kept() -> set[str]:
-    text = (ROOT / "opwatch/_native/common/types.c").read_text()
-    start = text.index("named[] = {")
-    return set(re.findall(r'"(\w+)"', text[start : text.index("};", start)]))
+def _table(file: str, name: str) -> str:
+    text = (ROOT / "opwatch/_native/common" / file).read_text()
+    start = text.index(f"{name}[] = {{")
+    return text[start : text.index("};", start)]
+
+
+def _kept() -> list[str]:
+    return re.findall(r'"(\w+)"', _table("selection.c", "named"))
 
 
 def test_every_type_that_a_program_names_is_kept() -> None:
     names = _types_of_programs()
     assert {"request", "bio", "req_opf"} <= names
-    assert names <= _kept()
+    assert names <= set(_kept())
 
 
-def test_a_tracepoint_of_a_typed_program_is_known_by_its_number() -> None:
-    text = (ROOT / "opwatch/_native/common/types.c").read_text()
-    start = text.index("tracepoints[] = {")
-    known = set(re.findall(r'"(\w+)"', text[start : text.index("};", start)]))
+def test_names_are_sorted_as_they_are_looked_up() -> None:
+    assert _kept() == sorted(set(_kept()))
+
+
+def test_what_a_typed_program_is_attached_to_is_known_by_its_number() -> None:
+    kinds = {"tp_btf": "AT_EVENT", "fentry": "AT_ENTRY", "fexit": "AT_EXIT"}
+    known = set(re.findall(r'\b(AT_\w+)\("(\w+)"\)', _table("types.c", "targets")))
     sections = {
-        name
+        (kinds[kind], name)
         for path in (ROOT / "bpf").rglob("*.[ch]")
-        for name in re.findall(r'SEC\("tp_btf/(\w+)"\)', path.read_text())
+        for kind, name in re.findall(r'SEC\("(tp_btf|fentry|fexit)/(\w+)"\)', path.read_text())
     }
     assert sections == known

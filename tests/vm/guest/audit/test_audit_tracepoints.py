@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -24,10 +27,21 @@ from tests.vm.guest.support.audits import (
     whole,
 )
 from tests.vm.guest.support.scsidebug import scsi_debug
-from tests.vm.guest.support.shell import put
+from tests.vm.guest.support.shell import call, put
 from tests.vm.guest.support.sysfs import SYS_BLOCK
+from tests.vm.requirements import need_module
 
 DEVICES = ("nvme",)
+# Two audits of one process: it has read the kernel's types when the module comes.
+_BEFORE_AND_AFTER = """
+from opwatch import _native
+from tests.vm.guest.support.audits import audited, full_loop, row, whole
+_native.may_attach_to_functions = lambda: False
+for kind in ("ext4", "xfs"):
+    with full_loop() as loop:
+        result = audited(loop, kind, loop)
+    print(kind, row(result, "filesystem").bytes_out == whole(result) == result.reached_bytes)
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -53,6 +67,15 @@ def test_f2fs() -> None:
             result.reached_bytes == freed(loop) == result.claimed_bytes == row(result, "filesystem").bytes_out
         )
     assert (result.verdict, result.unexplained_bytes) == (Verdict.ACCEPTED, 0)
+
+
+def test_a_module_that_comes_when_types_were_read() -> None:
+    need_module("xfs")
+    call("modprobe", "-r", "xfs")
+    assert not Path("/sys/module/xfs").exists()
+    argv = [sys.executable, "-c", _BEFORE_AND_AFTER]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines() == ["ext4 True", "xfs True"], done.stderr
 
 
 def test_several_ranges_in_a_command() -> None:

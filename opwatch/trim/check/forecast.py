@@ -101,12 +101,23 @@ class _Walk:
         self._stack = stack
         self.reasons = {layer.device: reasons_of(stack, layer) for layer in stack.layers}
         self.broken_units = tuple(_broken_units(stack))
+        self.scattered: list[str] = []
         self._reach: dict[str, Outlook] = {}
 
     def reach(self, layer: Layer) -> Outlook:
         if layer.device not in self._reach:
-            self._reach[layer.device] = self._find(layer)
+            outlook = self._find(layer)
+            if outlook is Outlook.PART and layer.kind is Kind.THIN_POOL:
+                # Its chunks may all lie where discards go on, and all where they do not.
+                chunks = f"which chunks of {layer.device} lie where discards go on"
+                self.scattered.append(f"{chunks}: some of what is below takes none")
+                outlook = Outlook.UNKNOWN
+            self._reach[layer.device] = outlook
         return self._reach[layer.device]
+
+    def doubts(self) -> list[str]:
+        """What nobody can know of the layers that were walked."""
+        return [*self.broken_units, *self.scattered]
 
     def _find(self, layer: Layer) -> Outlook:
         if any(reason.cause.effect is Effect.STOPS for reason in self.reasons[layer.device]):
@@ -328,7 +339,7 @@ def forecast(
     # A loss with its bytes before the same one without.
     reasons = [*first, *_device_losses(stack, arriving), *below, *_not_free(stack, space), *_outside(stack)]
     reasons += shared.reasons
-    doubts = [*walk.broken_units, *(doubt for layer in stack.layers for doubt in doubts_of(layer))]
+    doubts = [*walk.doubts(), *(doubt for layer in stack.layers for doubt in doubts_of(layer))]
     too_short = outlook is not Outlook.NOTHING and _all_too_short(stack, walk, runs)
     outlook = Outlook.NOTHING if too_short else _less_what_stays(stack, outlook, shared)
     reaches = outlook is not Outlook.NOTHING

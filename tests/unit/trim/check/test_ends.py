@@ -329,16 +329,37 @@ def test_an_array_with_parity_is_cut_where_a_disk_has_granules(first: int, most:
         assert foretold.outlook is outlook
 
 
-def test_chunks_of_a_pool_that_hold_no_granule() -> None:
-    meta, disk = layer("sda", "8:0"), layer("sdb", "8:16")
-    disk = replace(disk, limits=replace(disk.limits, granularity=MIB))
+def _thin_on(data: Layer) -> tuple[Layer, Layer, Layer]:
+    """A thin volume on a pool of this device, which has chunks of 64 KiB, and the pool's metadata."""
     pool = replace(
-        layer("dm-0", "252:0", Kind.THIN_POOL, "sda", "sdb"),
+        layer("dm-0", "252:0", Kind.THIN_POOL, "sda", data.device),
         facts=ThinPoolFacts(chunk_bytes=64 * KIB, mode=PoolMode.READ_WRITE),
-        table=(DmTarget(0, 1 << 20, "thin-pool", ("8:0", "8:16", "128", "0", "0")),),
+        table=(DmTarget(0, 1 << 20, "thin-pool", ("8:0", data.dev, "128", "0", "0")),),
         target="thin-pool",
     )
-    thin = replace(layer("dm-1", "252:1", Kind.THIN, "dm-0"), target="thin")
+    return replace(layer("dm-1", "252:1", Kind.THIN, "dm-0"), target="thin"), pool, layer("sda", "8:0")
+
+
+def test_chunks_of_a_pool_may_all_lie_where_nothing_is_freed() -> None:
+    """A thin volume has its blocks in the first chunks that were free, wherever they are in it."""
+    disks = layer("sdb", "8:16"), layer("sdc", "8:32")
+    dropping = replace(disks[0], limits=replace(disks[0].limits, granularity=0, max_bytes=0))
+    half = 1 << 20
+    table = (DmTarget(0, half, "linear", ("8:16", "0")), DmTarget(half, half, "linear", ("8:32", "0")))
+    data = replace(layer("dm-2", "252:2", Kind.DM, "sdb", "sdc"), table=table, target="linear")
+    free = Space({"252:1": Extents.of([(0, 8 * MIB)])})
+    foretold = forecast(stack(*_thin_on(data), data, dropping, disks[1]), free)
+    assert (foretold.outlook, foretold.accepted) == (Outlook.UNKNOWN, True)
+    doubt = "which chunks of dm-0 lie where discards go on: some of what is below takes none"
+    assert doubt in foretold.unknowable
+    assert "member-no-discards" in [why.code for why in foretold.reasons]
+    assert forecast(stack(*_thin_on(data), data, *disks), free).outlook is Outlook.REACHES
+
+
+def test_chunks_of_a_pool_that_hold_no_granule() -> None:
+    disk = layer("sdb", "8:16")
+    disk = replace(disk, limits=replace(disk.limits, granularity=MIB))
+    thin, pool, meta = _thin_on(disk)
     foretold = forecast(stack(thin, pool, meta, disk), Space({"252:1": Extents.of([(0, 8 * MIB)])}))
     assert foretold.outlook is Outlook.UNKNOWN
     assert any("one alone holds no whole 1M of sdb" in doubt for doubt in foretold.unknowable)

@@ -79,6 +79,15 @@ class Ends:
         freed = sum(self._freed_of_one(*piece) for piece in pieces)
         return freed if pieces[-1][1] == end else freed * (end - start) // (pieces[-1][1] - start)
 
+    def strays(self) -> bool:
+        """Whether the kernel counts granules from elsewhere than those of a disk begin, of which it knows
+        nothing: a loop device has those of its file, at an offset that it does not tell. There it cuts what
+        is longer than the device takes, unless the pieces are merged again."""
+        granule = self._top.limits.granularity or 1
+        first = alignment(self._stack, self._top)
+        units = _units(self._discards(self._top, 0, self._top.size_bytes))
+        return any((first - offset) % size or granule % size for size, offset in units if size > SECTOR)
+
     def _freed_of_one(self, start: int, end: int) -> int:
         if self._unit is not None:
             return _whole(start, end, self._unit)

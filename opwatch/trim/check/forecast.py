@@ -97,10 +97,11 @@ class Forecast:
 class _Walk:
     """How far discards get below each layer, worked out once for each."""
 
-    def __init__(self, stack: Stack) -> None:
+    def __init__(self, stack: Stack, space: Space | None) -> None:
         self._stack = stack
         self.reasons = {layer.device: reasons_of(stack, layer) for layer in stack.layers}
         self.broken_units = tuple(_broken_units(stack))
+        self.stray_cuts = tuple(_stray_cuts(stack, space))
         self.scattered: list[str] = []
         self._reach: dict[str, Outlook] = {}
 
@@ -117,7 +118,7 @@ class _Walk:
 
     def doubts(self) -> list[str]:
         """What nobody can know of the layers that were walked."""
-        return [*self.broken_units, *self.scattered]
+        return [*self.broken_units, *self.stray_cuts, *self.scattered]
 
     def _find(self, layer: Layer) -> Outlook:
         if any(reason.cause.effect is Effect.STOPS for reason in self.reasons[layer.device]):
@@ -249,6 +250,21 @@ def _broken_units(stack: Stack) -> Iterator[str]:
                 yield f"{chunks}: one alone holds no whole {size(unit)} of {lower.device}"
 
 
+def _stray_cuts(stack: Stack, space: Space | None) -> Iterator[str]:
+    """Layers that cut free extents, and may do so within granules of a disk."""
+    extents = (space and space.extents) or {}
+    straight = straightened(stack)
+    if any(layer.array and stripe_bytes(layer.array) for layer in stack.layers):
+        return  # those are followed
+    for top in straight.tops():
+        longest = max((end - start for start, end in extents.get(top.dev, ())), default=0)
+        for layer in (top, *all_lower_of(straight, top)):
+            most = layer.limits.max_bytes or longest
+            if most < longest and Ends(straight, layer).strays():
+                cuts = f"{layer.device} cuts what is longer than {size(most)}"
+                yield f"how much of long discards is freed: {cuts} where no granule of its disk begins"
+
+
 def _accepted(stack: Stack) -> bool | None:
     """Whether FITRIM, or the discard of a device, returns success."""
     if stack.filesystem and refused(stack):
@@ -267,7 +283,7 @@ def _outlook(stack: Stack, walk: _Walk, first: Sequence[Reason]) -> Outlook:
         return Outlook.UNKNOWN
     outlook = together([walk.reach(top) for top in tops])
     in_doubt = stack.filesystem and (stack.filesystem.kind in BY_A_PROGRAM or _unmapped(stack))
-    is_doubtful = bool(in_doubt or walk.broken_units)
+    is_doubtful = bool(in_doubt or walk.broken_units or walk.stray_cuts)
     return Outlook.UNKNOWN if outlook is Outlook.REACHES and is_doubtful else outlook
 
 
@@ -324,7 +340,7 @@ def forecast(
 ) -> Forecast:
     """What will become of FITRIM on the filesystem with this minimum length; without one, of a discard of the
     whole device. `fstab_options` are those that fstab wants for the mount."""
-    walk = _Walk(stack)
+    walk = _Walk(stack, space)
     first = reasons_of_filesystem(stack, fstab_options)
     outlook = _outlook(stack, walk, first)
     runs: list[DeviceRun] = []

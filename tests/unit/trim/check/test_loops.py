@@ -78,6 +78,31 @@ def test_a_loop_device_that_begins_within_a_block_of_its_file() -> None:
     assert aligned.rounded_bytes == 0
 
 
+@pytest.mark.parametrize("is_mapped", [False, True])
+@pytest.mark.parametrize(
+    ("offset", "length", "outlook"),
+    [(512, 1 << 20, Outlook.UNKNOWN), (512, 65536, Outlook.REACHES), (0, 1 << 20, Outlook.REACHES)],
+)
+def test_long_discards_of_a_loop_device_that_takes_short_ones(
+    is_mapped: bool, offset: int, length: int, outlook: Outlook
+) -> None:
+    """The partition begins at a block of the file. The kernel cuts at blocks as the loop device counts, and
+    knows nothing of its offset; with none they are the same."""
+    disk = layer("loop0", "7:0", Kind.LOOP, backing_file="/f", offset_bytes=offset, max_bytes=65536)
+    begin = 4096 - offset
+    part = layer("loop0p1", "259:0", Kind.PARTITION, "loop0", start_bytes=begin, max_bytes=65536)
+    part = replace(part, limits=replace(part.limits, granularity=4096, alignment=-begin % 4096))
+    disk = replace(disk, limits=replace(disk.limits, granularity=4096))
+    table = (DmTarget(0, 8192, "linear", ("259:0", "0")),)
+    mapped = layer("dm-0", "253:0", Kind.DM, "loop0p1", max_bytes=65536, target="linear")
+    mapped = replace(mapped, table=table, limits=replace(mapped.limits, granularity=4096))
+    one = stack(*[mapped] * is_mapped, part, disk)
+    foretold = forecast(one, Space({one.layers[0].dev: Extents.of([(MIB, MIB + length)])}))
+    assert foretold.outlook is outlook
+    doubt = f"{one.layers[0].device} cuts what is longer than 64k where no granule of its disk begins"
+    assert any(doubt in words for words in foretold.unknowable) is (outlook is Outlook.UNKNOWN)
+
+
 def test_members_that_begin_within_a_block_of_their_files() -> None:
     """Each member gets a part of the range, and has ends of its own that lie in no whole block."""
     members = [

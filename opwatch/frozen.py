@@ -1,14 +1,14 @@
 """Classes of values that never change, as `dataclass(frozen=True, slots=True)` makes them, without its price
 at every start: that compiles six functions a class and imports what takes sources apart, a third of what a
-check of trims took. Here nothing is compiled but a constructor, when its first instance is made. The module
-`dataclasses` takes instances for its own: it is imported when somebody asks it about one."""
+check of trims took. Here nothing is compiled but the constructor of a class that has many instances. The
+module `dataclasses` takes instances for its own: it is imported when somebody asks it about one."""
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar, cast, dataclass_transform
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast, dataclass_transform
 
 if TYPE_CHECKING:
     from dataclasses import asdict, replace
@@ -18,20 +18,29 @@ __all__ = ["asdict", "field", "frozen", "names_of", "replace"]
 _T = TypeVar("_T")
 
 
-class _Made(NamedTuple):
+# Compiling a constructor takes as long as making some twenty instances without one; most classes have fewer.
+_MANY = 16
+
+
+class _Made:
     """Stands in a class for what every instance has its own of."""
 
-    factory: Callable[[], object]
-    init: bool
+    __slots__ = ("factory", "init")
+
+    def __init__(self, factory: Callable[[], object], init: bool) -> None:
+        self.factory, self.init = factory, init
 
 
-class _Columns(NamedTuple):
+class _Columns:
     """What a class is made of: what its constructor takes, as it is annotated, and what it makes itself."""
 
-    taken: dict[str, str]
-    made: dict[str, _Made]
-    defaults: dict[str, object]
-    values: Callable[[object], object]
+    __slots__ = ("defaults", "made", "taken", "values")
+
+    def __init__(self) -> None:
+        self.taken: dict[str, str] = {}
+        self.made: dict[str, _Made] = {}
+        self.defaults: dict[str, object] = {}
+        self.values: Callable[[object], object] = lambda _: ()
 
 
 def field(*, default_factory: Callable[[], _T], init: bool = True) -> _T:
@@ -107,11 +116,28 @@ def _compiled(kind: type) -> Callable[..., None]:
     return cast(Callable[..., None], scope["__init__"])
 
 
-def _compiled_at_first(kind: type) -> Callable[..., None]:
+def _constructor(kind: type) -> Callable[..., None]:
+    """Makes the first instances without being compiled. It makes way for one that is where there are many,
+    and where a call is wrong, which that one puts in words."""
+    columns, put = _columns(kind), object.__setattr__
+    taken, is_looked_at = tuple(columns.taken), hasattr(kind, "__post_init__")
+    left = _MANY
+
     def __init__(self: object, *arguments: object, **named: object) -> None:
-        compiled = _compiled(kind)
-        type.__setattr__(kind, "__init__", compiled)
-        compiled(self, *arguments, **named)
+        nonlocal left
+        left -= 1
+        placed = dict(zip(taken, arguments, strict=False))
+        values = columns.defaults | placed | named
+        wrong = len(arguments) > len(taken) or values.keys() != columns.taken.keys() or placed.keys() & named
+        if wrong or left < 0:
+            compiled = _compiled(kind)
+            type.__setattr__(kind, "__init__", compiled)
+            return compiled(self, *arguments, **named)
+        for name, value in (values | columns.made).items():
+            put(self, name, value.factory() if value.__class__ is _Made else value)
+        if is_looked_at:
+            self.__post_init__()  # type: ignore[attr-defined]
+        return None
 
     return __init__
 
@@ -150,7 +176,7 @@ _METHODS: dict[str, object] = {
 
 def _columns_of(body: type) -> _Columns:
     """Its own, after those of what it comes from."""
-    columns = _Columns({}, {}, {}, lambda _: ())
+    columns = _Columns()
     for base in reversed(body.__mro__[1:]):
         if inherited := base.__dict__.get("__columns__"):
             columns.taken.update(inherited.taken)
@@ -164,7 +190,9 @@ def _columns_of(body: type) -> _Columns:
             columns.taken[name] = kind
             if default is not columns:
                 columns.defaults[name] = default
-    return columns._replace(values=attrgetter(*columns.taken)) if columns.taken else columns
+    if columns.taken:
+        columns.values = attrgetter(*columns.taken)
+    return columns
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
@@ -183,5 +211,5 @@ def frozen(body: type[_T]) -> type[_T]:
     attributes["__slots__"] = tuple(name for name in body.__annotations__ if name in names)
     kind: type[_T] = type(body)(body.__name__, body.__bases__, attributes)  # type: ignore[misc]
     if "__init__" not in written:
-        type.__setattr__(kind, "__init__", _compiled_at_first(kind))
+        type.__setattr__(kind, "__init__", _constructor(kind))
     return kind

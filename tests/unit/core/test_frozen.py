@@ -91,6 +91,29 @@ def test_a_wrong_call_is_refused_by_name(
             kind(*arguments, **named)
 
 
+@pytest.mark.parametrize("made_before", [0, 1, 100])
+def test_a_value_is_the_same_however_many_were_made_before(made_before: int) -> None:
+    """The first instances are made by other code than those of which there are many."""
+
+    @frozen
+    class Fresh(Named):
+        size: int = 7
+
+        def __post_init__(self) -> None:
+            self.calls["looked at"] = self.size
+
+    for x in range(made_before):
+        Fresh(x)
+    own = Fresh(1, name="a", size=8)
+    assert (own.x, own.y, own.marks, own.name, own.size) == (1, 2, [], "a", 8)
+    assert own.calls == {"looked at": 8}
+    assert Fresh(1).marks is not Fresh(1).marks
+    for arguments, named in (((), {}), ((1,), {"x": 2}), ((1,), {"calls": {}}), ((1, 2, [], "a", 5, 6), {})):
+        with pytest.raises(TypeError, match=r"__init__\(\)"):
+            Fresh(*arguments, **named)
+        assert Fresh(2, 3) == Fresh(x=2, y=3)
+
+
 def test_what_is_made_for_an_instance_is_its_own() -> None:
     first, second = Named(1), Named(1)
     first.marks.append("a")

@@ -66,7 +66,7 @@ packages:
 
 .venv/built: $(NATIVE) .venv/tools
 	@OPWATCH_BPF=require $(PY) -m pip install -q --disable-pip-version-check \
-		--no-build-isolation -e .
+		--no-build-isolation --config-settings editable_mode=compat -e .
 	@touch $@
 
 # Compiled here, because not everybody who runs a checkout may write to it or wants to: without it every start

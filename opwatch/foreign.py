@@ -26,9 +26,9 @@ _MOST_DIGITS = 40
 _PART = 1 << 16
 _DEPTH = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 _OTHERS = bytes(byte for byte in range(256) if byte not in _DEPTH)
-_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_STRING = rb'(?s)"[^"\\]*(?:\\.[^"\\]*)*"'
 _BLANKS = re.compile(r"[ \t]+")
-_ESCAPED = re.compile(r"\\([0-7]{3})")
+_ESCAPED = r"\\([0-7]{3})"
 
 
 class Reader(Protocol):
@@ -60,7 +60,7 @@ def fields_of(line: str) -> list[str]:
 
 def unescaped(text: str) -> str:
     """A name of mountinfo, swaps or fstab: the kernel writes blanks and backslashes as three octal digits."""
-    return _ESCAPED.sub(lambda octal: chr(int(octal[1], 8)), text) if "\\" in text else text
+    return re.sub(_ESCAPED, lambda octal: chr(int(octal[1], 8)), text) if "\\" in text else text
 
 
 def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
@@ -125,7 +125,7 @@ def parse_json(raw: bytes | str, where: str) -> Any:  # noqa: ANN401
     encoded = raw.encode("utf-8", "replace") if isinstance(raw, str) else raw
     if len(encoded) > MOST_BYTES:
         raise BadInput(f"{where} has more than {MOST_BYTES} bytes: it is not what it should be")
-    if _depth(encoded) > DEEPEST and _depth(_STRING.sub(b"", encoded)) > DEEPEST:
+    if _depth(encoded) > DEEPEST and _depth(re.sub(_STRING, b"", encoded)) > DEEPEST:
         raise BadInput(f"{where}: its values lie more than {DEEPEST} deep in each other")
     try:
         return json.loads(text_of(encoded), parse_int=_integer)

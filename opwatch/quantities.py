@@ -10,14 +10,14 @@ import re
 from opwatch.errors import UsageError
 
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
-_SIZE = re.compile(r"([0-9]{1,20})(?:\.([0-9]{1,20}))?\s*([kmgt]?)(i?b)?", re.ASCII)
-_PERCENTAGE = re.compile(r"([0-9]{1,12})(?:\.([0-9]{1,12}))?\s*%", re.ASCII)
-_COUNT = re.compile(r"[0-9]{1,20}", re.ASCII)
+_SIZE = r"([0-9]{1,20})(?:\.([0-9]{1,20}))?\s*([kmgt]?)(i?b)?"
+_PERCENTAGE = r"([0-9]{1,12})(?:\.([0-9]{1,12}))?\s*%"
+_COUNT = r"[0-9]{1,20}"
 
 
 def parse_size(text: str) -> int:
     """Bytes. K, M, G, T (also KiB ...) are powers of 1024; KB, MB, GB, TB powers of 1000."""
-    size = _SIZE.fullmatch(text.strip().lower())
+    size = re.fullmatch(_SIZE, text.strip().lower(), re.ASCII)
     if not size or (size[4] == "ib" and not size[3]):
         raise UsageError(f"{text!r} is no size: write 4G or 512M (powers of 1024), or 4GB (of 1000)")
     digits, scale = _decimal(size)
@@ -31,7 +31,7 @@ def parse_size(text: str) -> int:
 def parse_percentage(text: str) -> tuple[int, int]:
     """The ratio as numerator and denominator, exactly: (75, 1000) of 7.5%. The % must be there: 1 could be
     either."""
-    percentage = _PERCENTAGE.fullmatch(text.strip())
+    percentage = re.fullmatch(_PERCENTAGE, text.strip(), re.ASCII)
     if not percentage:
         raise UsageError(f"{text!r} is no percentage: write it with its sign, such as 7% or 0.5%")
     digits, scale = _decimal(percentage)
@@ -40,7 +40,7 @@ def parse_percentage(text: str) -> tuple[int, int]:
 
 def parse_count(text: str) -> int:
     """A whole number, 0 included."""
-    if not _COUNT.fullmatch(text.strip()):
+    if not re.fullmatch(_COUNT, text.strip(), re.ASCII):
         raise UsageError(f"{text!r} is no whole number")
     return int(text)
 

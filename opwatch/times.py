@@ -7,13 +7,13 @@ import re
 from opwatch.errors import UsageError
 
 _UNITS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_TIME = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)(ms|s|m|h|d|)", re.ASCII)
+_TIME = r"([0-9]{1,12}(?:\.[0-9]{1,12})?)(ms|s|m|h|d|)"
 FORMS = "90, 90s, 10m or 1.5h"
 
 
 def parse_time(text: str) -> float:
     """Seconds."""
-    read = _TIME.fullmatch(text.strip())
+    read = re.fullmatch(_TIME, text.strip(), re.ASCII)
     if not read:
         raise UsageError(f"{text!r} is no time: write {FORMS}")
     return float(read[1]) * _UNITS[read[2]]

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from opwatch.collectors.firmware.simulated import find_simulated
-from opwatch.collectors.firmware.transports import KernelTransport, Snapshot
 from opwatch.collectors.space.raw_disk import open_device
 from opwatch.errors import OpwatchError
 from opwatch.host.device import BlockDevice, Devices
@@ -66,6 +65,9 @@ class DriveAccounts:
         return load_trims()
 
     def _nvme(self, transport: Transport, nsid: int = 1) -> Callable[[], Evidence]:
+        # It is imported for drives with pages alone.
+        from opwatch.collectors.firmware.transports import Snapshot
+
         pages = Snapshot(transport, nsid, self._pages)
 
         def decode() -> Evidence:
@@ -96,6 +98,9 @@ class DriveAccounts:
         node = Path("/dev") / device.name
         number = device.number("nsid")
         if number:
+            # It is imported for NVMe drives alone.
+            from opwatch.collectors.firmware.transports import KernelTransport
+
             with closing(KernelTransport(open_device(device))) as transport:
                 return self._nvme(transport, number)
         if device.attribute("device/vendor") == "ATA" and device.number("queue/rotational") == 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -42,6 +43,7 @@ class DiscardTracer(Closing):
     ) -> None:
         packed = b"".join(pack_granule(name, *granule) for name, granule in (granules or {}).items())
         self._native = programs or loader(following, stalls=stalls)()
+        self._letting_go: threading.Thread | None = None
         self._chain = chain
         # It is not imported at the top: what decodes works without the extension.
         from opwatch._native import ProbeError
@@ -100,7 +102,19 @@ class DiscardTracer(Closing):
         """(name, id, runs, run_ns, recursion misses) of each attached program."""
         return self._native.programs()
 
+    def let_go(self) -> None:
+        """Begin to close: a kernel may take as long to let go of functions as what was read takes to be
+        judged. Nothing can be read any more."""
+        self._letting_go = threading.Thread(target=self._close)
+        self._letting_go.start()
+
     def close(self) -> None:
+        if self._letting_go:
+            self._letting_go.join()
+        else:
+            self._close()
+
+    def _close(self) -> None:
         if self._chain:
             self._chain(-1, -1)
             self._chain = None

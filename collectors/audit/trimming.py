@@ -289,9 +289,9 @@ def trim(
             answer = fitrim_process.trim(mount, asked, _follower(tracer, witnesses.prepare, meanwhile))
             settled = tracer.wait_quiet(quiet_after_trim(before), patience_s)
             trace = tracer.read()
-        read_back = proof.read_back(trace) if proof else None
-        return witnesses.add_to(
-            AuditEvidence(
+            tracer.let_go()
+            read_back = proof.read_back(trace) if proof else None
+            evidence = AuditEvidence(
                 before=before,
                 after=before,
                 trace=trace,
@@ -299,9 +299,8 @@ def trim(
                 answer=answer,
                 settled=settled,
                 read_back=read_back,
-            ),
-            mount,
-        )
+            )
+            return witnesses.add_to(evidence, mount)
 
 
 def observe(
@@ -319,4 +318,5 @@ def observe(
         wait()
         settled = tracer.wait_quiet(quiet_s, patience_s)
         trace = tracer.read()
-    return witnesses.add_to(AuditEvidence(before, before, trace, settled=settled), mount)
+        tracer.let_go()
+        return witnesses.add_to(AuditEvidence(before, before, trace, settled=settled), mount)

@@ -15,8 +15,8 @@ _LONGEST_S, _LOOK_S = 2.0, 0.05
 # The inode of the initial PID namespace, PROC_PID_INIT_INO of include/linux/proc_ns.h since Linux 3.8.
 _INITIAL = 0xEFFFFFFC
 UNLOADED = "the program that counts switches of PID 1 could not be loaded"
-# The inner shell outlives the outer one: PID 1 inherits it, wakes when it ends, and reaps it.
-_ORPHAN = ("/bin/sh", "-c", "(:) &")
+# The inner shells outlive the outer one: PID 1 inherits them, wakes when each ends, and reaps it.
+_ORPHANS = ("/bin/sh", "-c", "(:) & " * ENOUGH)
 
 
 def _counted() -> int:
@@ -30,7 +30,7 @@ def _counted() -> int:
 def _wake() -> None:
     """Give PID 1 something to do."""
     with contextlib.suppress(OSError):
-        subprocess.run(_ORPHAN, check=False, stdin=subprocess.DEVNULL, capture_output=True)
+        subprocess.run(_ORPHANS, check=False, stdin=subprocess.DEVNULL, capture_output=True)
 
 
 def is_global(proc: Path = Path("/proc")) -> bool:

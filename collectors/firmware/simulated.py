@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from opwatch.collectors.firmware.drive_folder import drive_folder
-from opwatch.collectors.firmware.transports import FolderTransport
 from opwatch.host.device import BlockDevice
+
+if TYPE_CHECKING:
+    from opwatch.collectors.firmware.transports import FolderTransport
 
 # Longer than anybody makes a page take with the fault log-slow.
 _ANSWER_S = 600
@@ -16,6 +20,7 @@ def find_simulated(device: BlockDevice) -> FolderTransport | None:
     if not folder:
         return None
     # These are imported for simulated drives alone: every audit asks whether a disk is one.
+    from opwatch.collectors.firmware.transports import FolderTransport
     from opwatch.drive.place import Place
     from opwatch.drive.process import ask
 

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 Identify = Callable[[BlockDevice], "tuple[Controller, Namespace]"]
 
 # Makers that are hypervisors, as their disks call themselves.
-_HYPERVISORS = re.compile(r"QEMU|VMware|Msft|VBOX|Virtual (disk|HD)|Amazon|Google|Nutanix|Xen", re.I)
+_HYPERVISORS = "QEMU|VMware|Msft|VBOX|Virtual (disk|HD)|Amazon|Google|Nutanix|Xen"
 _VIRTIO_BLK_F_DISCARD = 13
 
 
 def is_of_a_hypervisor(identity: DriveIdentity) -> bool:
     """Whether a disk calls itself one of a virtual machine, on whatever bus it is."""
-    return bool(_HYPERVISORS.search(f"{identity.vendor or ''} {identity.model or ''}"))
+    return bool(re.search(_HYPERVISORS, f"{identity.vendor or ''} {identity.model or ''}", re.IGNORECASE))
 
 
 def _text(folder: Path, pattern: str) -> str | None:

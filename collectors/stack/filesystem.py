@@ -6,8 +6,6 @@ import contextlib
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from opwatch.collectors.space.btrfs import read_geometry as read_btrfs
-from opwatch.collectors.space.f2fs import read_geometry as read_f2fs
 from opwatch.collectors.space.mount_handle import opened
 from opwatch.errors import OpwatchError, UsageError
 from opwatch.frozen import replace
@@ -63,6 +61,9 @@ def _seeds(devices: Devices, mount: Mount, numbers: Collection[int]) -> list[str
     """The names of the devices of a btrfs with these numbers, which it tells those who may open it."""
     if not numbers:
         return []
+    # It is imported for a btrfs with seeds alone, as what reads an f2fs is for one.
+    from opwatch.collectors.space.btrfs import read_geometry as read_btrfs
+
     with contextlib.suppress(OSError, OpwatchError), opened(mount) as descriptor:
         paths = [member.path for member in read_btrfs(descriptor).members if member.number in numbers]
         return [devices.resolve(path).name for path in paths]
@@ -93,6 +94,8 @@ def _btrfs(
 
 def _f2fs_devices(devices: Devices, first: BlockDevice) -> tuple[list[str], dict[str, str]]:
     """The devices that the superblock on the first one names, and why not all of them are known."""
+    from opwatch.collectors.space.f2fs import read_geometry as read_f2fs
+
     try:
         paths = read_f2fs(first).devices
         return [devices.resolve(path).name for path in paths], {}

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from contextlib import closing
+from typing import TYPE_CHECKING
 
 from opwatch.collectors.firmware.simulated import find_simulated
-from opwatch.collectors.firmware.transports import KernelTransport
 from opwatch.collectors.space.raw_disk import open_device
-from opwatch.counters.decode import identify
 from opwatch.errors import OpwatchError
 from opwatch.frozen import frozen
 from opwatch.host.device import BlockDevice
 from opwatch.trim.stale.sentinel import ReadsAs
+
+if TYPE_CHECKING:
+    from opwatch.counters.decode.identify import Namespace
 
 _READS = {"zeros": ReadsAs.ZEROS, "ones": ReadsAs.ONES}
 
@@ -24,14 +26,18 @@ class Promise:
     words: str
 
 
-def _namespace(device: BlockDevice) -> identify.Namespace | None:
+def _namespace(device: BlockDevice) -> Namespace | None:
     """Identify Namespace of an NVMe or a simulated drive; None for all others."""
-    simulated = find_simulated(device)
+    simulated, number = find_simulated(device), device.number("nsid")
+    if not simulated and not number:
+        return None
+    # These are imported for such drives alone: every audit asks whether a disk is one.
+    from opwatch.collectors.firmware.transports import KernelTransport
+    from opwatch.counters.decode import identify
+
     if simulated:
         return identify.decode_namespace(simulated.identify(identify.NAMESPACE, 1))
-    number = device.number("nsid")
-    if not number:
-        return None
+    assert number
     with closing(KernelTransport(open_device(device))) as transport:
         return identify.decode_namespace(transport.identify(identify.NAMESPACE, number))
 

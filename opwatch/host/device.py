@@ -14,7 +14,7 @@ from opwatch.frozen import frozen
 
 SECTOR = 512
 # A path below a multipath head, of controller c: nvmeScCnN.
-_PATH = re.compile(r"^(nvme(\d+)c\d+n(\d+))$", re.MULTILINE)
+_PATH = r"^(nvme(\d+)c\d+n(\d+))$"
 
 
 @frozen
@@ -318,7 +318,7 @@ class Devices:
                 listed = "\n".join([entry.name for entry in entries])
         except OSError:
             return []
-        paths = [path for path, *of in _PATH.findall(listed) if of == [name[1], name[2]]]
+        paths = [path for path, *of in re.findall(_PATH, listed, re.MULTILINE) if of == [name[1], name[2]]]
         return [device for path in sorted(paths) if (device := self.by_name(path))]
 
     def _names(self) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 import sys
 from pathlib import Path
 
@@ -15,16 +14,24 @@ from opwatch.errors import PermissionMissing
 def own_command() -> str:
     """This opwatch by its full path: sudo has a PATH of its own. Where there is no script, the module by -P,
     which does not import from the folder one happens to be in."""
-    called = shutil.which(sys.argv[0]) if Path(sys.argv[0]).name == "opwatch" else None
+    called = _script() if Path(sys.argv[0]).name == "opwatch" else None
     beside = Path(sys.executable).parent / "opwatch"
     if called:
-        return shlex.quote(str(Path(called).absolute()))
+        return shlex.quote(str(called.absolute()))
     if os.access(beside, os.X_OK):
         return shlex.quote(str(beside))
     module = f"{shlex.quote(sys.executable)} -P -m opwatch"
     if _is_installed():
         return module
     return f"env PYTHONPATH={shlex.quote(str(Path(opwatch.__file__).parents[1]))} {module}"
+
+
+def _script() -> Path | None:
+    """The script that was called, by its path or found as a shell does. shutil.which() would find the same,
+    and takes longer to import than all else here."""
+    folder, name = os.path.split(sys.argv[0])
+    candidates = (Path(place, name) for place in ([folder] if folder else os.get_exec_path()))
+    return next((path for path in candidates if path.is_file() and os.access(path, os.X_OK)), None)
 
 
 def _is_installed() -> bool:

@@ -8,9 +8,12 @@ was skipped.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from opwatch.frozen import frozen
-from opwatch.trace.trust import Drift
+
+if TYPE_CHECKING:
+    from opwatch.trace.trust import Drift
 
 WHERE = "this kernel runs no BPF programs while PID 1 is current"
 # Fewer switches tell nothing: a task may be counted a moment before its program runs.

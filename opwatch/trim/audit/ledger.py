@@ -6,7 +6,7 @@ import errno
 from collections.abc import Iterator, Mapping, Sequence
 
 from opwatch.frozen import replace
-from opwatch.trace.derive import STATUS_NAMES
+from opwatch.trace.ops import STATUS_NAMES
 from opwatch.trim.audit import losses, verdicts
 from opwatch.trim.audit.accounts import judge_all
 from opwatch.trim.audit.audit import Audit, AuditEvidence, LeafProof, Row, RowKind, Verdict

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 
 from opwatch.frozen import replace
-from opwatch.trace.derive import STATUS_NAMES
+from opwatch.trace.ops import STATUS_NAMES
 from opwatch.trim.audit.audit import AuditEvidence
 from opwatch.trim.audit.flow import Amount, Stage, Who, total
 from opwatch.trim.check import rules

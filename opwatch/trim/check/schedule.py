@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from typing import TYPE_CHECKING
 
 from opwatch.foreign import fields_of, lines_of, unescaped
 from opwatch.frozen import frozen
 from opwatch.trim.stack.causes import Reason, reason
 from opwatch.trim.stack.layers import Stack
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 FSTAB, MOUNTINFO = "/etc/fstab", "/proc/self/mountinfo"
 
@@ -76,6 +79,9 @@ def parse_properties(text: str) -> list[dict[str, str]]:
 
 def moment(text: str | None) -> datetime | None:
     """A time as --timestamp=unix prints it, None for none."""
+    # It is imported where there is a timer, which is not everywhere.
+    from datetime import datetime
+
     seconds = re.fullmatch(r"@(\d{1,11})(?:\.\d+)?", text or "")
     return datetime.fromtimestamp(int(seconds[1])).astimezone() if seconds and int(seconds[1]) else None
 

@@ -20,8 +20,8 @@ _DEVICES_AT, _DEVICE_BYTES, _PATH_BYTES, _MOST_DEVICES = 2201, 68, 64, 8
 # The map of a segment has 64 bytes, whatever the size of a block.
 _SEGMENT_LOG = 9
 _SEGMENT_BLOCKS = 1 << _SEGMENT_LOG
-_SEGMENT = re.compile(r"(\d+) +\d+\|(\d+) *\| ?((?:[0-9a-f]{2} ?){64})(?:\|.*)?")
-_NOT_VALID = re.compile("0+")
+_SEGMENT = r"(\d+) +\d+\|(\d+) *\| ?((?:[0-9a-f]{2} ?){64})(?:\|.*)?"
+_NOT_VALID = "0+"
 
 
 @frozen
@@ -56,7 +56,7 @@ def free_of_segments(text: str, geometry: F2fsGeometry) -> tuple[Extents, int]:
     length = _SEGMENT_BLOCKS * geometry.block_bytes
     changed = number = 0
     for line in lines_of(text):
-        row = _SEGMENT.fullmatch(line.rstrip())
+        row = re.fullmatch(_SEGMENT, line.rstrip())
         if not row:
             continue
         if int(row[1]) != number:
@@ -66,7 +66,7 @@ def free_of_segments(text: str, geometry: F2fsGeometry) -> tuple[Extents, int]:
         if valid.bit_count() != int(row[2]):
             changed += 1
             continue
-        for run in _NOT_VALID.finditer(f"{valid:0{_SEGMENT_BLOCKS}b}"):
+        for run in re.finditer(_NOT_VALID, f"{valid:0{_SEGMENT_BLOCKS}b}"):
             starts.append(at + run.start() * geometry.block_bytes)
             ends.append(at + run.end() * geometry.block_bytes)
     if number != geometry.segments:

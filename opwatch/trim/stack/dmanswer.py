@@ -22,7 +22,7 @@ _VERSION = (4, 0, 0)
 _SPEC = struct.Struct("=QQiI16s")
 _TABLE, _FULL, _NO_FLUSH = 1 << 4, 1 << 8, 1 << 11
 # A key stands behind a colon and an algorithm in what dm-integrity is told of its hashes.
-_KEYED = re.compile(r"((?:internal_hash|journal_crypt|journal_mac):[^:]*):.*")
+_KEYED = r"((?:internal_hash|journal_crypt|journal_mac):[^:]*):.*"
 
 
 def question(dev: tuple[int, int], *, table: bool, room: int) -> bytearray:
@@ -69,4 +69,4 @@ def targets(answer: bytes) -> list[DmTarget] | None:
 def _without_keys(kind: str, words: list[str]) -> tuple[str, ...]:
     if "crypt" in kind and len(words) > 1:
         words[1] = "-"
-    return tuple(_KEYED.sub(r"\1", word) for word in words)
+    return tuple(re.sub(_KEYED, r"\1", word) for word in words)

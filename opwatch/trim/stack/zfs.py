@@ -9,7 +9,7 @@ from opwatch.trim.stack.facts import ZfsFacts
 
 # Discards by `zpool trim`, those by autotrim, and of whole devices that are added or taken away.
 _KINDS = ("trim", "autotrim", "simple_trim")
-_LINE = re.compile(r"([a-z_]{1,40}) +[0-9]{1,2} +([0-9]{1,20})")
+_LINE = r"([a-z_]{1,40}) +[0-9]{1,2} +([0-9]{1,20})"
 
 
 def pool_of(source: str) -> str | None:
@@ -21,7 +21,7 @@ def pool_of(source: str) -> str | None:
 def counted(pool: str, lines: Iterable[str]) -> ZfsFacts:
     """The counters of a pool since its import, by the lines of its iostats; None each that is not among
     them."""
-    counts = {match[1]: int(match[2]) for line in lines if (match := _LINE.fullmatch(line.strip()))}
+    counts = {match[1]: int(match[2]) for line in lines if (match := re.fullmatch(_LINE, line.strip()))}
 
     def total(what: str) -> int | None:
         values = [counts.get(f"{kind}_bytes_{what}") for kind in _KINDS]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 from opwatch.collectors.audit.discards import DiscardTracer
 from opwatch.host.device import Devices
@@ -47,6 +50,26 @@ def test_every_stage_counts_a_prime(disk: ScratchDisk) -> None:
     assert (done.who, done.status) == (Who.OURS, 0)
     assert 0 < done.amount.max_ns <= done.amount.sum_ns
     assert trace.loss == (0, 0, 0, 0, 0)
+
+
+def programs_held() -> list[str]:
+    """What this process holds of BPF: maps, programs and links."""
+    targets = []
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            targets.append(str(descriptor.readlink()))
+    return [target for target in targets if "bpf" in target]
+
+
+def test_what_lets_go_has_let_go_when_it_is_closed(disk: ScratchDisk) -> None:
+    before = programs_held()
+    with DiscardTracer([Devices().resolve(disk.node)]) as tracer:
+        assert len(programs_held()) > len(before)
+        tracer.let_go()
+    assert programs_held() == before
+    tracer.close()
+    with pytest.raises(ValueError, match="closed"):
+        tracer.read()
 
 
 def test_splits_are_counted_and_add_up(disk: ScratchDisk) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -43,6 +45,21 @@ def test_a_module_is_not_imported_from_the_working_folder(
     )
     assert "caught" not in done.stdout
     assert done.returncode == 0, done.stderr
+
+
+def test_the_script_is_found_as_a_shell_finds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folders = [tmp_path / name for name in ("none", "folder", "unmarked", "first", "second")]
+    for folder in folders[1:]:
+        folder.mkdir()
+    (folders[1] / "opwatch").mkdir()
+    for folder, mode in zip(folders[2:], (0o644, 0o755, 0o755), strict=True):
+        (folder / "opwatch").touch(mode)
+    monkeypatch.setenv("PATH", os.pathsep.join(map(str, folders)))
+    monkeypatch.setattr(sys, "argv", ["opwatch"])
+    assert own_command() == shutil.which("opwatch") == str(tmp_path / "first" / "opwatch")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["second/opwatch"])
+    assert own_command() == str(tmp_path / "second" / "opwatch")
 
 
 def test_what_is_missing_is_said_with_the_command() -> None:

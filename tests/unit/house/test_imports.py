@@ -30,7 +30,13 @@ WATCH = (
     "inspect",
 )
 # A check runs no tool on most machines, and compiles nothing.
-CHECK = ("dataclasses", "difflib", "inspect", "shutil", "subprocess", "tomllib")
+CHECK = ("dataclasses", "datetime", "difflib", "inspect", "shutil", "subprocess", "tomllib")
+# An audit of most stacks asks no drive for pages, waits for no command, and traces no request of others.
+AUDIT = (
+    *("dataclasses", "datetime", "difflib", "inspect", "shutil", "tomllib"),
+    *("opwatch.collectors.firmware.transports", "opwatch.counters", "opwatch.tools.waiting"),
+    *("opwatch.trace.abi", "opwatch.trim.space.btrfs", "opwatch.trim.space.lba_status"),
+)
 # Each of ours that is imported takes its time from what is told.
 NOTHING = (*HEAVY, *WATCH, "opwatch.tools.cli", "opwatch.sinks.terminal", "argparse", "json", "typing")
 
@@ -48,11 +54,16 @@ def _imported(program: str) -> set[str]:
         ("import opwatch.tools.commands.watch", HEAVY),
         ("import opwatch.tools.commands.trim.check", CHECK),
         (
+            "import opwatch.tools.commands.trim.audit, opwatch.collectors.audit.trimming; "
+            "import opwatch.sinks.trim_audit, opwatch.trim.audit.ledger",
+            AUDIT,
+        ),
+        (
             "import opwatch.tools.dashboard.showing",
             ("textual", "opwatch.recording.reading.reader", "opwatch.tools.kept_run"),
         ),
     ],
-    ids=["version", "watch", "check", "dashboard"],
+    ids=["version", "watch", "check", "audit", "dashboard"],
 )
 def test_a_start_imports_no_more_than_it_needs(program: str, spared: tuple[str, ...]) -> None:
     # An interpreter imports some on its own, as a .pth file wants it.
@@ -64,12 +75,16 @@ def test_a_start_imports_no_more_than_it_needs(program: str, spared: tuple[str, 
 # built without its tracer, is an optional part and not counted.
 LATE = {
     # What a trim is judged by takes as long to import as a small trim: it is imported during one.
-    "opwatch.collectors.audit.accounts": 8,
+    "opwatch.collectors.audit.accounts": 10,
     "opwatch.collectors.audit.trimming": 3,
-    "opwatch.tools.commands.trim.audit": 12,
+    "opwatch.tools.commands.trim.audit": 14,
     # What asks NVMe and simulated drives is a sixth of what a check imports, and few stacks have one.
-    "opwatch.collectors.firmware.simulated": 2,
+    "opwatch.collectors.firmware.simulated": 3,
     "opwatch.collectors.stack.disks": 2,
+    "opwatch.collectors.stale.readback": 2,
+    # What reads a btrfs or an f2fs is for such a filesystem alone, and dates are for a timer.
+    "opwatch.collectors.stack.filesystem": 2,
+    "opwatch.trim.check.schedule": 1,
     # The pool that reads blocks brings the whole of logging; most who open a disk ask it one thing.
     "opwatch.collectors.space.raw_disk": 1,
     # A check or an audit of most stacks runs no tool, and most command lines have no word that is misspelt.

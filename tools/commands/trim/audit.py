@@ -17,10 +17,8 @@ from opwatch.errors import OpwatchError, RefusedError, UsageError
 from opwatch.host.device import Devices, Presence
 from opwatch.host.privilege import require_root
 from opwatch.host.usage import Mount, Usage, read_usage
-from opwatch.samples.end import End
 from opwatch.sinks.terminal import say
 from opwatch.tools.arguments import Once, byte_size, file_name, time_between
-from opwatch.tools.waiting import Waiter
 from opwatch.trim.audit.programs import Following
 from opwatch.trim.audit.question import Asked
 
@@ -261,6 +259,8 @@ def _watched(args: argparse.Namespace) -> tuple[Stack, Mount | None, str]:
 def _watch(args: argparse.Namespace, contexts: ContextProbe) -> int:
     # These are not imported at the top: a trim of our own begins without them.
     from opwatch.collectors.audit import trimming
+    from opwatch.samples.end import End
+    from opwatch.tools.waiting import Waiter
     from opwatch.trim.audit import ledger
     from opwatch.trim.audit.settling import quiet_after_watch
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from opwatch.collectors.space import btrfs as btrfs_geometry
 from opwatch.collectors.space.btrfs import BtrfsDevice, BtrfsGeometry
 from opwatch.collectors.stack import filesystem
 from opwatch.errors import PermissionMissing
@@ -36,7 +37,7 @@ def answering(monkeypatch: pytest.MonkeyPatch) -> None:
     """A btrfs that tells which device has which number."""
     members = tuple(BtrfsDevice(number, 1 << 30, name) for number, name in ((1, "sda"), (2, "sdb")))
     monkeypatch.setattr(filesystem, "opened", lambda _: contextlib.nullcontext(0))
-    monkeypatch.setattr(filesystem, "read_btrfs", lambda _: BtrfsGeometry(16384, 4096, members))
+    monkeypatch.setattr(btrfs_geometry, "read_geometry", lambda _: BtrfsGeometry(16384, 4096, members))
 
 
 def seeds_of(stack: Stack) -> tuple[str, ...] | None:

@@ -31,9 +31,9 @@ from opwatch.trim.audit.audit import AuditEvidence, Held, ReadBack
 from opwatch.trim.audit.flow import Stage, Trace, total
 from opwatch.trim.audit.programs import AUDITED, Following
 from opwatch.trim.audit.question import Asked
-from opwatch.trim.audit.settling import quiet_after_trim
 from opwatch.trim.stack.layers import Kind, Stack
 from opwatch.trim.stack.passage import short_paths
+from opwatch.trim.stack.settling import quiet_after_trim
 from opwatch.trim.stale.sentinel import BLOCK, ReadsAs
 
 if TYPE_CHECKING:

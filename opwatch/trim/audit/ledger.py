@@ -14,8 +14,9 @@ from opwatch.trim.audit.claim_words import claim
 from opwatch.trim.audit.claims import claims_of, total_claimed
 from opwatch.trim.audit.commands import commands_of
 from opwatch.trim.audit.flow import Amount, Origin, Stage, Who, total
+from opwatch.trim.audit.others import beside, cut_off, others_of, share_of_ours
 from opwatch.trim.audit.proof import proofs as prove
-from opwatch.trim.stack.causes import Reason, reason
+from opwatch.trim.stack.causes import Reason
 from opwatch.trim.stack.layers import Kind, Layer, changes
 from opwatch.trim.stack.passage import RAID456, copies, leaves_of, lower_of, op_below
 from opwatch.trim.stack.threads import is_threaded
@@ -61,7 +62,7 @@ class Walker:
             rows=tuple(rows),
             unexplained_bytes=sum(row.unexplained_bytes for row in rows),
             evidence=self.evidence,
-            reasons=(*self._general(verdict, proofs), *self._meanwhile()),
+            reasons=(*self._general(verdict, proofs), *beside(self.stack, self._others())),
             notes=tuple(self._notes()),
             changes=tuple(changes(self.evidence.before, self.evidence.after)),
             claims=others_claims,
@@ -73,22 +74,9 @@ class Walker:
         ended = [leaf for leaf in self.leaves() if self._done(leaf, 0).bytes]
         return verdicts.general(self.evidence, verdict, ended, proofs)
 
-    def _meanwhile(self) -> Iterator[Reason]:
-        """Others that trimmed the same devices."""
-        if others := self._others():
-            observed = f"{sum(other.bytes for other in others)} B of others, which no line counts"
-            yield reason("others-write", ", ".join(dict.fromkeys(other.disk for other in others)), observed)
-
     def _others(self) -> list[Origin]:
         """Other senders' discards on the devices of this stack; in a watch there are none."""
-        names = {layer.device[:16]: layer.device for layer in self.stack.layers}
-        return [
-            origin
-            for origin in self.trace.origins
-            if self._followed
-            and origin.disk in names
-            and origin.who not in self._senders.get(names[origin.disk], ())
-        ]
+        return others_of(self.trace, self.stack, self._senders) if self._followed else []
 
     def leaves(self) -> list[Layer]:
         return leaves_of(self.stack)
@@ -180,6 +168,12 @@ class Walker:
         sent = self._select(layer, Stage.BIO)
         whole = sent.granule_bytes if bios.bytes == sent.bytes else bios.bytes
         return replace(bios, granule_bytes=whole)
+
+    def _sent_beside(self, layer: Layer) -> int:
+        """Bytes that others sent to a layer, in a trim of ours."""
+        mine, devs = self._who(layer), self._devs(layer)
+        others = [who for who in Who if who not in mine]
+        return total(self.trace.select(Stage.BIO, disk=self._disk(layer)[:16], devs=devs, who=others)).bytes
 
     def _errors(self, layer: Layer) -> dict[int, Amount]:
         """What failed on a leaf, by status."""
@@ -278,9 +272,11 @@ class Walker:
         times = copies(layer, len(members))
         out = sum(members.values())
         passed = losses.handed_on(self.evidence, layer, members)
+        passed = share_of_ours(layer, arrived.bytes, self._sent_beside(layer), passed)
         # Of one that fails on purpose a part may have gone on before the whole discard failed.
         on_purpose = any(kept.fails for kept in losses.kept_by(self.evidence, layer))
         lost = (arrived.bytes - (0 if on_purpose else _bytes(failed))) * times - passed
+        lost = max(lost, cut_off(layer, arrived, self._sent_beside(layer)))
         if lost > 0:
             reasons += losses.inside(self.evidence, layer, arrived, members, lost)
         reasons += losses.rebuilding(self.evidence, layer)

@@ -262,7 +262,7 @@ def _watch(args: argparse.Namespace, contexts: ContextProbe) -> int:
     from opwatch.samples.end import End
     from opwatch.tools.waiting import Waiter
     from opwatch.trim.audit import ledger
-    from opwatch.trim.audit.settling import quiet_after_watch
+    from opwatch.trim.stack.settling import quiet_after_watch
 
     if args.prove or args.minimum:
         raise UsageError("--watch trims nothing: --prove and --minimum are for a trim of our own")

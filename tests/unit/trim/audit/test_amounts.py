@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from opwatch.trim.audit.audit import Audit, Verdict
-from opwatch.trim.audit.flow import Flow, Stage, Who
+from opwatch.trim.audit.flow import Flow, Origin, Stage, Who
 from opwatch.trim.audit.ledger import audit
 from opwatch.trim.stack.facts import MdFacts
 from opwatch.trim.stack.layers import Kind
@@ -41,6 +41,36 @@ def test_parity_is_no_data() -> None:
     uneven = audit(evidence(WHOLE, flows[:-3], 10 * MIB), "/m")
     assert _losses(uneven) == {}
     assert uneven.unexplained_bytes == 10 * MIB
+
+
+def test_what_others_sent_makes_up_for_nothing() -> None:
+    """Of our 10 MiB 8 are whole stripes. 2 MiB more, of 3 of the filesystem's own, reach the members too."""
+    own = flow(Stage.BIO, "9:0", 3 * MIB, disk="md0", who=Who.KERNEL, whole=2 * MIB)
+    flows = [*_sent(5 * MIB, *MEMBERS), own]
+    flows[1] = flow(Stage.BIO, "9:0", 10 * MIB, disk="md0", whole=8 * MIB)
+    sender = Origin("md0", "9:0", "kworker/1:1H", 1, "discard", Who.KERNEL, 1, 3 * MIB, MIB, 2 * MIB, 0)
+    followed = evidence(WHOLE, flows, 10 * MIB)
+    result = audit(replace(followed, trace=replace(followed.trace, origins=(sender,))), "/m")
+    assert _losses(result) == {"raid456-partial-stripe": 2 * MIB}
+    assert (result.verdict, result.unexplained_bytes) == (Verdict.PARTIAL, 0)
+    [said] = [reason for reason in result.reasons if reason.code == "others-write"]
+    assert said.observed == f"{3 * MIB} B of others, counted with ours below md0"
+
+
+def test_what_others_sent_hides_no_member_without_discards() -> None:
+    """A mirror is sent 10 MiB by us and 16 by others: the 26 of its first member are no 20 of ours."""
+    legs = ("sda", "sdb")
+    mirror = layer("md0", "9:0", Kind.MD, *legs, level="raid1", raid_disks=2)
+    whole = stack(mirror, *(layer(name, MEMBERS[name]) for name in legs))
+    own = flow(Stage.BIO, "9:0", 16 * MIB, disk="md0", who=Who.KERNEL)
+    for reached, expected in ((legs, {}), (legs[:1], {"member-no-discards": 10 * MIB})):
+        below = [part for name in reached for part in through(name, MEMBERS[name], 26 * MIB, who=Who.KERNEL)]
+        ours = flow(Stage.BIO, "9:0", 10 * MIB, disk="md0")
+        flows = [extents("9:0", 10 * MIB), ours, own, *below]
+        before = whole if reached == legs else with_limit(whole, "sdb", 0)
+        result = audit(evidence(before, flows, 10 * MIB), "/m")
+        assert (_losses(result), result.unexplained_bytes) == (expected, 0)
+        assert result.verdict is (Verdict.PARTIAL if expected else Verdict.ACCEPTED)
 
 
 def test_a_member_without_discards_keeps_its_share() -> None:

@@ -130,14 +130,22 @@ class Walker:
     def _disk(self, layer: Layer) -> str:
         return layer.below[0] if layer.kind is Kind.PARTITION else layer.device
 
-    def _select(self, layer: Layer, stage: Stage, op: str = "discard", status: int | None = None) -> Amount:
+    def _select(
+        self,
+        layer: Layer,
+        stage: Stage,
+        op: str = "discard",
+        status: int | None = None,
+        who: Sequence[Who] | None = None,
+    ) -> Amount:
+        """What a stage counts of a layer: of those who are looked at there, if no others are given."""
         hidden = layer.dev == "0:0"
         flows = self.trace.select(
             stage,
             disk=self._disk(layer)[:16],
             devs=None if hidden else self._devs(layer),
             op=op,
-            who=self._who(layer),
+            who=self._who(layer) if who is None else who,
         )
         return total(flow for flow in flows if status is None or flow.status == status)
 
@@ -171,9 +179,8 @@ class Walker:
 
     def _sent_beside(self, layer: Layer) -> int:
         """Bytes that others sent to a layer, in a trim of ours."""
-        mine, devs = self._who(layer), self._devs(layer)
-        others = [who for who in Who if who not in mine]
-        return total(self.trace.select(Stage.BIO, disk=self._disk(layer)[:16], devs=devs, who=others)).bytes
+        others = [who for who in Who if who not in self._who(layer)]
+        return self._select(layer, Stage.BIO, who=others).bytes
 
     def _errors(self, layer: Layer) -> dict[int, Amount]:
         """What failed on a leaf, by status."""
@@ -271,12 +278,13 @@ class Walker:
             reasons += losses.failed(self.evidence, layer, status, amount)
         times = copies(layer, len(members))
         out = sum(members.values())
-        passed = losses.handed_on(self.evidence, layer, members)
-        passed = share_of_ours(layer, arrived.bytes, self._sent_beside(layer), passed)
+        sent_beside = self._sent_beside(layer)
+        handed_on = losses.handed_on(self.evidence, layer, members)
+        passed = share_of_ours(layer, arrived.bytes, sent_beside, handed_on)
         # Of one that fails on purpose a part may have gone on before the whole discard failed.
         on_purpose = any(kept.fails for kept in losses.kept_by(self.evidence, layer))
         lost = (arrived.bytes - (0 if on_purpose else _bytes(failed))) * times - passed
-        lost = max(lost, cut_off(layer, arrived, self._sent_beside(layer)))
+        lost = max(lost, cut_off(layer, arrived, sent_beside))
         if lost > 0:
             reasons += losses.inside(self.evidence, layer, arrived, members, lost)
         reasons += losses.rebuilding(self.evidence, layer)

@@ -72,22 +72,29 @@ static __noinline int make_place(const struct ow_flow_key *key)
 	return 0;
 }
 
-static __noinline struct ow_flow_cell *find_flow(const struct ow_flow_key *key, __u32 *guess)
+/*
+ * The place of the flow of @asked, made if it is not there; OW_MAX_FLOWS when there is no room. It
+ * is not static: the verifier looks at it once for a program, and not again for each path that
+ * leads to it. It works on its own stack, for kernel 6.1 takes no key from a caller's.
+ */
+__noinline int find_flow(const struct ow_flow_key *asked)
 {
-	__u32 *place = bpf_map_lookup_elem(&places, key), at;
+	struct ow_flow_key key;
+	__u32 *place;
 
+	if (!asked)
+		return OW_MAX_FLOWS;
+	key = *asked;
+	place = bpf_map_lookup_elem(&places, &key);
 	if (!place) {
-		make_place(key);
-		place = bpf_map_lookup_elem(&places, key);
+		make_place(&key);
+		place = bpf_map_lookup_elem(&places, &key);
 	}
 	if (!place) {
 		__sync_fetch_and_add(&loss.flows_full, 1);
-		return NULL;
+		return OW_MAX_FLOWS;
 	}
-	at = *place;
-	/* A barrier sees to it that who guesses this sees a whole cell. */
-	__sync_lock_test_and_set(guess, at);
-	return bpf_map_lookup_elem(&flows, &at);
+	return *place;
 }
 
 /* The entry of @key, made if it is not there; NULL when there is no room. */
@@ -104,7 +111,12 @@ static __always_inline struct ow_flow_cell *flow_of(const struct ow_flow_key *ke
 	cell = bpf_map_lookup_elem(&flows, &at);
 	if (cell && same_key(&cell->key, key))
 		return cell;
-	return find_flow(key, guess);
+	at = find_flow(key);
+	cell = bpf_map_lookup_elem(&flows, &at);
+	/* A barrier sees to it that who guesses this sees a whole cell. */
+	if (cell)
+		__sync_lock_test_and_set(guess, at);
+	return cell;
 }
 
 static __always_inline void add_bytes(const struct ow_flow_key *key, __u64 bytes)

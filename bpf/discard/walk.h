@@ -48,14 +48,21 @@ static __noinline int key_of_unknown(struct walk_state *w, __u64 address)
 	return 0;
 }
 
-/* One range of a request, which is that of the bio at w->address or begins with it. */
-static __always_inline void count_range(struct walk_state *w, __u64 sector, __u64 bytes)
+/*
+ * One range of a request, which is that of the bio at w->address or begins with it. It is not
+ * static: the verifier looks at it once for a program, and not again for each path that leads to
+ * it.
+ */
+__noinline int count_range(struct walk_state *w, __u64 sector, __u64 bytes)
 {
-	struct trim_bio *bio = recall(w->address);
 	struct ow_flow_cell *cell;
+	struct trim_bio *bio;
 
+	if (!w)
+		return 0;
+	bio = recall(w->address);
 	if (w->why == WALK_REQUEUE && (!bio || !bio->issued_ns))
-		return; /* refused before it was issued */
+		return 0; /* refused before it was issued */
 	if (bio) {
 		__builtin_memcpy(w->key.disk, bio->disk, OW_DISK_NAME);
 		w->key.dev = bio->dev;
@@ -65,10 +72,10 @@ static __always_inline void count_range(struct walk_state *w, __u64 sector, __u6
 	}
 	cell = flow_of(&w->key);
 	if (!cell)
-		return;
+		return 0;
 	add_range(cell, sector, bytes, w->first);
 	if (!bio)
-		return;
+		return 0;
 	w->known++;
 	if (w->why == WALK_DONE) {
 		if (w->first)
@@ -77,6 +84,7 @@ static __always_inline void count_range(struct walk_state *w, __u64 sector, __u6
 	} else {
 		bio->issued_ns = w->why == WALK_ISSUE ? w->now : 0;
 	}
+	return 0;
 }
 
 /* Steps of loops over the bios of a request: 1 ends the loop. */

@@ -4,20 +4,53 @@
 
 #include <bpf/btf.h>
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
-int ow_tracepoint_args(const struct btf *btf, const char *name)
+/* Of types of one name and kind the first counts. */
+static void note_type(struct ow_type_name *wanted, int nr, const char *name, __u32 kind, __s32 id)
 {
-	const struct btf_type *t;
-	char type[64];
-	__s32 id;
+	for (int i = 0; i < nr; i++) {
+		if (wanted[i].kind == kind && !wanted[i].id && !strcmp(wanted[i].name, name))
+			wanted[i].id = id;
+	}
+}
 
-	snprintf(type, sizeof(type), "btf_trace_%s", name);
-	id = btf__find_by_name_kind(btf, type, BTF_KIND_TYPEDEF);
-	if (id < 0)
+/* A bit for each letter that a name begins with: most names among the types are told from it. */
+static __u64 first_letters(const struct ow_type_name *wanted, int nr)
+{
+	__u64 ret = 0;
+
+	for (int i = 0; i < nr; i++)
+		ret |= 1ULL << (wanted[i].name[0] & 63);
+	return ret;
+}
+
+void ow_find_types(const struct btf *btf, __u32 first, struct ow_type_name *wanted, int nr)
+{
+	__u64 letters = first_letters(wanted, nr);
+	__u32 nr_types = btf__type_cnt(btf);
+	const struct btf_type *t;
+	const char *name;
+
+	for (int i = 0; i < nr; i++)
+		wanted[i].id = 0;
+	for (__u32 id = first; id < nr_types; id++) {
+		t = btf__type_by_id(btf, id);
+		if (!btf_is_typedef(t) && !btf_is_func(t))
+			continue;
+		name = btf__name_by_offset(btf, t->name_off);
+		if (letters >> (name[0] & 63) & 1)
+			note_type(wanted, nr, name, btf_kind(t), id);
+	}
+}
+
+int ow_tracepoint_args(const struct btf *btf, __s32 id)
+{
+	const struct btf_type *t = id ? btf__type_by_id(btf, id) : NULL;
+
+	if (!t)
 		return -ENOENT;
-	t = btf__type_by_id(btf, btf__type_by_id(btf, id)->type);
+	t = btf__type_by_id(btf, t->type);
 	if (!t || !btf_is_ptr(t))
 		return -ENOENT;
 	t = btf__type_by_id(btf, t->type);

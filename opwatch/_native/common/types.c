@@ -45,6 +45,19 @@ static const struct target {
 };
 #define NR_TARGETS (sizeof(targets) / sizeof(targets[0]))
 
+/* Events of which we want to know how many arguments they have. */
+enum shaped {
+	REQUEST,
+	BIO,
+	XFS,
+	NR_SHAPED,
+};
+#define EVENT(x)                                                 \
+	{                                                        \
+		.name = "btf_trace_" x, .kind = BTF_KIND_TYPEDEF \
+	}
+#define XFS_EVENT EVENT("xfs_discard_extent")
+
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 /* Those that were read last. None is ever freed: who was given it may still be at it. */
 static struct ow_types *types;
@@ -85,12 +98,15 @@ static int add_module(struct ow_selection *selection, struct btf *kernel, const 
 		      struct ow_types *ret)
 {
 	struct btf *btf = btf__load_module_btf(name, kernel);
+	struct ow_type_name xfs = XFS_EVENT;
 	int err;
 
 	if (!btf)
 		return 0;
-	if (ret->xfs_args < 0)
-		ret->xfs_args = ow_tracepoint_args(btf, "xfs_discard_extent");
+	if (ret->xfs_args < 0) {
+		ow_find_types(btf, btf__type_cnt(kernel), &xfs, 1);
+		ret->xfs_args = ow_tracepoint_args(btf, xfs.id);
+	}
 	err = ow_selection_add(selection, btf);
 	btf__free(btf);
 	return err;
@@ -110,6 +126,25 @@ static int reduce(struct btf *kernel, __u32 present, struct ow_types *ret)
 	return err;
 }
 
+static void find_names(const struct btf *btf, struct ow_types *ret)
+{
+	struct ow_type_name names[NR_SHAPED + NR_TARGETS] = {
+		[REQUEST] = EVENT("block_rq_issue"),
+		[BIO] = EVENT("block_bio_queue"),
+		[XFS] = XFS_EVENT,
+	};
+	struct ow_type_name *attached = names + NR_SHAPED;
+
+	for (size_t i = 0; i < NR_TARGETS; i++)
+		attached[i] = (struct ow_type_name){targets[i].name, targets[i].kind, 0};
+	ow_find_types(btf, 1, names, NR_SHAPED + NR_TARGETS);
+	ret->rq_arg = ow_tracepoint_args(btf, names[REQUEST].id) > 1;
+	ret->bio_arg = ow_tracepoint_args(btf, names[BIO].id) > 1;
+	ret->xfs_args = ow_tracepoint_args(btf, names[XFS].id);
+	for (size_t i = 0; i < NR_TARGETS; i++)
+		ids[i] = attached[i].id;
+}
+
 static int read_types(__u32 present, struct ow_types *ret)
 {
 	struct btf *btf = btf__load_vmlinux_btf();
@@ -117,12 +152,8 @@ static int read_types(__u32 present, struct ow_types *ret)
 
 	if (!btf)
 		return -errno;
-	ret->rq_arg = ow_tracepoint_args(btf, "block_rq_issue") > 1;
-	ret->bio_arg = ow_tracepoint_args(btf, "block_bio_queue") > 1;
+	find_names(btf, ret);
 	ret->flush_sequence = ow_flush_sequence_flag(btf);
-	ret->xfs_args = ow_tracepoint_args(btf, "xfs_discard_extent");
-	for (size_t i = 0; i < NR_TARGETS; i++)
-		ids[i] = btf__find_by_name_kind(btf, targets[i].name, targets[i].kind);
 	err = reduce(btf, present, ret);
 	btf__free(btf);
 	return err;

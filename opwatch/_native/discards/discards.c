@@ -49,6 +49,15 @@ static bool is_called(const struct ow_chosen *chosen)
 	return false;
 }
 
+/* A map has memory for as many as it may ever hold. */
+static int shrink(const struct ow_discards *d)
+{
+	int err = bpf_map__set_max_entries(d->skel->maps.busy, 1);
+
+	err = err ?: bpf_map__set_max_entries(d->skel->maps.busy_requests, 1);
+	return err ?: bpf_map__set_max_entries(d->skel->maps.behind, 1);
+}
+
 static int configure(struct ow_discards *d, const struct ow_discards_config *config,
 		     const struct ow_types *types)
 {
@@ -60,6 +69,8 @@ static int configure(struct ow_discards *d, const struct ow_discards_config *con
 	d->skel->rodata->stalls = config->stalls && !is_called(&d->chosen);
 	/* The group and two numbers, or else the mount and three: see bpf/discard/fs.h. */
 	d->skel->rodata->xfs_by_group = types->xfs_args == 3;
+	if (!d->skel->rodata->stalls)
+		err = err ?: shrink(d);
 	return err;
 }
 

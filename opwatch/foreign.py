@@ -12,9 +12,14 @@ import stat
 import zlib
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, Protocol
 
 from opwatch.errors import BadInput
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Protocol
+else:
+    Protocol = object
 
 # A report of everything that a drive knows has 100 KiB; 10,000 mounts have 2 MiB.
 MOST_BYTES = 64 << 20

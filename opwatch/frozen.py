@@ -8,14 +8,15 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast, dataclass_transform
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from dataclasses import asdict, replace
+    from typing import Any, NoReturn, TypeVar, dataclass_transform
+
+    _T = TypeVar("_T")
 
 __all__ = ["asdict", "field", "frozen", "names_of", "replace"]
-
-_T = TypeVar("_T")
 
 
 # Compiling a constructor takes as long as making some twenty instances without one; most classes have fewer.
@@ -46,16 +47,19 @@ class _Columns:
 def field(*, default_factory: Callable[[], _T], init: bool = True) -> _T:
     """As the function of `dataclasses`. What the constructor does not take (`init`) is no part of the value:
     it is not compared, shown or copied."""
-    return cast(_T, _Made(default_factory, init))
+    made: Any = _Made(default_factory, init)
+    return made  # type: ignore[no-any-return]
 
 
 def names_of(instance: object) -> tuple[str, ...]:
     """What a value has, in the order of its class. A class of `dataclasses` has them as well."""
-    return cast(tuple[str, ...], instance.__match_args__)  # type: ignore[attr-defined]
+    names: tuple[str, ...] = instance.__match_args__  # type: ignore[attr-defined]
+    return names
 
 
 def _columns(kind: type) -> _Columns:
-    return cast(_Columns, kind.__columns__)  # type: ignore[attr-defined]
+    columns: _Columns = kind.__columns__  # type: ignore[attr-defined]
+    return columns
 
 
 def _plain(value: object) -> object:
@@ -113,7 +117,8 @@ def _compiled(kind: type) -> Callable[..., None]:
     scope: dict[str, Any] = {"put": object.__setattr__, "defaults": columns.defaults, "made": columns.made}
     scope["Made"] = _Made
     exec("\n".join([f"def __init__({', '.join(arguments)}):", *(lines or [" pass"])]), scope)
-    return cast(Callable[..., None], scope["__init__"])
+    constructor: Callable[..., None] = scope["__init__"]
+    return constructor
 
 
 def _constructor(kind: type) -> Callable[..., None]:
@@ -193,6 +198,13 @@ def _columns_of(body: type) -> _Columns:
     if columns.taken:
         columns.values = attrgetter(*columns.taken)
     return columns
+
+
+if not TYPE_CHECKING:
+
+    def dataclass_transform(**_: object) -> Callable[[object], object]:
+        """It tells type checkers what the next one does, and nobody else."""
+        return lambda decorator: decorator
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))

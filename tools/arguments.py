@@ -7,7 +7,6 @@ import re
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
 
 from opwatch.errors import UsageError
 from opwatch.quantities import parse_count, parse_percentage, parse_size
@@ -16,6 +15,7 @@ from opwatch.sinks.plain.ink import CHOICES
 from opwatch.sinks.terminal import data, say
 from opwatch.times import FORMS, parse_time, spell
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
 
@@ -158,7 +158,7 @@ class Parser(argparse.ArgumentParser):
     def _get_formatter(self) -> argparse.HelpFormatter:
         # What is wider than a line of ours would be folded a second time. It is asked for with every
         # argument, and one that is told no width imports shutil to learn it.
-        made = cast("type[argparse.HelpFormatter]", self.formatter_class)
+        made: type[argparse.HelpFormatter] = self.formatter_class  # type: ignore[assignment]
         return made(self.prog, width=columns() - _MARGIN)
 
     def _check_value(self, action: argparse.Action, value: object) -> None:

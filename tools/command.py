@@ -9,9 +9,14 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import ModuleType
-from typing import Protocol
 
 from opwatch.tools.arguments import Parser
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Protocol
+else:
+    Protocol = object
 
 
 class Command(Protocol):

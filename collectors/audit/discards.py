@@ -6,7 +6,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from opwatch.closing import Closing
 from opwatch.collectors.audit.discard_programs import explained, loader, pack_granule
@@ -16,6 +15,7 @@ from opwatch.trace.stat import StatSample
 from opwatch.trim.audit.flow import DiscardLoss, Flow, Stage, Trace, decode_flows, decode_origins
 from opwatch.trim.audit.programs import AUDITED, CLAIMING, Following, absent
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from opwatch._native import Discards
 

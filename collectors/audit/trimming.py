@@ -10,7 +10,6 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from opwatch.collectors.audit import fitrim_process
 from opwatch.collectors.audit.accounts import DriveAccounts
@@ -36,6 +35,7 @@ from opwatch.trim.stack.passage import short_paths
 from opwatch.trim.stack.settling import quiet_after_trim
 from opwatch.trim.stale.sentinel import BLOCK, ReadsAs
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from opwatch._native import Discards
     from opwatch.collectors.stale.sentinel_maps import SentinelMaps

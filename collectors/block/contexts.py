@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
 import threading
 import time
 from pathlib import Path
@@ -29,8 +28,9 @@ def _counted() -> int:
 
 def _wake() -> None:
     """Give PID 1 something to do."""
+    silent = [(os.POSIX_SPAWN_OPEN, descriptor, os.devnull, os.O_RDWR, 0) for descriptor in range(3)]
     with contextlib.suppress(OSError):
-        subprocess.run(_ORPHANS, check=False, stdin=subprocess.DEVNULL, capture_output=True)
+        os.waitpid(os.posix_spawn(_ORPHANS[0], _ORPHANS, os.environ, file_actions=silent), 0)
 
 
 def is_global(proc: Path = Path("/proc")) -> bool:

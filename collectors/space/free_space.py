@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import fcntl
 import os
-import stat
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 
-from opwatch.collectors.space.btrfs import BtrfsGeometry, read_geometry, tree
-from opwatch.collectors.space.f2fs import read_free
 from opwatch.collectors.space.mount_handle import opened
 from opwatch.errors import OpwatchError, PermissionMissing, Unsupported
 from opwatch.host.device import Devices
 from opwatch.host.usage import Mount
-from opwatch.trim.space import btrfs, fsmap
+from opwatch.trim.space import fsmap
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.space.free import FreeSpace, Number
 
@@ -36,6 +30,8 @@ _REFUSED = {
 
 def settle(descriptor: int) -> None:
     """Have the file system write down what it holds back: what was deleted is free only then."""
+    import ctypes  # a check settles nothing
+
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.syncfs(descriptor):
         raise OpwatchError(f"the file system cannot be synced: {os.strerror(ctypes.get_errno())}")
@@ -53,7 +49,10 @@ def read_free_space(mount: Mount, window: tuple[int, int] | None = None) -> Free
                 count = status.f_bfree * status.f_frsize
                 raise Unsupported(f"{refused}; by its own count {count} bytes are free")
             if mount.filesystem == "btrfs":
-                return _of_btrfs(descriptor)
+                # What reads a btrfs or an f2fs is for such a filesystem alone.
+                from opwatch.collectors.space.free_in_btrfs import free_of_btrfs
+
+                return free_of_btrfs(descriptor)
             if mount.filesystem == "f2fs":
                 return _of_f2fs(descriptor)
             return _of_map(descriptor, mount, window)
@@ -106,6 +105,8 @@ def _of_map(descriptor: int, mount: Mount, window: tuple[int, int] | None) -> Fr
 
 
 def _of_f2fs(descriptor: int) -> FreeSpace:
+    from opwatch.collectors.space.f2fs import read_free
+
     number = os.fstat(descriptor).st_dev
     dev = (os.major(number), os.minor(number))
     device = Devices().by_number(*dev)
@@ -113,60 +114,3 @@ def _of_f2fs(descriptor: int) -> FreeSpace:
         raise OpwatchError(f"the device of the file system, {dev[0]}:{dev[1]}, has gone")
     block, extents, notes = read_free(device)
     return FreeSpace("f2fs", block, {dev: extents}, notes)
-
-
-def _of_btrfs(descriptor: int) -> FreeSpace:
-    geometry = read_geometry(descriptor)
-    chunks = read_chunks(descriptor)
-    free = _free_in_chunks(descriptor, chunks, geometry)
-    dev_extents = [item for item in tree(descriptor, btrfs.DEV_TREE) if item.type == btrfs.DEV_EXTENT]
-    sizes = {member.number: member.size_bytes for member in geometry.members}
-    with _decoding():
-        by_number = btrfs.free_by_device(chunks, free, dev_extents, sizes)
-    extents, notes = {}, []
-    for member in geometry.members:
-        number = device_number(member.path)
-        if number:
-            extents[number] = by_number[member.number]
-        else:
-            notes.append(f"device {member.number} of the btrfs is missing; its free space is not looked at")
-    if any(part.parities for part in chunks):
-        notes.append("of RAID 5 and 6, only whole stripes that are free count")
-    return FreeSpace("btrfs", geometry.sector_bytes, extents, tuple(notes))
-
-
-def read_chunks(descriptor: int) -> list[btrfs.Chunk]:
-    """Where the logical addresses of a btrfs lie on its devices."""
-    items = [item for item in tree(descriptor, btrfs.CHUNK_TREE) if item.type == btrfs.CHUNK_ITEM]
-    with _decoding():
-        return [btrfs.chunk(item) for item in items]
-
-
-def _free_in_chunks(descriptor: int, chunks: list[btrfs.Chunk], geometry: BtrfsGeometry) -> Extents:
-    try:
-        items = list(tree(descriptor, btrfs.FREE_SPACE_TREE))
-    except FileNotFoundError:  # made without one: what the extent tree does not name is free
-        used = btrfs.used_of_extent_tree(tree(descriptor, btrfs.EXTENT_TREE), geometry.node_bytes)
-        return Extents.of((part.start, part.end) for part in chunks) - used
-    with _decoding():
-        return btrfs.free_of_free_space_tree(items, geometry.sector_bytes)
-
-
-@contextmanager
-def _decoding() -> Iterator[None]:
-    """Raise what the pure decoders refuse as an error with a name."""
-    try:
-        yield
-    except ValueError as error:
-        raise OpwatchError(f"the trees of the btrfs make no sense: {error}") from error
-
-
-def device_number(path: str) -> Number | None:
-    """The number of a block device by its node; None when there is none."""
-    try:
-        status = Path(path).stat()
-    except OSError:
-        return None
-    if not stat.S_ISBLK(status.st_mode):
-        return None
-    return os.major(status.st_rdev), os.minor(status.st_rdev)

@@ -6,7 +6,8 @@ import fcntl
 from collections.abc import Iterable, Mapping
 
 from opwatch.collectors.space.btrfs import read_geometry
-from opwatch.collectors.space.free_space import device_number, read_chunks, read_free_space, settle
+from opwatch.collectors.space.free_in_btrfs import device_number, read_chunks
+from opwatch.collectors.space.free_space import read_free_space, settle
 from opwatch.collectors.space.mount_handle import opened
 from opwatch.errors import OpwatchError, Unsupported
 from opwatch.host.device import Devices

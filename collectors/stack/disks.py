@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from opwatch.collectors.space.raw_disk import open_device
 from opwatch.errors import OpwatchError
@@ -15,6 +14,7 @@ from opwatch.host.details import DriveIdentity, read_identity
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.trim.stack.facts import DiskFacts, Unread
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from opwatch.counters.decode.identify import Controller, Namespace
 

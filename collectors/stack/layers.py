@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
-from typing import Protocol, TypedDict
 
 from opwatch.collectors.firmware.drive_folder import drive_folder
 from opwatch.collectors.stack.discard_limits import limits_of
@@ -35,6 +34,12 @@ from opwatch.trim.stack.facts import (
     Unread,
 )
 from opwatch.trim.stack.layers import Kind, Layer, Stack
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Protocol
+else:
+    Protocol = object
 
 # What a dm device is by its uuid, where its table may not be read.
 _BY_UUID = {"dm-crypt": "crypt", "dm-verity": "verity", "dm-integrity": "integrity", "dm-mpath": "multipath"}
@@ -298,17 +303,12 @@ class LayerReader:
         return layer
 
 
-class _Members(TypedDict, total=False):
-    members: tuple[str, ...]
-    data_offsets: tuple[int, ...]
-
-
-def _md_members(device: BlockDevice) -> _Members:
-    """The members of an array by their slots, and where the data of each begins."""
+def _md_members(device: BlockDevice) -> dict[str, Any]:
+    """The facts about the members of an array by their slots, and where the data of each begins."""
     places = {}
     for folder in (device.sysfs / "md").glob("dev-*"):
         slot, offset = (device.number(f"md/{folder.name}/{name}") for name in ("slot", "offset"))
         if slot is not None and offset is not None:  # a spare has no slot
             places[slot] = (folder.name.removeprefix("dev-"), offset * SECTOR)
     slots = [places.get(slot, ("-", 0)) for slot in range(max(places, default=-1) + 1)]
-    return _Members(members=tuple(name for name, _ in slots), data_offsets=tuple(at for _, at in slots))
+    return {"members": tuple(name for name, _ in slots), "data_offsets": tuple(at for _, at in slots)}

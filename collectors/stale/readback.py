@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import closing
-from typing import TYPE_CHECKING
 
 from opwatch.collectors.firmware.simulated import find_simulated
 from opwatch.collectors.space.raw_disk import open_device
@@ -12,6 +11,7 @@ from opwatch.frozen import frozen
 from opwatch.host.device import BlockDevice
 from opwatch.trim.stale.sentinel import ReadsAs
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from opwatch.counters.decode.identify import Namespace
 

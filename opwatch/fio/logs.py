@@ -11,11 +11,11 @@ import re
 from array import array
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import NamedTuple
 
 from opwatch.errors import BadInput
 from opwatch.foreign import LONGEST_LINE, numbers, text_of
 from opwatch.frozen import frozen
+from opwatch.named import NamedTuple
 
 # A log without log_avg_msec has a row for every request.
 MOST_ROWS = 1 << 21

@@ -6,10 +6,10 @@ import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import NamedTuple
 
 from opwatch._native import Ftl, Service
 from opwatch.frozen import frozen
+from opwatch.named import NamedTuple
 
 
 class Policy(IntEnum):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 from opwatch.frozen import frozen, replace
 from opwatch.ftl import models
 from opwatch.ftl.drive import Drive, GcFrontier, Policy, Workload, Zone, amplification
+from opwatch.named import NamedTuple
 
 _PAGE = 4096
 _BATCHES = 10

@@ -8,10 +8,10 @@ from __future__ import annotations
 import enum
 import struct
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
 
 from opwatch.foreign import text_of
 from opwatch.frozen import frozen
+from opwatch.named import NamedTuple
 from opwatch.trace.abi import TargetSample
 from opwatch.trace.ops import OPS
 from opwatch.trace.slow import Submitter, submitter_of

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from opwatch.errors import UsageError
 from opwatch.fields import Fields
 from opwatch.frozen import asdict, field, frozen
+from opwatch.named import NamedTuple
 from opwatch.steady.pts_tests import PTS_TESTS, PtsTest
 
 _UNIT = 4096

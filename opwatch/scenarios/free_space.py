@@ -6,9 +6,9 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from opwatch.frozen import frozen
+from opwatch.named import NamedTuple
 from opwatch.scenarios.saturation import rest_iops
 from opwatch.scenarios.scenario import AuthorsWord, ScenarioVerdict
 from opwatch.scenarios.spare import flash_behind

@@ -4,13 +4,13 @@ and on one that was filled and has come to rest. On simulated flash, in virtual 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from opwatch.errors import UsageError
 from opwatch.fields import Fields
 from opwatch.frozen import frozen
 from opwatch.ftl.drive import Drive, Workload, Zone
 from opwatch.ftl.profiles import Profile
+from opwatch.named import NamedTuple
 from opwatch.scenarios.scenario import AuthorsWord, ScenarioVerdict
 from opwatch.scenarios.spare import flash_behind
 from opwatch.steady.strict import StrictState

@@ -4,11 +4,11 @@ compare. Pure."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from opwatch.errors import UsageError
 from opwatch.fields import Fields
 from opwatch.frozen import frozen
+from opwatch.named import NamedTuple
 from opwatch.scenarios.scenario import AuthorsWord, ScenarioVerdict
 
 # Two sets compare as they were published where their ratio is so near: their members are other drives.

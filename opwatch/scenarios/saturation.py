@@ -4,9 +4,9 @@ and whether more over-provisioning gives what the models say. Pure."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from opwatch.frozen import frozen
+from opwatch.named import NamedTuple
 from opwatch.scenarios.scenario import ScenarioVerdict
 from opwatch.steady.rounds import Round, joined
 from opwatch.steady.strict import StrictState

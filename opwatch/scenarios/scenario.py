@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 from importlib import resources
-from typing import NamedTuple
 
 from opwatch.errors import UsageError
 from opwatch.fields import Fields
 from opwatch.frozen import field, frozen, replace
+from opwatch.named import NamedTuple
 from opwatch.settings import parse_toml
 
 _FOLDER = "published"

@@ -7,12 +7,12 @@ import itertools
 import math
 import random
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from opwatch.errors import UsageError
 from opwatch.fields import Fields
 from opwatch.frozen import frozen, replace
 from opwatch.ftl.drive import Drive, Workload, Zone
+from opwatch.named import NamedTuple
 from opwatch.sweep.virtual import ModelDrive, make_drive, mapping_unit
 
 _MOST_PARTS = 8

@@ -13,11 +13,14 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import TextIO
 
 from opwatch import units
 from opwatch.errors import OpwatchError
 from opwatch.sinks.plain.ink import END, Ink, Span
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TextIO
 
 COLUMNS = 80
 # How long a pipe may stay full once somebody has asked us to end.

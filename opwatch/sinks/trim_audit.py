@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TextIO
 
 from opwatch import SCHEMA, units
 from opwatch.frozen import asdict
@@ -15,7 +14,10 @@ from opwatch.trim.audit.flow import Origin, Trace, Who
 from opwatch.trim.audit.kernel_log import of_device
 from opwatch.trim.stack.causes import Effect, Reason
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any, TextIO
+
     from opwatch.trim.space.lba_status import SentinelMap
 
 _HEADER = f"  {'layer':<10} {'device':<11} {'in':>15} {'out':>15} {'completed':>15} {'number':>7}"

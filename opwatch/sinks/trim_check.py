@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from opwatch import units
 from opwatch.frozen import asdict, frozen
@@ -15,6 +14,10 @@ from opwatch.trim.stack import layers
 from opwatch.trim.stack.causes import Effect, Reason, reason
 from opwatch.trim.stack.facts import LoopFacts
 from opwatch.trim.stack.layers import Kind, Layer, Stack
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 _LABEL = 10
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from opwatch.frozen import frozen
 from opwatch.host.mountspaces import MountedIn
 from opwatch.sinks.folding import folded
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 # Machines have hundreds of containers.
 _MOST = 10

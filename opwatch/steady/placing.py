@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+
+from opwatch.named import NamedTuple
 
 
 class FileRun(NamedTuple):

@@ -13,10 +13,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import NamedTuple
 
 from opwatch.compare.student import threshold
 from opwatch.frozen import frozen
+from opwatch.named import NamedTuple
 from opwatch.steady.coverage import WriteSpread
 from opwatch.steady.rounds import Round, joined
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from opwatch.frozen import field, frozen
+from opwatch.named import NamedTuple
 from opwatch.steady.pts import PtsVerdict
 from opwatch.steady.rounds import Round
 from opwatch.steady.strict import StrictVerdict

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
 
 from opwatch.compare.student import threshold
 from opwatch.errors import NotEnoughData, UsageError
 from opwatch.frozen import frozen, replace
 from opwatch.ftl.drive import Drive, Policy, TimedRun, Workload, Zone
 from opwatch.ftl.profiles import Profile
+from opwatch.named import NamedTuple
 from opwatch.steady.coverage import WriteSpread
 from opwatch.steady.pts import PtsVerdict, judge_pts
 from opwatch.steady.rounds import Round, joined

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 from opwatch.frozen import field, frozen
+from opwatch.named import NamedTuple
 from opwatch.trace.hist import Histogram, Scale
 from opwatch.trace.ops import OPS as OPS
 

@@ -8,10 +8,10 @@ was skipped.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 from opwatch.frozen import frozen
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from opwatch.trace.trust import Drift
 

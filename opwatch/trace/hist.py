@@ -11,9 +11,10 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate, chain, compress
 from operator import add, sub
-from typing import NamedTuple, TypeGuard
+from typing import TypeGuard
 
 from opwatch.frozen import frozen
+from opwatch.named import NamedTuple
 
 # The slots that were hit, and the running totals up to each.
 Ranks = tuple[list[int], list[int]]

@@ -6,9 +6,14 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Collection, Sequence
-from typing import NamedTuple, TypeVar
 
-T = TypeVar("T")
+from opwatch.named import NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypeVar
+
+    T = TypeVar("T")
 
 
 class Attachment(enum.IntEnum):

@@ -7,9 +7,10 @@ import math
 import struct
 from collections.abc import Iterable
 from datetime import datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from opwatch.frozen import frozen
+from opwatch.named import NamedTuple
 from opwatch.samples.observation import Observation
 from opwatch.sinks.dashboard.owners import OwnersMoment, owners_moment
 from opwatch.trace.abi import LATENCY

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 from enum import Enum
-from typing import TextIO
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TextIO
 
 CHOICES = ("auto", "always", "never")
 

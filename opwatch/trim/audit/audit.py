@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from opwatch.frozen import field, frozen
 from opwatch.trim.audit.kernel_log import KernelLog
@@ -12,6 +11,7 @@ from opwatch.trim.audit.question import ALL as ALL
 from opwatch.trim.audit.question import Asked as Asked
 from opwatch.trim.audit.question import FitrimAnswer as Answer
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from opwatch.trim.audit.accounts import Account, JudgedAccount
     from opwatch.trim.audit.claims import Claim

@@ -8,10 +8,10 @@ from __future__ import annotations
 import enum
 import struct
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
 
 from opwatch.errors import BadInput
 from opwatch.frozen import field, frozen, replace
+from opwatch.named import NamedTuple
 from opwatch.trace.ops import OPS
 
 _FLOW = struct.Struct("=16sI4B6Q")

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from opwatch.frozen import asdict, field, frozen
 from opwatch.trim.check.dryrun import DeviceRun, dry_run
@@ -25,6 +24,10 @@ from opwatch.trim.stack.facts import DiskFacts, LoopFacts, ThinFacts, ThinPoolFa
 from opwatch.trim.stack.layers import Kind, Layer, Stack
 from opwatch.trim.stack.passage import all_lower_of, is_zeroing, keeps, lower_of
 from opwatch.units import size
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 class Outlook(enum.StrEnum):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from opwatch.foreign import fields_of, lines_of, unescaped
 from opwatch.frozen import frozen
 from opwatch.trim.stack.causes import Reason, reason
 from opwatch.trim.stack.layers import Stack
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from datetime import datetime
 

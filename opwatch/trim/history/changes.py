@@ -5,9 +5,9 @@ from __future__ import annotations
 import enum
 import struct
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from opwatch.errors import BadInput
+from opwatch.named import NamedTuple
 from opwatch.trace.programs import Program, Way
 
 # What completes on a disk, and the commands that NVMe controllers get beside the block layer's.

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
 
 from opwatch.errors import BadInput
 from opwatch.frozen import frozen
+from opwatch.named import NamedTuple
 
 _COMMAND = struct.Struct(">BBQI2x")
 _DESCRIPTOR = struct.Struct(">QIB3x")

@@ -8,10 +8,13 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from opwatch.errors import OpwatchError
 from opwatch.frozen import field, frozen
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 PACKAGED = Path(__file__).parent / "causes.toml"
 STAGES = ("V0", "V1", "V2", "V3")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from opwatch.errors import OpwatchError
 from opwatch.foreign import lines_of
 from opwatch.frozen import frozen
+from opwatch.named import NamedTuple
 
 # Where in a table line the device stands on which a range goes on, and the sector there.
 _FORWARDING = {"linear": (0, 1), "crypt": (3, 4), "flakey": (0, 1), "delay": (0, 1)}

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
 
 from opwatch.frozen import asdict, field, frozen
 from opwatch.trim.stack.facts import (
@@ -23,10 +22,13 @@ from opwatch.trim.stack.facts import (
 )
 from opwatch.trim.stack.limits import QueueLimits
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any, TypeVar
+
     from opwatch.trim.stack.dmtable import DmTarget
 
-Facts = TypeVar("Facts", bound=LayerFacts)
+    Facts = TypeVar("Facts", bound=LayerFacts)
 
 
 class Kind(enum.StrEnum):

@@ -30,10 +30,13 @@ WATCH = (
     "inspect",
 )
 # A check runs no tool on most machines, and compiles nothing.
-CHECK = ("dataclasses", "datetime", "difflib", "inspect", "shutil", "subprocess", "tomllib")
+CHECK = (
+    *("ctypes", "dataclasses", "datetime", "difflib", "inspect", "shutil", "subprocess", "tomllib"),
+    *("typing", "opwatch.trim.space.btrfs", "opwatch.trim.space.f2fs"),
+)
 # An audit of most stacks asks no drive for pages, waits for no command, and traces no request of others.
 AUDIT = (
-    *("dataclasses", "datetime", "difflib", "inspect", "shutil", "tomllib"),
+    *("ctypes", "dataclasses", "datetime", "difflib", "inspect", "shutil", "subprocess", "tomllib", "typing"),
     *("opwatch.collectors.firmware.transports", "opwatch.counters", "opwatch.tools.waiting"),
     *("opwatch.trace.abi", "opwatch.trim.space.btrfs", "opwatch.trim.space.lba_status"),
 )
@@ -87,6 +90,8 @@ LATE = {
     "opwatch.trim.check.schedule": 1,
     # The pool that reads blocks brings the whole of logging; most who open a disk ask it one thing.
     "opwatch.collectors.space.raw_disk": 1,
+    # What only an audit with sentinels calls, and ctypes for it; what reads a btrfs or an f2fs.
+    "opwatch.collectors.space.free_space": 3,
     # A check or an audit of most stacks runs no tool, and most command lines have no word that is misspelt.
     "opwatch.host.process": 4,
     "opwatch.tools.arguments": 1,

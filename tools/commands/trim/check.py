@@ -8,7 +8,6 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from opwatch import SCHEMA
 from opwatch.collectors.check.fstrim_timer import read_schedule
@@ -34,6 +33,10 @@ from opwatch.trim.space.extents import Extents
 from opwatch.trim.stack.causes import Reason, reason
 from opwatch.trim.stack.layers import Kind, Stack
 from opwatch.units import size
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 # fstrim(8) has these for several filesystems.
 ALL, NONE, SOME = 0, 32, 64

@@ -1,0 +1,73 @@
+"""Which bytes of its devices a mounted btrfs leaves free, as its trees say."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from opwatch.collectors.space.btrfs import BtrfsGeometry, read_geometry, tree
+from opwatch.errors import OpwatchError
+from opwatch.trim.space import btrfs
+from opwatch.trim.space.extents import Extents
+from opwatch.trim.space.free import FreeSpace, Number
+
+
+def free_of_btrfs(descriptor: int) -> FreeSpace:
+    """Its free space on each of its devices."""
+    geometry = read_geometry(descriptor)
+    chunks = read_chunks(descriptor)
+    free = _free_in_chunks(descriptor, chunks, geometry)
+    dev_extents = [item for item in tree(descriptor, btrfs.DEV_TREE) if item.type == btrfs.DEV_EXTENT]
+    sizes = {member.number: member.size_bytes for member in geometry.members}
+    with _decoding():
+        by_number = btrfs.free_by_device(chunks, free, dev_extents, sizes)
+    extents, notes = {}, []
+    for member in geometry.members:
+        number = device_number(member.path)
+        if number:
+            extents[number] = by_number[member.number]
+        else:
+            notes.append(f"device {member.number} of the btrfs is missing; its free space is not looked at")
+    if any(part.parities for part in chunks):
+        notes.append("of RAID 5 and 6, only whole stripes that are free count")
+    return FreeSpace("btrfs", geometry.sector_bytes, extents, tuple(notes))
+
+
+def read_chunks(descriptor: int) -> list[btrfs.Chunk]:
+    """Where the logical addresses of a btrfs lie on its devices."""
+    items = [item for item in tree(descriptor, btrfs.CHUNK_TREE) if item.type == btrfs.CHUNK_ITEM]
+    with _decoding():
+        return [btrfs.chunk(item) for item in items]
+
+
+def _free_in_chunks(descriptor: int, chunks: list[btrfs.Chunk], geometry: BtrfsGeometry) -> Extents:
+    try:
+        items = list(tree(descriptor, btrfs.FREE_SPACE_TREE))
+    except FileNotFoundError:  # made without one: what the extent tree does not name is free
+        used = btrfs.used_of_extent_tree(tree(descriptor, btrfs.EXTENT_TREE), geometry.node_bytes)
+        return Extents.of((part.start, part.end) for part in chunks) - used
+    with _decoding():
+        return btrfs.free_of_free_space_tree(items, geometry.sector_bytes)
+
+
+@contextmanager
+def _decoding() -> Iterator[None]:
+    """Raise what the pure decoders refuse as an error with a name."""
+    try:
+        yield
+    except ValueError as error:
+        raise OpwatchError(f"the trees of the btrfs make no sense: {error}") from error
+
+
+def device_number(path: str) -> Number | None:
+    """The number of a block device by its node; None when there is none."""
+    try:
+        status = Path(path).stat()
+    except OSError:
+        return None
+    if not stat.S_ISBLK(status.st_mode):
+        return None
+    return os.major(status.st_rdev), os.minor(status.st_rdev)

@@ -8,7 +8,7 @@ import os
 import time
 
 from opwatch.collectors.addresses.line import ABORTED, AtaLine
-from opwatch.collectors.space.raw_disk import open_device
+from opwatch.collectors.space.device_handle import open_device
 from opwatch.errors import OpwatchError, RefusedError, Unsupported
 from opwatch.host.device import BlockDevice
 from opwatch.sweep.ata.commands import read_native_command, set_max_command

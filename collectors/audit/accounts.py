@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 from opwatch.collectors.firmware.simulated import find_simulated
-from opwatch.collectors.space.raw_disk import open_device
+from opwatch.collectors.space.device_handle import open_device
 from opwatch.errors import OpwatchError
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.named import NamedTuple

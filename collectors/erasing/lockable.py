@@ -8,7 +8,7 @@ import time
 
 from opwatch.collectors.addresses.highest import HighestAddress, require_whole
 from opwatch.collectors.addresses.line import ABORTED, AtaLine
-from opwatch.collectors.space.raw_disk import open_device
+from opwatch.collectors.space.device_handle import open_device
 from opwatch.errors import OpwatchError, RefusedError, Unsupported
 from opwatch.foreign import read_text
 from opwatch.host.device import BlockDevice

@@ -7,7 +7,7 @@ import os
 
 from opwatch.collectors.erasing.lockable import LockableDrive
 from opwatch.collectors.guard.held_disk import HeldDisk
-from opwatch.collectors.space.raw_disk import open_device
+from opwatch.collectors.space.device_handle import open_device
 from opwatch.errors import OpwatchError, RefusedError
 from opwatch.host.device import Devices
 from opwatch.sweep.ata.security import PASSWORD, by_hand

@@ -14,7 +14,7 @@ from opwatch.collectors.firmware.simulated import find_simulated
 from opwatch.collectors.guard.exports import exports_of
 from opwatch.collectors.guard.openers import loops_on, openers_of
 from opwatch.collectors.guard.registered import registered
-from opwatch.collectors.space.raw_disk import open_device
+from opwatch.collectors.space.device_handle import open_device
 from opwatch.collectors.stack.disks import ask_nvme, is_of_a_hypervisor
 from opwatch.collectors.stale.signature import signature
 from opwatch.counters.decode import identify

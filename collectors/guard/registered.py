@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 
-from opwatch.collectors.space.raw_disk import open_device
+from opwatch.collectors.space.device_handle import open_device
 from opwatch.collectors.space.scsi import ScsiRefusal, ask_scsi
 from opwatch.errors import BadInput, OpwatchError
 from opwatch.guard import reservations

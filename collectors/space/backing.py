@@ -9,7 +9,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from opwatch.collectors.space.raw_disk import open_device
+from opwatch.collectors.space.device_handle import open_device
 from opwatch.errors import OpwatchError
 from opwatch.frozen import frozen
 from opwatch.host.device import BlockDevice

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from opwatch.collectors.space.raw_disk import open_device
+from opwatch.collectors.space.device_handle import open_device
 from opwatch.errors import OpwatchError
 from opwatch.host.device import Devices
 from opwatch.host.usage import Mount

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from opwatch.collectors.space.raw_disk import open_device
+from opwatch.collectors.space.device_handle import open_device
 from opwatch.errors import OpwatchError, Unsupported
 from opwatch.foreign import read_text
 from opwatch.host.device import BlockDevice

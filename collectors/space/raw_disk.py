@@ -5,40 +5,17 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
-import stat
 import threading
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from opwatch.closing import Closing
 from opwatch.errors import OpwatchError, PermissionMissing, RefusedError
-from opwatch.host.device import BlockDevice, Devices
+from opwatch.host.device import Devices
 from opwatch.host.loop import diskseq
 
 _DEPTH = 8
-
-
-def life_of(device: BlockDevice) -> int | None:
-    """What the kernel calls the disk below a device and no other of this boot; None before Linux 5.15."""
-    return device.disk.number("diskseq")
-
-
-def open_device(device: BlockDevice) -> int:
-    """A descriptor of this very disk; RefusedError where its node leads to another one, or to none."""
-    node = Path("/dev") / device.name
-    try:
-        descriptor = os.open(node, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except PermissionError as error:
-        raise PermissionMissing(f"{node} is for root only") from error
-    except OSError as error:
-        raise OpwatchError(f"{node}: {error.strerror}") from error
-    status = os.fstat(descriptor)
-    dev = (os.major(status.st_rdev), os.minor(status.st_rdev))
-    is_same = stat.S_ISBLK(status.st_mode) and dev == device.dev
-    if is_same and diskseq(descriptor) in (None, life_of(device)):
-        return descriptor
-    os.close(descriptor)
-    raise RefusedError(f"{node} leads to another device than the {device.name} that was looked at")
 
 
 class RawDisk(Closing):
@@ -65,9 +42,6 @@ class RawDisk(Closing):
         except BaseException:
             os.close(self._descriptor)
             raise
-        # It brings the whole of logging, and a trim reads no block by it.
-        from concurrent.futures import ThreadPoolExecutor
-
         self._pool = ThreadPoolExecutor(_DEPTH, thread_name_prefix="raw")
 
     def close(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 
 from opwatch.collectors.firmware.simulated import find_simulated
-from opwatch.collectors.space.raw_disk import open_device
+from opwatch.collectors.space.device_handle import open_device
 from opwatch.errors import OpwatchError
 from opwatch.frozen import frozen
 from opwatch.host.device import BlockDevice

@@ -9,10 +9,11 @@ from collections import Counter
 from collections.abc import Sequence
 
 from opwatch.collectors.firmware.simulated import find_simulated
+from opwatch.collectors.space.device_handle import life_of
 from opwatch.collectors.space.lba_status import held_by_map
 from opwatch.collectors.space.lowest import free_landings
 from opwatch.collectors.space.mount_handle import opened
-from opwatch.collectors.space.raw_disk import RawDisk, life_of
+from opwatch.collectors.space.raw_disk import RawDisk
 from opwatch.collectors.stale.readback import held_by_count, promise
 from opwatch.collectors.stale.sentinels import Sentinels, granule_of
 from opwatch.errors import BadInput, NotEnoughData, OpwatchError

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from opwatch.collectors.guard.looking import look_at
-from opwatch.collectors.space.raw_disk import open_device
+from opwatch.collectors.space.device_handle import open_device
 from opwatch.collectors.sweep.bench import SweepBench
 from opwatch.errors import OpwatchError, RefusedError
 from opwatch.guard.facts import without_part

@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 
 from opwatch.collectors.audit import fitrim_process, trimming
+from opwatch.collectors.space.device_handle import life_of
 from opwatch.collectors.space.fitrim import fitrim, mounted_at
 from opwatch.collectors.space.mount_handle import mount_number, opened
-from opwatch.collectors.space.raw_disk import RawDisk, life_of
+from opwatch.collectors.space.raw_disk import RawDisk
 from opwatch.collectors.stack.layers import LayerReader
 from opwatch.collectors.stale import sentinels
 from opwatch.errors import OpwatchError, RefusedError

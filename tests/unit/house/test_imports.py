@@ -32,13 +32,15 @@ WATCH = (
 # A check runs no tool on most machines, and compiles nothing.
 CHECK = (
     *("ctypes", "dataclasses", "datetime", "difflib", "inspect", "shutil", "subprocess", "tomllib"),
-    *("typing", "opwatch.trim.space.btrfs", "opwatch.trim.space.f2fs"),
+    *("threading", "typing", "opwatch.trim.space.btrfs", "opwatch.trim.space.f2fs"),
 )
 # An audit of most stacks asks no drive for pages, waits for no command, and traces no request of others.
 AUDIT = (
     *("ctypes", "dataclasses", "datetime", "difflib", "inspect", "shutil", "subprocess", "tomllib", "typing"),
     *("opwatch.collectors.firmware.transports", "opwatch.counters", "opwatch.tools.waiting"),
     *("opwatch.trace.abi", "opwatch.trim.space.btrfs", "opwatch.trim.space.lba_status"),
+    # The pool that reads blocks brings the whole of logging; most who open a disk ask it one thing.
+    *("concurrent", "logging", "mmap"),
 )
 # Each of ours that is imported takes its time from what is told.
 NOTHING = (*HEAVY, *WATCH, "opwatch.tools.cli", "opwatch.sinks.terminal", "argparse", "json", "typing")
@@ -88,8 +90,6 @@ LATE = {
     # What reads a btrfs or an f2fs is for such a filesystem alone, and dates are for a timer.
     "opwatch.collectors.stack.filesystem": 2,
     "opwatch.trim.check.schedule": 1,
-    # The pool that reads blocks brings the whole of logging; most who open a disk ask it one thing.
-    "opwatch.collectors.space.raw_disk": 1,
     # What only an audit with sentinels calls, and ctypes for it; what reads a btrfs or an f2fs.
     "opwatch.collectors.space.free_space": 3,
     # A check or an audit of most stacks runs no tool, and most command lines have no word that is misspelt.

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from opwatch.collectors.space.device_handle import open_device
 from opwatch.collectors.space.f2fs import read_free
-from opwatch.collectors.space.raw_disk import RawDisk, open_device
+from opwatch.collectors.space.raw_disk import RawDisk
 from opwatch.errors import OpwatchError, RefusedError
 from opwatch.host.device import BlockDevice
 from tests.unit.support.sysfs import Tree

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from opwatch.collectors.erasing.lockable import LockableDrive
-from opwatch.collectors.space.raw_disk import open_device
+from opwatch.collectors.space.device_handle import open_device
 from opwatch.host.device import Devices
 from opwatch.sweep.ata.security import AtaSecurity
 from opwatch.sweep.journal.file import again, journals

@@ -1,0 +1,34 @@
+"""A block device, opened by its name, and held to be the one that was looked at."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from opwatch.errors import OpwatchError, PermissionMissing, RefusedError
+from opwatch.host.device import BlockDevice
+from opwatch.host.loop import diskseq
+
+
+def life_of(device: BlockDevice) -> int | None:
+    """What the kernel calls the disk below a device and no other of this boot; None before Linux 5.15."""
+    return device.disk.number("diskseq")
+
+
+def open_device(device: BlockDevice) -> int:
+    """A descriptor of this very disk; RefusedError where its node leads to another one, or to none."""
+    node = Path("/dev") / device.name
+    try:
+        descriptor = os.open(node, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except PermissionError as error:
+        raise PermissionMissing(f"{node} is for root only") from error
+    except OSError as error:
+        raise OpwatchError(f"{node}: {error.strerror}") from error
+    status = os.fstat(descriptor)
+    dev = (os.major(status.st_rdev), os.minor(status.st_rdev))
+    is_same = stat.S_ISBLK(status.st_mode) and dev == device.dev
+    if is_same and diskseq(descriptor) in (None, life_of(device)):
+        return descriptor
+    os.close(descriptor)
+    raise RefusedError(f"{node} leads to another device than the {device.name} that was looked at")

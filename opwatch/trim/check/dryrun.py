@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from opwatch.frozen import frozen
-from opwatch.trim.check.ends import Ends, straightened
+from opwatch.trim.check.ends import Ends
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.stack.layers import Layer, Stack
 
@@ -82,7 +82,7 @@ def dry_run(
 ) -> list[DeviceRun]:
     """One for each device of the filesystem with free extents, which `free` has by major:minor. `cuts` are
     (size, offset) of the borders that no discard of this filesystem crosses."""
-    filesystem, stack = stack.filesystem, straightened(stack)
+    filesystem = stack.filesystem
     assert filesystem
     runs = []
     for top in stack.tops():

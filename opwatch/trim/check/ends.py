@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence, Set
-from itertools import islice
+from itertools import chain, islice
 
 from opwatch.frozen import frozen, replace
 from opwatch.trim.check.alignment import alignment
 from opwatch.trim.space.extents import Extents
+from opwatch.trim.space.far_copies import alone, far_copies
 from opwatch.trim.space.remap import IN_AREAS, descend
 from opwatch.trim.stack.dmtable import areas, raid, stripes
 from opwatch.trim.stack.facts import MdFacts, PartitionFacts, as_of_md, stripe_bytes
 from opwatch.trim.stack.layers import Layer, Stack
 
 SECTOR = 512
-# A RAID 10 without copies is laid out as a RAID 0.
-_ONE_COPY = 1 | 1 << 8
 # Of a discard that is cut into more pieces than these, the others are taken to be like them.
 _MOST_PIECES = 256
 # A RAID 1 ends each bio at borders of these, as the array counts (BARRIER_UNIT_SECTOR_SIZE; fd76863e37fe,
@@ -36,17 +35,17 @@ class Discard:
         return _whole(self.start, self.end, self.disk.granule or (1, 0))
 
 
-def straightened(stack: Stack) -> Stack:
-    """The stack as far as the ends of ranges go: all paths lead to one disk, and copies that do not lie near
-    each other begin and end as the first one does, whose chunks go from member to member. Of dm-integrity
+def straightened(stack: Stack, copy: int = 0) -> Stack:
+    """The stack as far as the ends of ranges go: all paths lead to one disk, and of copies that do not lie
+    near each other there is one, which begins and ends as the others do, on other members. Of dm-integrity
     only places count: what is written to it may be in its journal, and what it discards is not."""
-    return replace(stack, layers=tuple(_straightened(stack, layer) for layer in stack.layers))
+    return replace(stack, layers=tuple(_straightened(stack, layer, copy) for layer in stack.layers))
 
 
-def _straightened(stack: Stack, layer: Layer) -> Layer:
+def _straightened(stack: Stack, layer: Layer, copy: int) -> Layer:
     array = layer.facts_as(MdFacts)
-    if array.level == "raid10" and array.layout and array.layout >> 8 != 1:
-        return replace(layer, facts=replace(array, layout=_ONE_COPY))
+    if far_copies(array) > 1:
+        return replace(layer, facts=alone(array, copy))
     if layer.table and (places := areas(layer.table[0])):
         words = (places.device, *map(str, places[1:]))
         return replace(layer, table=(replace(layer.table[0], kind=IN_AREAS, arguments=words),))
@@ -58,20 +57,23 @@ def _straightened(stack: Stack, layer: Layer) -> Layer:
 
 
 class Ends:
-    """How much of a range of `top`, in a stack that is straightened, its disks free."""
+    """How much of a range of `top` its disks free, of all copies that arrays have of it."""
 
     def __init__(self, stack: Stack, top: Layer) -> None:
-        self._stack, self._top = stack, top
+        most = max(far_copies(layer.facts_as(MdFacts)) for layer in stack.layers)
+        self._copies = tuple(straightened(stack, copy) for copy in range(most))
+        stack = self._stack = self._copies[0]
+        self._top = stack.layer(top.device) or top
         self._askers = _askers(stack)
         self._mirrors = {layer.device for layer in stack.layers if _is_mirror(layer)}
-        self._uppers: dict[str, Stack] = {}
-        parts = list(self._discards(top, 0, top.size_bytes))
+        self._uppers: dict[str, list[Stack]] = {}
+        parts = list(self._discards(self._top, 0, top.size_bytes))
         self.granule_bytes = max((part.disk.granule[0] for part in parts if part.disk.granule), default=1)
         self._unit = None if any(map(self._may_cut, self._askers)) else self._uniform(parts)
         is_striped = any(layer.array and stripe_bytes(layer.array) for layer in stack.layers)
-        self._first_granule = alignment(stack, top) if is_striped else 0
+        self._first_granule = alignment(stack, self._top) if is_striped else 0
         self._cuts = self._cuts_of_top()
-        self._is_in_areas = any(target.kind == IN_AREAS for target in top.table)
+        self._is_in_areas = any(target.kind == IN_AREAS for target in self._top.table)
 
     def freed(self, start: int, end: int) -> int:
         """Bytes of a range that are freed. What sends each disk a part of it makes ends of each part."""
@@ -157,9 +159,9 @@ class Ends:
         yield start, end
 
     def _discards_of_piece(self, device: Layer, start: int, end: int) -> Iterator[Discard]:
-        for landing in descend(
-            self._upper(device.device), device.device, Extents.of([(start, end)]), copies=True
-        ):
+        part = Extents.of([(start, end)])
+        landings = (descend(upper, device.device, part, copies=True) for upper in self._upper(device.device))
+        for landing in chain.from_iterable(landings):
             below = self._stack.layer(landing.device)
             if below is None:
                 continue
@@ -170,11 +172,12 @@ class Ends:
                 for piece in self._asked_anew(below, first, last, end - start):
                     yield from self._discards(below, *piece)
 
-    def _upper(self, name: str) -> Stack:
-        """The stack from a layer down to the next that is asked anew; worked out once for all ranges."""
+    def _upper(self, name: str) -> list[Stack]:
+        """The stack from a layer down to the next that is asked anew, with each copy that arrays in it have;
+        worked out once for all ranges."""
         if name not in self._uppers:
-            stops = self._askers.keys() | self._mirrors
-            self._uppers[name] = _ending_at(self._stack, stops - {name})
+            stops = (self._askers.keys() | self._mirrors) - {name}
+            self._uppers[name] = [_ending_at(stack, stops) for stack in self._copies]
         return self._uppers[name]
 
     def _passes_on(self, layer: Layer) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from opwatch.frozen import asdict, field, frozen
 from opwatch.trim.check.dryrun import DeviceRun, dry_run
-from opwatch.trim.check.ends import SECTOR, Ends, straightened
+from opwatch.trim.check.ends import SECTOR, Ends
 from opwatch.trim.check.filesystem_rules import (
     BY_A_PROGRAM,
     WITHOUT_A_MAP,
@@ -236,8 +236,7 @@ def _unmapped(stack: Stack) -> int | None:
     one: how much of what it sends will be freed is not to be foretold."""
     if not stack.filesystem or stack.filesystem.kind not in WITHOUT_A_MAP:
         return None
-    straight = straightened(stack)
-    largest = max((Ends(straight, top).granule_bytes for top in straight.tops()), default=0)
+    largest = max((Ends(stack, top).granule_bytes for top in stack.tops()), default=0)
     return largest if largest > SECTOR else None
 
 
@@ -256,14 +255,13 @@ def _broken_units(stack: Stack) -> Iterator[str]:
 def _stray_cuts(stack: Stack, space: Space | None) -> Iterator[str]:
     """Layers that cut free extents, and may do so within granules of a disk."""
     extents = (space and space.extents) or {}
-    straight = straightened(stack)
     if any(layer.array and stripe_bytes(layer.array) for layer in stack.layers):
         return  # those are followed
-    for top in straight.tops():
+    for top in stack.tops():
         longest = max((end - start for start, end in extents.get(top.dev, ())), default=0)
-        for layer in (top, *all_lower_of(straight, top)):
+        for layer in (top, *all_lower_of(stack, top)):
             most = layer.limits.max_bytes or longest
-            if most < longest and Ends(straight, layer).strays():
+            if most < longest and Ends(stack, layer).strays():
                 cuts = f"{layer.device} cuts what is longer than {size(most)}"
                 yield f"how much of long discards is freed: {cuts} where no granule of its disk begins"
 

@@ -12,10 +12,11 @@ from pathlib import Path
 from opwatch.closing import Closing
 from opwatch.collectors.firmware.transports import KernelTransport
 from opwatch.collectors.namespaces.commands import rescan
+from opwatch.collectors.space.device_handle import open_node
 from opwatch.counters.decode import identify, sanitize_log
 from opwatch.counters.decode.identify import Controller, Namespace
 from opwatch.counters.decode.sanitize_log import SanitizeLog, decode_sanitize_log
-from opwatch.errors import OpwatchError, PermissionMissing, RefusedError
+from opwatch.errors import OpwatchError, RefusedError
 from opwatch.foreign import read_text
 from opwatch.guard.identity import DiskIdentity
 from opwatch.host.device import BlockDevice, Devices
@@ -196,12 +197,7 @@ class HeldController(Closing):
 def _opened(name: str) -> int:
     """A descriptor of the controller of this name, by the number that the kernel has for it."""
     node = Path("/dev") / name
-    try:
-        descriptor = os.open(node, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except PermissionError as error:
-        raise PermissionMissing(f"{node} is for root only") from error
-    except OSError as error:
-        raise OpwatchError(f"{node}: {error.strerror}") from error
+    descriptor = open_node(node, os.O_NOFOLLOW)
     status = os.fstat(descriptor)
     number = f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
     if stat.S_ISCHR(status.st_mode) and number == _word(_CONTROLLERS / name / "dev"):

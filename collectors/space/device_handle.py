@@ -16,15 +16,20 @@ def life_of(device: BlockDevice) -> int | None:
     return device.disk.number("diskseq")
 
 
-def open_device(device: BlockDevice) -> int:
-    """A descriptor of this very disk; RefusedError where its node leads to another one, or to none."""
-    node = Path("/dev") / device.name
+def open_node(node: Path, flags: int) -> int:
+    """A descriptor of what this node leads to now; an error in words where it cannot be had."""
     try:
-        descriptor = os.open(node, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        return os.open(node, os.O_RDONLY | os.O_CLOEXEC | flags)
     except PermissionError as error:
         raise PermissionMissing(f"{node} is for root only") from error
     except OSError as error:
         raise OpwatchError(f"{node}: {error.strerror}") from error
+
+
+def open_device(device: BlockDevice) -> int:
+    """A descriptor of this very disk; RefusedError where its node leads to another one, or to none."""
+    node = Path("/dev") / device.name
+    descriptor = open_node(node, os.O_NONBLOCK)
     status = os.fstat(descriptor)
     dev = (os.major(status.st_rdev), os.minor(status.st_rdev))
     is_same = stat.S_ISBLK(status.st_mode) and dev == device.dev

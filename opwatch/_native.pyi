@@ -111,6 +111,9 @@ class Discards:
 def may_attach_to_functions() -> bool:
     """Whether this kernel lets anybody attach programs to functions."""
 
+def read_types() -> None:
+    """Read the kernel's types for those who load programs later; no error where that cannot be."""
+
 class Changes:
     """The history programs, attached from construction to close(); layouts in bpf/abi/history.h."""
 

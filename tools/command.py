@@ -19,6 +19,10 @@ else:
     Protocol = object
 
 
+# After so many new objects the youngest are searched for garbage.
+_MADE = 10_000
+
+
 class Command(Protocol):
     """A module of opwatch.tools."""
 
@@ -28,7 +32,8 @@ class Command(Protocol):
 
 def imported(name: str) -> ModuleType:
     """Import a module without looking for garbage. What is imported stays: to look for garbage in it would be
-    an eighth of a start's CPU time, and a part of every later search."""
+    an eighth of a start's CPU time, and a part of every later search. Later ones come less often than they
+    would: what is made here is mostly values, which need none."""
     collects = gc.isenabled() and name not in sys.modules
     if collects:
         gc.disable()
@@ -37,6 +42,7 @@ def imported(name: str) -> ModuleType:
     finally:
         if collects:
             gc.freeze()
+            gc.set_threshold(_MADE)
             gc.enable()
 
 

@@ -105,8 +105,9 @@ class DiscardTracer(Closing):
     def let_go(self) -> None:
         """Begin to close: a kernel may take as long to let go of functions as what was read takes to be
         judged. Nothing can be read any more."""
-        self._letting_go = threading.Thread(target=self._close)
-        self._letting_go.start()
+        if not self._letting_go:
+            self._letting_go = threading.Thread(target=self._close)
+            self._letting_go.start()
 
     def close(self) -> None:
         if self._letting_go:

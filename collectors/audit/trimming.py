@@ -272,10 +272,12 @@ def trim(
     is_early: IsEarly,
     prove: bool = False,
     meanwhile: Callable[[], None] = lambda: None,
+    leaving: contextlib.ExitStack | None = None,
 ) -> AuditEvidence:
     """Trim one filesystem and follow it with the programs that are being loaded; with `prove`, write
     sentinels before and read them back after. `is_early` says of evidence that drives may need more time;
-    `meanwhile` is done in a thread, while the kernel trims."""
+    `meanwhile` is done in a thread, while the kernel trims; at the end of `leaving` the programs have gone,
+    which may take longer than all that is done with the evidence."""
     with opened(mount), contextlib.ExitStack() as entered:
         # From here on the mount stays what it is: it is open.
         before = LayerReader().mount(mount)
@@ -285,22 +287,15 @@ def trim(
         if proof:
             before = LayerReader().mount(mount)  # with what its sentinels took
         witnesses = _Witnesses(before, is_early)
-        with tracer_of(before, programs=loading.programs()) as tracer:
-            answer = fitrim_process.trim(mount, asked, _follower(tracer, witnesses.prepare, meanwhile))
-            settled = tracer.wait_quiet(quiet_after_trim(before), patience_s)
-            trace = tracer.read()
-            tracer.let_go()
-            read_back = proof.read_back(trace) if proof else None
-            evidence = AuditEvidence(
-                before=before,
-                after=before,
-                trace=trace,
-                asked=asked,
-                answer=answer,
-                settled=settled,
-                read_back=read_back,
-            )
-            return witnesses.add_to(evidence, mount)
+        tracer = (leaving or entered).enter_context(tracer_of(before, programs=loading.programs()))
+        entered.callback(tracer.let_go)
+        answer = fitrim_process.trim(mount, asked, _follower(tracer, witnesses.prepare, meanwhile))
+        settled = tracer.wait_quiet(quiet_after_trim(before), patience_s)
+        trace = tracer.read()
+        tracer.let_go()
+        read_back = proof.read_back(trace) if proof else None
+        evidence = AuditEvidence(before, before, trace, asked, answer, settled=settled, read_back=read_back)
+        return witnesses.add_to(evidence, mount)
 
 
 def observe(

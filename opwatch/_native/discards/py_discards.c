@@ -5,6 +5,7 @@
 #include <errno.h>
 
 #include "_native/common/cleanup.h"
+#include "_native/common/types.h"
 #include "discards.h"
 
 struct discards_object {
@@ -227,8 +228,20 @@ static PyObject *may_attach_to_functions(PyObject *Py_UNUSED(module), PyObject *
 	return PyBool_FromLong(ow_may_attach_to_functions());
 }
 
+/* Who needs the types tells what is wrong with them. */
+static PyObject *read_types(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(arg))
+{
+	const struct ow_types *types;
+
+	Py_BEGIN_ALLOW_THREADS;
+	ow_kernel_types(&types);
+	Py_END_ALLOW_THREADS;
+	Py_RETURN_NONE;
+}
+
 static PyMethodDef functions[] = {
 	{"may_attach_to_functions", may_attach_to_functions, METH_NOARGS, NULL},
+	{"read_types", read_types, METH_NOARGS, NULL},
 	{},
 };
 

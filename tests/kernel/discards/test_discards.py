@@ -9,15 +9,19 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
+from opwatch.collectors.audit import fitrim_process
 from opwatch.collectors.audit.discards import DiscardTracer
+from opwatch.errors import OpwatchError
 from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
+from opwatch.tools.commands.trim.audit import audit_mount
 from opwatch.trim.audit.flow import Stage, Trace, Who, total
 from tests.kernel.support.load import BLKZEROOUT, discards, writes
-from tests.kernel.support.trims import ATTEMPTS
+from tests.kernel.support.trims import ATTEMPTS, mount_at, mounted
 
 HALF = 1 << 19
 _ALL_PASS = (Stage.BIO, Stage.ISSUED, Stage.DONE)
@@ -66,10 +70,29 @@ def test_what_lets_go_has_let_go_when_it_is_closed(disk: ScratchDisk) -> None:
     with DiscardTracer([Devices().resolve(disk.node)]) as tracer:
         assert len(programs_held()) > len(before)
         tracer.let_go()
+        tracer.let_go()
     assert programs_held() == before
     tracer.close()
     with pytest.raises(ValueError, match="closed"):
         tracer.read()
+
+
+def test_an_audit_is_told_before_its_programs_have_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> NoReturn:
+        raise OpwatchError("not trimmed")
+
+    before = programs_held()
+    with ScratchDisk(64 << 20) as disk, mounted(disk.node, "ext4") as point:
+        with contextlib.ExitStack() as leaving:
+            audit_mount(mount_at(point), leaving=leaving)
+        assert programs_held() == before
+        monkeypatch.setattr(fitrim_process, "trim", fail)
+        with contextlib.ExitStack() as leaving:
+            with pytest.raises(OpwatchError, match="not trimmed"):
+                audit_mount(mount_at(point), leaving=leaving)
+            with pytest.raises(OpwatchError, match="not trimmed"):
+                audit_mount(mount_at(point))
+        assert programs_held() == before
 
 
 def test_splits_are_counted_and_add_up(disk: ScratchDisk) -> None:

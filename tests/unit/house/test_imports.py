@@ -76,6 +76,14 @@ def test_a_start_imports_no_more_than_it_needs(program: str, spared: tuple[str, 
     assert [name for name in spared if name in _imported(program) - floor] == []
 
 
+def test_no_garbage_is_looked_for_at_the_end() -> None:
+    program = "import gc, sys; sys.argv[1:] = ['devices', '-h']; from opwatch.__main__ import main"
+    counted = "print(len(gc.get_objects()), gc.get_freeze_count(), file=sys.stderr)"
+    argv = [sys.executable, "-c", f"{program}\ntry: main()\nexcept SystemExit: {counted}"]
+    left, frozen = subprocess.run(argv, capture_output=True, text=True, check=True).stderr.split()
+    assert int(left) < 100 < int(frozen)
+
+
 # Who imports what in a function, so that it is not imported at a start, and why. The extension, which may be
 # built without its tracer, is an optional part and not counted.
 LATE = {

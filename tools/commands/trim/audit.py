@@ -7,7 +7,7 @@ import math
 import sys
 import time
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 
 from opwatch.collectors.audit.discard_programs import Loading, loader
 from opwatch.collectors.block.contexts import ContextProbe
@@ -137,8 +137,10 @@ def audit_mount(
     *,
     minlen: int = 0,
     prove: bool = False,
+    leaving: ExitStack | None = None,
 ) -> Audit:
-    """Trim one filesystem, all of it unless told otherwise; follow it and judge."""
+    """Trim one filesystem, all of it unless told otherwise; follow it and judge. The programs have gone when
+    this returns, or at the end of `leaving`."""
     loading = Loading(loader(Following(filesystem=mount.filesystem)))
     # This is imported while the programs are being loaded.
     from opwatch.collectors.audit import trimming
@@ -152,6 +154,7 @@ def audit_mount(
         is_early=_is_early,
         prove=prove,
         meanwhile=_import_the_rest,
+        leaving=leaving,
     )
     from opwatch.trim.audit import ledger
 
@@ -197,10 +200,14 @@ def _write(
 def _trim(args: argparse.Namespace, contexts: ContextProbe) -> int:
     mounts = _chosen(args)
     audits = []
-    with _kept(args, mounts) as kept:
+    with ExitStack() as leaving, _kept(args, mounts) as kept:
         for mount in mounts:
             try:
-                audits.append(audit_mount(mount, None, args.wait, minlen=args.minimum, prove=args.prove))
+                audits.append(
+                    audit_mount(
+                        mount, None, args.wait, minlen=args.minimum, prove=args.prove, leaving=leaving
+                    )
+                )
             except OpwatchError as error:
                 if len(mounts) == 1:
                     raise

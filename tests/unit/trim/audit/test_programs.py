@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -129,3 +131,32 @@ def test_a_refusal_has_the_log_of_both(native: pytest.MonkeyPatch) -> None:
     with pytest.raises(ProbeRejected) as refusal:
         loads(native, Kernel(all_of_them=True), Following())
     assert refusal.value.log == "R1 invalid. R1 invalid. "
+
+
+# Imports the module of a verb, and tells of the threads that it began.
+VERB = """
+import os, time
+from opwatch.tools.commands.trim import _module
+
+def names():
+    with os.scandir("/proc/self/fd") as descriptors:
+        return [os.readlink(one.path) for one in descriptors if os.path.islink(one.path)]
+
+_module({verb!r})
+until = time.monotonic() + {seconds}
+while time.monotonic() < until and not any("opwatch types" in name for name in names()):
+    time.sleep(0.01)
+print(*names())
+"""
+
+
+def held_after_import(verb: str, seconds: float) -> str:
+    program = VERB.format(verb=verb, seconds=seconds)
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+
+
+def test_the_kernels_types_are_read_before_an_audit_wants_them(native: pytest.MonkeyPatch) -> None:
+    if not Path("/sys/kernel/btf/vmlinux").exists():
+        pytest.skip("this kernel has no BTF")
+    assert "opwatch types" in held_after_import("audit", 60)
+    assert "opwatch types" not in held_after_import("check", 0.5)

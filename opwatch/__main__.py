@@ -25,7 +25,7 @@ def main() -> int:
     try:
         status: int = importlib.import_module("opwatch.tools.cli").main()
     finally:
-        # The interpreter looks for garbage before it ends, in all there is: a tenth of the time of a command.
+        # The interpreter looks for garbage before it ends, in all there is: a twentieth of a check's time.
         gc.freeze()
     return status
 

@@ -133,7 +133,7 @@ def test_a_refusal_has_the_log_of_both(native: pytest.MonkeyPatch) -> None:
     assert refusal.value.log == "R1 invalid. R1 invalid. "
 
 
-# Imports the module of a verb, and tells of the threads that it began.
+# Imports the module of a verb, and tells what the process holds open then: the types, once they are read.
 VERB = """
 import os, time
 from opwatch.tools.commands.trim import _module

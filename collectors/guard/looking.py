@@ -78,15 +78,14 @@ def look_at(
     reads_contents: bool = True,
     idle_s: float = IDLE_S,
 ) -> GuardFacts:
-    """Everything that speaks for or against destroying a disk. `is_ours` when we have opened it exclusively
-    ourselves, and without `reads_contents` what is on it is ours as well; for `idle_s` its statistics must
-    not move."""
+    """Return the facts for and against destroying a disk. `is_ours`: we hold it exclusively; without
+    `reads_contents` its contents are ours, too. Its statistics are watched for `idle_s`."""
     device = devices.resolve(named)
     disk = device.disk
     surveyed = survey_of(disk, devices)
     parts = [disk, *devices.partitions(disk)]
     numbers = [part.dev for part in parts]
-    openers = openers_of(numbers)
+    openers, loops = openers_of(numbers), loops_on(disk)
     claimed, why = (None, None) if is_ours else _claim(disk)
     identity, counted_on = identity_of_disk(devices, disk), counted_disks(devices, disk)
     return GuardFacts(
@@ -101,7 +100,8 @@ def look_at(
         claim_unknown=why,
         system=tuple(_system(devices, disk)),
         below=tuple(disk.below()),
-        loops=tuple(loops_on(disk)),
+        loops=loops.names,
+        unknown_loops=loops.unknown,
         openers=openers.openers,
         shared=tuple(sharers(devices, disk)),
         foreign=_foreign_io(counted_on, idle_s),

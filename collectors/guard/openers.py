@@ -1,132 +1,132 @@
-"""Who has a disk open without a claim to it: processes, and loop devices that have it for their file."""
+"""Find users of a disk that hold no exclusive claim on it: processes that have it open or mapped, and loop
+devices that are backed by it."""
 
 from __future__ import annotations
 
 import os
-import re
 import stat
-import struct
 from collections.abc import Collection, Iterator
-from fcntl import ioctl
+from functools import partial
+from itertools import chain
 from pathlib import Path
 
-from opwatch.foreign import read_names, read_text
+from opwatch.errors import OpwatchError
+from opwatch.foreign import read_text
 from opwatch.frozen import frozen
+from opwatch.host.deadline import answer_within
 from opwatch.host.device import BlockDevice
-from opwatch.host.usage import parse_mountinfo
+from opwatch.host.loop import backing_device_by_name
 
-# linux/loop.h: LOOP_GET_STATUS64, and the number of the device that is the file, as the kernel packs it.
-_GET_STATUS64 = 0x4C05
-_STATUS_BYTES, _RDEVICE = 232, struct.Struct("=16xQ")
+# A file on a dead network server would keep us waiting for ever.
+_ANSWER_S = 2.0
+# After that many processes without an answer the rest is not asked: the disk is refused anyway.
+_MOST_SILENT = 3
 
 
 @frozen
 class Openers:
-    """Sentences' beginnings, one a process, and what could not be looked at."""
+    """Processes that use the disk, and descriptions of those that could not be examined."""
 
     openers: tuple[str, ...]
     unseen: tuple[str, ...]
 
 
-# A look at a file of these ends, whatever state a server or a network is in.
-_LOCAL = frozenset(
-    ("devtmpfs", "tmpfs", "ramfs", "overlay", "ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "zfs")
-)
+@frozen
+class LoopUsers:
+    """Loop devices backed by the disk, and for others the reason why their backing file is unknown."""
+
+    names: tuple[str, ...]
+    unknown: tuple[str, ...]
 
 
 def openers_of(numbers: Collection[tuple[int, int]], proc: Path = Path("/proc")) -> Openers:
-    """The processes that have one of these devices open. We ourselves are none."""
+    """Return the processes that have one of these devices open or mapped shared, other than our own."""
     wanted = {os.makedev(*number) for number in numbers}
-    openers, denied, mounts = [], 0, _Mounts()
+    openers, silent, denied = [], [], 0
     for folder in proc.glob("[0-9]*"):
         if folder.name == str(os.getpid()):
             continue
         try:
-            if _has_open(folder, wanted, mounts):
-                openers.append(f"process {folder.name} ({read_text(folder / 'comm').strip()})")
+            if answer_within(_ANSWER_S, partial(_is_user, folder, wanted)):
+                openers.append(_name_of(folder))
+        except TimeoutError:
+            silent.append(f"{_name_of(folder)}, whose open files do not answer")
+            if len(silent) == _MOST_SILENT:
+                silent.append("the processes after those")
+                break
         except PermissionError:
-            # A thread of the kernel has no files, and no command line.
+            # A kernel thread has no files, and no command line.
             denied += bool(_command_line(folder))
         except OSError:  # it has ended
             continue
     which = f"{denied} processes" if denied > 1 else "a process"
-    unseen = (f"{which} whose open files may not be read",) if denied else ()
-    return Openers(tuple(openers), unseen)
+    refused = (f"{which} whose open files may not be read",) if denied else ()
+    return Openers(tuple(openers), (*silent, *refused))
 
 
-def _command_line(folder: Path) -> bytes:
+def _name_of(process: Path) -> str:
+    return f"process {process.name} ({read_text(process / 'comm').strip()})"
+
+
+def _command_line(process: Path) -> bytes:
     try:
-        return (folder / "cmdline").read_bytes()
+        return (process / "cmdline").read_bytes()
     except OSError:
         return b""
 
 
-class _Mounts:
-    """Kinds of file systems by the number of a mount, which is one of all namespaces."""
-
-    def __init__(self) -> None:
-        self._kinds: dict[int, str] = {}
-        # What a process has in memory alone lies on a mount that no table has: each is read once.
-        self._read: set[Path] = set()
-
-    def kind(self, folder: Path, descriptor: str) -> str | None:
-        """What the file that a process has open lies on, None where nobody says."""
-        line = re.search(
-            r"^mnt_id:\s*([0-9]{1,10})$", read_text(folder / "fdinfo" / descriptor), re.MULTILINE
-        )
-        number = int(line[1]) if line else -1
-        if number not in self._kinds and folder not in self._read:
-            self._read.add(folder)
-            mounts = parse_mountinfo(read_names(folder / "mountinfo"))
-            self._kinds |= {mount.number: mount.filesystem for mount in mounts if mount.number is not None}
-        return self._kinds.get(number)
+def _is_user(process: Path, wanted: Collection[int]) -> bool:
+    return any(_is_device(link, wanted) for link in chain(_descriptors(process), _shared_mappings(process)))
 
 
-def _has_open(folder: Path, wanted: Collection[int], mounts: _Mounts) -> bool:
-    for descriptor in (folder / "fd").iterdir():
-        try:
-            # A file of a file system that does not answer would keep us waiting. What is below /dev does not,
-            # but a container may have a disk anywhere.
-            name = str(descriptor.readlink())
-            if not name.startswith("/"):
-                continue
-            if not name.startswith("/dev/") and mounts.kind(folder, descriptor.name) not in _LOCAL:
-                continue
-            status = descriptor.stat()
-        except FileNotFoundError:
-            continue
-        if stat.S_ISBLK(status.st_mode) and status.st_rdev in wanted:
-            return True
-    return False
+def _is_device(link: Path, wanted: Collection[int]) -> bool:
+    """Whether this link of /proc leads to one of the devices. Its text proves nothing: a container may have
+    the node of a disk anywhere, on any file system."""
+    try:
+        if not str(link.readlink()).startswith("/"):  # a socket, a pipe
+            return False
+        status = link.stat()
+    except FileNotFoundError:  # closed or unmapped since
+        return False
+    return stat.S_ISBLK(status.st_mode) and status.st_rdev in wanted
 
 
-def loops_on(disk: BlockDevice, sys: Path = Path("/sys"), dev: Path = Path("/dev")) -> Iterator[str]:
-    """The loop devices whose file is this disk or a partition of it."""
-    numbers = {disk.dev} | {
-        _pair(text) for path in disk.sysfs.glob("*/dev") if (text := read_text(path).strip())
+def _descriptors(process: Path) -> Iterator[Path]:
+    yield from (process / "fd").iterdir()
+
+
+def _shared_mappings(process: Path) -> Iterator[Path]:
+    """Files that a process can write through memory, even after it has closed their descriptors."""
+    with (process / "maps").open("rb") as lines:
+        for line in lines:
+            addresses, permissions, *_ = line.split(None, 2)
+            if permissions.endswith(b"s"):
+                first, _, last = addresses.partition(b"-")
+                # proc(5): the names in map_files have no leading zeros.
+                yield process / "map_files" / f"{int(first, 16):x}-{int(last, 16):x}"
+
+
+def loops_on(disk: BlockDevice, sys: Path = Path("/sys")) -> LoopUsers:
+    """Return the loop devices backed by this disk or a partition of it. Each is asked for the number of its
+    backing device: the path in `backing_file` is that of another mount namespace, or of any node."""
+    numbers = {os.makedev(*disk.dev)} | {
+        _number(text) for path in disk.sysfs.glob("*/dev") if (text := read_text(path).strip())
     }
+    names, unknown = [], []
     for backing in sorted((sys / "block").glob("loop*/loop/backing_file")):
         name = backing.parents[1].name
-        try:
-            if backing.read_text(errors="replace").startswith("/dev/") and _file_of(dev / name) in numbers:
-                yield name
-        except OSError:  # it went meanwhile
+        if name == disk.name:
             continue
+        try:
+            number = answer_within(_ANSWER_S, partial(backing_device_by_name, name))
+            if number is not None and number in numbers:
+                names.append(name)
+        except (OSError, OpwatchError) as error:
+            if backing.exists():  # otherwise it was detached since
+                unknown.append(f"{name}: {error}")
+    return LoopUsers(tuple(names), tuple(unknown))
 
 
-def _pair(text: str) -> tuple[int, int]:
+def _number(text: str) -> int:
     major, _, minor = text.partition(":")
-    return (int(major), int(minor)) if major.isdigit() and minor.isdigit() else (0, 0)
-
-
-def _file_of(node: Path) -> tuple[int, int]:
-    """The number of the device that a loop device has for its file, 0:0 when that is no device."""
-    descriptor = os.open(node, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        status = bytearray(_STATUS_BYTES)
-        ioctl(descriptor, _GET_STATUS64, status)
-    finally:
-        os.close(descriptor)
-    number: int = _RDEVICE.unpack_from(status)[0]
-    # The kernel packs a number like this; the C library packs large ones otherwise.
-    return (number >> 8) & 0xFFF, (number & 0xFF) | ((number >> 12) & 0xFFF00)
+    return os.makedev(int(major), int(minor)) if major.isdigit() and minor.isdigit() else 0

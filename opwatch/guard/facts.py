@@ -42,6 +42,7 @@ class GuardFacts:
     or is our own claim. `system` names mounts of this host that stand on it. `shared` says who else can
     reach its namespace. `unseen` is where users of it may be that could not be looked at. `alike` are other
     disks here that tell its serial number or its worldwide name; `exports` says who lends it to other hosts.
+    `loops` are backed by it; of `unknown_loops` the backing file could not be determined.
     `uncounted` names what the kernel keeps no statistics of, so that `foreign` tells nothing.
     """
 
@@ -57,6 +58,7 @@ class GuardFacts:
     system: tuple[str, ...] = ()
     below: tuple[str, ...] = ()
     loops: tuple[str, ...] = ()
+    unknown_loops: tuple[str, ...] = ()
     openers: tuple[str, ...] = ()
     shared: tuple[str, ...] = ()
     foreign: ForeignIo | None = None

@@ -81,6 +81,19 @@ def diskseq(descriptor: int) -> int | None:
 def backing_of(descriptor: int) -> tuple[int, int] | None:
     """st_dev and st_ino of the file behind a loop device, None when it has none. The kernel asks the file
     system that holds it, and waits for one that does not answer."""
+    status = _status_of(descriptor)
+    return status and (_number(status[0]), status[1])
+
+
+def backing_device_of(descriptor: int) -> int | None:
+    """Return the st_rdev of the block device behind a loop device, or the st_dev of the file system that
+    holds its file; None when nothing is attached. May wait like backing_of()."""
+    status = _status_of(descriptor)
+    return status and _number(status[2])
+
+
+def _status_of(descriptor: int) -> tuple[int, int, int] | None:
+    """Device, inode and rdevice of LOOP_GET_STATUS64, as the kernel packs them; None without a file."""
     buffer = bytearray(_INFO.size)
     try:
         fcntl.ioctl(descriptor, _GET_STATUS64, buffer)
@@ -88,10 +101,13 @@ def backing_of(descriptor: int) -> tuple[int, int] | None:
         if error.errno == errno.ENXIO:
             return None
         raise OpwatchError(f"a loop device does not say what is behind it: {error.strerror}") from error
-    device, inode = _INFO.unpack(buffer)[:2]
-    # The kernel packs a number like this; the C library packs large ones otherwise.
-    major, minor = (device >> 8) & 0xFFF, (device & 0xFF) | ((device >> 12) & 0xFFF00)
-    return os.makedev(major, minor), inode
+    device, inode, rdevice = _INFO.unpack(buffer)[:3]
+    return device, inode, rdevice
+
+
+def _number(packed: int) -> int:
+    """Convert a device number from the kernel's packing to that of the C library."""
+    return os.makedev((packed >> 8) & 0xFFF, (packed & 0xFF) | ((packed >> 12) & 0xFFF00))
 
 
 class LoopDevice(Closing):
@@ -169,6 +185,15 @@ def attach(backing: int, binding: Binding | None = None) -> LoopDevice:
         else:
             return device
     raise OpwatchError(f"others took {_ATTEMPTS} free loop devices before it could be used; try again")
+
+
+def backing_device_by_name(name: str) -> int | None:
+    """backing_device_of() the loop device of this kernel name, such as loop3."""
+    descriptor = _open_node(int(name.removeprefix("loop")), read_only=True)
+    try:
+        return backing_device_of(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def open_loop(node: str) -> LoopDevice:

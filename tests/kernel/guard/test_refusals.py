@@ -218,6 +218,41 @@ def test_a_loop_device_that_has_it_for_its_file(disk: ScratchDisk) -> None:
         assert any(f"{upper.name} has it for its file" in reason for reason in reasons(disk))
 
 
+def test_loop_over_a_node_outside_dev_is_refused(disk: ScratchDisk, tmp_path: Path) -> None:
+    """As a container has it: no text says that the file behind the loop device is the disk."""
+    node = tmp_path / "data"
+    os.mknod(node, 0o600 | stat.S_IFBLK, Path(disk.node).stat().st_rdev)
+    try:
+        backing = os.open(node, os.O_RDWR | os.O_CLOEXEC)
+    except PermissionError:
+        pytest.skip("devices cannot be opened on this file system")
+    with loop.attach(backing) as upper:
+        os.close(backing)
+        node.unlink()
+        assert any(f"{upper.name} has it for its file" in reason for reason in reasons(disk))
+        assert [reason for reason in reasons(disk) if "may be backed by it" in reason] == []
+
+
+def test_disk_mapped_by_a_process_that_closed_it_is_refused(disk: ScratchDisk) -> None:
+    script = (
+        "import mmap, os, sys\n"
+        "fd = os.open(sys.argv[1], os.O_RDWR)\n"
+        "memory = mmap.mmap(fd, 4096)\n"
+        "os.close(fd)\n"
+        "os.closerange(3, 64)\n"  # mmap.mmap() keeps a duplicate of its descriptor
+        "print('ready', flush=True)\n"
+        "input()\n"
+    )
+    argv = [sys.executable, "-c", script, disk.node]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "ready\n"
+        try:
+            assert any(f"process {process.pid} " in reason for reason in reasons(disk))
+        finally:
+            process.communicate("\n", timeout=20)
+
+
 def test_somebody_elses_requests(disk: ScratchDisk) -> None:
     argv = [
         *("fio", "--name=x", "--thread", f"--filename={disk.node}", "--direct=1", "--rw=randwrite"),

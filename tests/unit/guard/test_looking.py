@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import threading
 from pathlib import Path
 
 import pytest
@@ -59,25 +60,39 @@ def test_paths_below_a_head_are_what_is_counted_and_are_no_other_disks(tmp_path:
     assert names_alike(tmp_path, "nvme0n1") == []
 
 
-def test_the_mounts_of_a_process_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many files it has in memory alone, whose mount is in no table."""
-    process = tmp_path / "7"
-    for number in range(3, 8):
-        for folder, text in (("fd", ""), ("fdinfo", "pos:\t0\nmnt_id:\t15\n")):
-            (process / folder).mkdir(parents=True, exist_ok=True)
-            (process / folder / str(number)).write_text(text)
-        (process / "fd" / str(number)).unlink()
-        (process / "fd" / str(number)).symlink_to("/memfd:x (deleted)")
-    (process / "mountinfo").write_text("22 1 8:1 / / rw - ext4 /dev/sda1 rw\n")
-    reads = []
+def test_process_whose_files_do_not_answer_is_reported_as_unseen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in ("7", "8", "9"):
+        (tmp_path / number / "fd").mkdir(parents=True)
+        (tmp_path / number / "comm").write_text("tar\n")
+        (tmp_path / number / "maps").write_text("00400000-00401000 r-xp 00000000 fe:00 12 /bin/tar\n")
+        (tmp_path / number / "fd" / "3").symlink_to("/dev/null")
+    never = threading.Event()
 
-    def read(path: Path) -> str:
-        reads.append(path)
-        return path.read_text()
+    def is_device(link: Path, wanted: object) -> bool:
+        if link.parts[-3] == "7":
+            never.wait(5)
+        return link.parts[-3] == "9"
 
-    monkeypatch.setattr(openers, "read_names", read)
-    assert openers.openers_of([(8, 0)], tmp_path).openers == ()
-    assert reads == [process / "mountinfo"]
+    monkeypatch.setattr(openers, "_ANSWER_S", 0.1)
+    monkeypatch.setattr(openers, "_is_device", is_device)
+    users = openers.openers_of([(8, 0)], tmp_path)
+    never.set()
+    assert users.openers == ("process 9 (tar)",)
+    assert [text.split(",")[0] for text in users.unseen] == ["process 7 (tar)"]
+
+
+def test_loop_device_that_cannot_be_asked_is_reported(tmp_path: Path) -> None:
+    a_disk(tmp_path, "sda")
+    backing = tmp_path / "block" / "loop7654321" / "loop" / "backing_file"
+    backing.parent.mkdir(parents=True)
+    backing.write_text("/sdb\n")
+    disk = Devices(tmp_path).by_name("sda")
+    assert disk
+    loops = openers.loops_on(disk, tmp_path)
+    assert loops.names == ()
+    assert [text.split(":")[0] for text in loops.unknown] == ["loop7654321"]
 
 
 @pytest.mark.parametrize(

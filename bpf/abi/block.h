@@ -52,16 +52,18 @@ enum ow_op {
 /* Written by the issue program for each request. */
 struct ow_issue_counts {
 	__u64 issued;
-	__u64 sequential;  /* started where the last request of its class on this CPU ended */
-	__u64 next_sector; /* not a counter: where a sequential successor would start */
+	__u64 issue_sum_ns; /* times of issue, each plus OW_TIME_MARK, of remembered requests */
+	__u64 next_sector;  /* not a counter: where a sequential successor would start */
 };
 
-/* Written by the completion program; the first four for each request. */
+/* Written by the completion program; the first five for each request. */
 struct ow_complete_counts {
 	__u64 ends;   /* as the kernel counts them: of what completes twice, the second time */
 	__u64 bytes;  /* of matched completions, failed ones included, as in the stat file */
 	__u64 sum_ns; /* latency of all matched final completions */
 	__u64 max_ns;
+	__u64 end_sum_ns;   /* times of completion of remembered requests, as issue_sum_ns */
+	__u64 first_ends;   /* not in ends: they complete a second time */
 	__u64 errors;	    /* completions, or parts of one, with a status other than OK */
 	__u64 error_bytes;  /* the bytes of those */
 	__u64 partial;	    /* completions that left a remainder */
@@ -84,7 +86,9 @@ struct ow_complete_counts {
 
 /* Written by the issue program too, for few requests. */
 struct ow_entry_counts {
-	__u64 overwritten; /* found its place still taken: that request's completion was missed */
+	__u64 sequential;  /* started where the last request of its class on this CPU ended */
+	__u64 overwritten; /* its place was taken again: its completion was missed */
+	__u64 lost_sum_ns; /* when that was found out, as end_sum_ns */
 	__u64 map_full;	   /* could not be remembered at all */
 	__u64 queued;	   /* of these the queue time is known */
 	__u64 queue_sum_ns;
@@ -94,6 +98,7 @@ struct ow_entry_counts {
 /* Written by the requeue program. */
 struct ow_requeue_counts {
 	__u64 requeued;
+	__u64 back_sum_ns; /* when, as end_sum_ns */
 };
 
 /* Begins with what every request needs: one line of the cache, if it begins with one. */
@@ -107,8 +112,7 @@ struct ow_counts {
 /* A cell fills whole lines of the cache. */
 struct ow_cell {
 	struct ow_counts counts;
-	__u64 pad;
-};
+} __attribute__((aligned(64)));
 
 /* One row per target and CPU. */
 struct ow_row {
@@ -140,11 +144,20 @@ struct ow_own_row {
 	struct ow_hot_hists hists;
 };
 
-/* Notes of a request in flight, below its time: 62 bits of ns are 146 years. */
+/*
+ * A sum of absolute times and the count of its terms are two words, and a reader may see one of
+ * them before an event and the other after it. This mark in each term makes such a pair stand out:
+ * the result is wrong by more than any plausible time. Below it are 4.5 years of uptime.
+ */
+#define OW_TIME_MARK (1ULL << 57)
+
+/* Notes of a request in flight, below its time: 59 bits of ns are 18 years. */
 #define OW_IS_BEHIND 1ULL /* issued while a discard was in flight */
 #define OW_IS_TRIM   2ULL /* is such a discard, and counted among them */
 #define OW_NOTES     3ULL
-#define OW_NOTE_BITS 2
+#define OW_NOTE_OP   2 /* its operation, from this bit on */
+#define OW_OP_MASK   7
+#define OW_NOTE_BITS 5
 
 /* A request in flight, found by (hardware queue, tag) and proven by its address. */
 struct ow_stamp {

@@ -32,7 +32,7 @@ static __always_inline struct place place_of_stamp(const struct bio_stamp *stamp
  * Remember the bio at @key. What was remembered of an earlier one at this address stays until now
  * only when its completion was missed.
  */
-static __always_inline void remember_bio(struct ow_entry_counts *c, __u64 key,
+static __always_inline void remember_bio(struct ow_counts *c, __u64 key,
 					 const struct bio_stamp *stamp)
 {
 	struct bio_stamp *earlier = bpf_map_lookup_elem(&bios, &key);
@@ -45,10 +45,13 @@ static __always_inline void remember_bio(struct ow_entry_counts *c, __u64 key,
 		if (missed) {
 			use_row(&at, missed->entry.overwritten);
 			missed->entry.overwritten++;
+			missed->entry.lost_sum_ns += stamp->ns + OW_TIME_MARK;
 		}
 	}
 	if (bpf_map_update_elem(&bios, &key, stamp, BPF_ANY))
-		c->map_full++;
+		c->entry.map_full++;
+	else
+		c->issue.issue_sum_ns += stamp->ns + OW_TIME_MARK;
 }
 
 static __always_inline int on_bio_queue(struct bio *bio, bool raw)
@@ -77,10 +80,10 @@ static __always_inline int on_bio_queue(struct bio *bio, bool raw)
 	if (!c)
 		return 0;
 	use_row(&at, c->issue.issued);
-	count_issue(&c->issue, &at, sector, stamp.bytes);
+	count_issue(c, &at, sector, stamp.bytes);
 	stamp.disk = (__u64)disk;
 	stamp.ns = bpf_ktime_get_ns();
-	remember_bio(&c->entry, key, &stamp);
+	remember_bio(c, key, &stamp);
 	return 0;
 }
 
@@ -104,6 +107,7 @@ static __always_inline int on_bio_complete(struct bio *bio, bool raw, bool owned
 	use_row(&at, c->complete.ends);
 	if (stamp.disk != (__u64)disk_of_bio(bio, raw)) {
 		c->complete.missed++;
+		c->complete.end_sum_ns += bpf_ktime_get_ns() + OW_TIME_MARK;
 		return 0;
 	}
 	c->complete.ends++;

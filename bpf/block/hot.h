@@ -64,26 +64,30 @@ static __always_inline bool find_hot(struct hot *at, struct request *rq, struct 
 static __always_inline bool issue_hot(struct request *rq, struct gendisk *disk, __u32 op)
 {
 	struct ow_issue_counts *c;
+	__u64 sector, time, now;
+	struct ow_counts *all;
 	__u32 bytes, slot;
-	__u64 sector, time;
 	struct hot at;
 
 	if (!settings.hot_way || !find_hot(&at, rq, disk, false))
 		return false;
-	c = &at.row->row.op[op].counts.issue;
+	all = &at.row->row.op[op].counts;
+	c = &all->issue;
 	bytes = rq->__data_len;
 	if (seldom(!c->issued || !bytes || at.stamp->rq))
 		return false;
 	at.stamp->rq = (__u64)rq;
 	sector = rq->__sector;
-	c->issued++;
 	if (c->next_sector == sector)
-		c->sequential++;
+		all->entry.sequential++;
 	c->next_sector = sector + (bytes >> 9);
 	slot = hist_slot(bytes >> 9, OW_SIZE_BITS, OW_SIZE_SLOTS);
 	at.row->hists.op[op].sizes.slots[opaque(slot) & (OW_SIZE_SLOTS - 1)]++;
 	time = *(volatile __u64 *)trims_of(at.disk->index) ? OW_IS_BEHIND : 0;
-	at.stamp->time = time | bpf_ktime_get_ns() << OW_NOTE_BITS;
+	now = bpf_ktime_get_ns();
+	at.stamp->time = time | op << OW_NOTE_OP | now << OW_NOTE_BITS;
+	c->issued++;
+	c->issue_sum_ns += now + OW_TIME_MARK;
 	return true;
 }
 
@@ -120,20 +124,22 @@ static __always_inline bool complete_hot(struct request *rq, struct gendisk *dis
 		   issued & OW_NOTES))
 		return false;
 	at.stamp->rq = 0;
-	c->ends++;
-	c->bytes += bytes;
-	ns = bpf_ktime_get_ns() - (issued >> OW_NOTE_BITS);
+	issued >>= OW_NOTE_BITS;
+	ns = bpf_ktime_get_ns() - issued;
 	if (seldom(ns >> 63)) {
 		c->clock_back++;
 		ns = 0;
 	}
+	c->ends++;
+	c->bytes += bytes;
 	c->sum_ns += ns;
+	c->end_sum_ns += issued + ns + OW_TIME_MARK;
 	if (seldom(ns > c->max_ns))
 		c->max_ns = ns;
 	slot = hist_slot(ns, OW_LAT_BITS, OW_LAT_SLOTS);
 	at.row->hists.op[op].latency.slots[opaque(slot) & (OW_LAT_SLOTS - 1)]++;
 	if (slow)
-		end_hot(&at, rq, op, issued >> OW_NOTE_BITS, ns, bytes);
+		end_hot(&at, rq, op, issued, ns, bytes);
 	return true;
 }
 

@@ -27,13 +27,13 @@ static __always_inline bool is_trim(__u32 op)
 /* What is to be noted of a request that is issued now. */
 static __always_inline __u64 notes_of(const struct where *at)
 {
-	__u64 *in_flight = trims_of(at->disk);
+	__u64 *in_flight = trims_of(at->disk), notes = (__u64)at->place.op << OW_NOTE_OP;
 
 	if (is_trim(at->place.op))
-		return OW_IS_TRIM;
+		return notes | OW_IS_TRIM;
 	if (!in_flight || at->place.op >= OW_NR_HOT_OPS)
-		return 0;
-	return __builtin_expect(*(volatile __u64 *)in_flight != 0, 0) ? OW_IS_BEHIND : 0;
+		return notes;
+	return notes | (__builtin_expect(*(volatile __u64 *)in_flight != 0, 0) ? OW_IS_BEHIND : 0);
 }
 
 /* Counts only what is remembered, so that it goes down as often as up. */
@@ -80,54 +80,71 @@ static __always_inline struct ow_stamp *queue_stamp_at(__s64 index)
 	return index < 0 ? NULL : map_lookup(queue_stamps, &key);
 }
 
-/* Whatever is still in its place is of an issue whose end was missed. */
-static __always_inline void overwrite(struct ow_entry_counts *c, const struct where *at,
-				      const struct ow_stamp *stamp)
+/*
+ * A leftover entry @time means that we missed a completion. It is counted for the operation of the
+ * lost request, although for the partition of the next one.
+ */
+static __always_inline void overwrite(const struct where *at, __u64 time)
 {
-	c->overwritten++;
-	count_trim(at, stamp->time, -1);
+	struct place lost = {at->place.target, time >> OW_NOTE_OP & OW_OP_MASK, at->place.cpu,
+			     NULL};
+	struct ow_counts *c = counts_of(&lost);
+
+	count_trim(at, time, -1);
+	if (!c)
+		return;
+	use_row(&lost, c->entry.overwritten);
+	c->entry.overwritten++;
+	c->entry.lost_sum_ns += bpf_ktime_get_ns() + OW_TIME_MARK;
 }
 
-static __always_inline void remember_by_hash(struct ow_entry_counts *c, const struct where *at,
-					     __u64 key, __u64 time)
+/* False when there is no room. */
+static __always_inline bool remember_by_hash(const struct where *at, __u64 key, __u64 time)
 {
+	__u64 *before = map_lookup(untagged, &key);
+
+	if (before)
+		overwrite(at, *before);
 	if (map_update(untagged, &key, &time))
-		c->map_full++;
-	else
-		count_trim(at, time, 1);
+		return false;
+	count_trim(at, time, 1);
+	return true;
 }
 
 /* Where places are fewer than tags: false when another request has this one. */
-static __always_inline bool take_place(struct ow_entry_counts *c, const struct where *at,
-				       struct ow_stamp *stamp, __u64 key, __u64 time)
+static __always_inline bool take_place(const struct where *at, struct ow_stamp *stamp, __u64 key,
+				       __u64 time)
 {
 	__u64 before = compare_and_swap(&stamp->rq, 0, key);
 
 	if (before && before != key)
 		return false;
 	if (before)
-		overwrite(c, at, stamp);
+		overwrite(at, stamp->time);
 	stamp->time = time;
 	count_trim(at, time, 1);
 	return true;
 }
 
-/* Remember @rq. The place may still be taken: then somebody's completion was missed. */
-static __always_inline void remember(struct ow_entry_counts *c, const struct where *at,
-				     struct request *rq, __u64 now)
+/*
+ * Remember @rq; false when there is no room. The place may still be taken: then a completion was
+ * missed.
+ */
+static __always_inline bool remember(const struct where *at, struct request *rq, __u64 now)
 {
 	struct ow_stamp *stamp = stamp_at(at->stamp);
 	__u64 key = (__u64)rq, time = now << OW_NOTE_BITS | notes_of(at);
 
-	if (!stamp || (at->is_crowded && !take_place(c, at, stamp, key, time))) {
-		remember_by_hash(c, at, key, time);
-	} else if (!at->is_crowded) {
+	if (!stamp || (at->is_crowded && !take_place(at, stamp, key, time)))
+		return remember_by_hash(at, key, time);
+	if (!at->is_crowded) {
 		if (__builtin_expect(stamp->rq != 0, 0))
-			overwrite(c, at, stamp);
+			overwrite(at, stamp->time);
 		stamp->time = time;
 		stamp->rq = key;
 		count_trim(at, time, 1);
 	}
+	return true;
 }
 
 static __always_inline __u64 recall_by_hash(const struct where *at, __u64 key, bool forget)

@@ -79,11 +79,14 @@ static __always_inline int on_issue(struct request *rq, struct gendisk *disk, bo
 	if (!c)
 		return 0;
 	use_row(&at.place, c->issue.issued);
-	count_issue(&c->issue, &at.place, at.sector, READ(raw, rq, __data_len));
+	count_issue(c, &at.place, at.sector, READ(raw, rq, __data_len));
 	now = bpf_ktime_get_ns();
 	if (queue_time)
 		queue_time_of(&c->entry, &at, rq, now, raw);
-	remember(&c->entry, &at, rq, now);
+	if (remember(&at, rq, now))
+		c->issue.issue_sum_ns += now + OW_TIME_MARK;
+	else
+		c->entry.map_full++;
 	return 0;
 }
 
@@ -163,12 +166,15 @@ static __always_inline void on_end(struct ow_complete_counts *c, struct where *a
 {
 	__u64 ns;
 
-	if (!is_first_end(at, rq, error, bytes, raw))
+	if (is_first_end(at, rq, error, bytes, raw))
+		c->first_ends++;
+	else
 		c->ends++;
 	if (__builtin_expect(!issued, 0)) {
 		on_unmatched(c, at, rq, bytes, raw);
 	} else if (__builtin_expect(is_taken_back(rq, at->place.op, bytes), 0)) {
 		c->taken_back++;
+		c->end_sum_ns += bpf_ktime_get_ns() + OW_TIME_MARK;
 	} else {
 		ns = count_completion(c, &at->place, issued >> OW_NOTE_BITS, bytes, issued);
 		if (slow)
@@ -237,6 +243,7 @@ static __always_inline int on_requeue(struct request *rq, bool raw)
 		return 0;
 	use_row(&at.place, c->requeue.requeued);
 	c->requeue.requeued++;
+	c->requeue.back_sum_ns += bpf_ktime_get_ns() + OW_TIME_MARK;
 	return 0;
 }
 

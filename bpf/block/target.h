@@ -173,14 +173,14 @@ static __always_inline void count_queue_time(struct ow_entry_counts *c, const st
 		count_latency(hist, at->op, ns);
 }
 
-static __always_inline void count_issue(struct ow_issue_counts *c, const struct place *at,
-					__u64 sector, __u32 bytes)
+static __always_inline void count_issue(struct ow_counts *c, const struct place *at, __u64 sector,
+					__u32 bytes)
 {
-	c->issued++;
+	c->issue.issued++;
 	if (bytes) {
-		if (c->next_sector == sector)
-			c->sequential++;
-		c->next_sector = sector + (bytes >> 9);
+		if (c->issue.next_sector == sector)
+			c->entry.sequential++;
+		c->issue.next_sector = sector + (bytes >> 9);
 	}
 	count_size(at, bytes);
 }
@@ -209,6 +209,7 @@ static __always_inline __u64 count_completion(struct ow_complete_counts *c, cons
 		ns = 0;
 	}
 	c->sum_ns += ns;
+	c->end_sum_ns += issued_ns + ns + OW_TIME_MARK;
 	if (__builtin_expect(ns > c->max_ns, 0))
 		c->max_ns = ns;
 	if (__builtin_expect(notes & OW_IS_BEHIND, 0))

@@ -26,6 +26,7 @@ from opwatch.host.capabilities import missing
 from opwatch.host.device import Leaf
 from opwatch.trace import abi
 from opwatch.trace.abi import HOT_OPS, LATENCY, OPS, SIZE, STATUSES, OpSample
+from opwatch.trace.in_flight import MODULUS, TIME_SUMS, in_flight
 from opwatch.trace.tracing import Counted, settled
 from opwatch.trace.trust import Reading
 
@@ -33,15 +34,16 @@ from opwatch.trace.trust import Reading
 SYSTEM_PACKAGES = "/usr/lib/python3/dist-packages"
 RELEASE = os.uname().release
 INSTALL = f"apt-get install python3-bpfcc linux-headers-{RELEASE}"
-# Words of struct ow_counts: what OpSample has between `completed` and the histograms.
-_FIRST, _LAST = 1, OpSample._fields.index("latency")
+# Words of struct ow_counts: what OpSample has between `in_flight_ns` and the histograms.
+_FIRST, _LAST = OpSample._fields.index("issued"), OpSample._fields.index("latency")
 _COUNTS = _LAST - _FIRST
-# Words of struct ow_cell, ow_row and ow_hist.
-_CELL = _COUNTS + 1
+# Words of struct ow_cell, which fills lines of 64 bytes, of ow_row and ow_hist.
+_CELL = -(-_COUNTS // 8) * 8
 _ROW = len(OPS) * _CELL
 _HIST = LATENCY.slots + SIZE.slots
 _MAXIMA = [OpSample._fields.index(name) - _FIRST for name in ("max_ns", "queue_max_ns", "behind_max_ns")]
 _MARKER = OpSample._fields.index("next_sector") - _FIRST
+_TIME_SUMS = [OpSample._fields.index(name) - _FIRST for name in TIME_SUMS]
 
 
 def import_bcc() -> Any:  # noqa: ANN401 - an untyped module
@@ -60,7 +62,7 @@ def import_bcc() -> Any:  # noqa: ANN401 - an untyped module
 
 def sum_rows(rows: Sequence[Sequence[int]]) -> list[int]:
     """One struct ow_counts out of those of all CPUs: maxima are compared, a marker means nothing in a sum."""
-    total = [sum(column) for column in zip(*rows, strict=True)]
+    total = [sum(column) % MODULUS for column in zip(*rows, strict=True)]
     for place in _MAXIMA:
         total[place] = max(row[place] for row in rows)
     total[_MARKER] = 0
@@ -230,9 +232,14 @@ class BccTracer:
         queue = [0] * LATENCY.slots
         if self._queue_time:
             queue = sum_lanes([self._queue.entry(i) for i in queue_hists(target, op, self._cpus)])
-        counts = [self._rows.entry(row, op * _CELL, _COUNTS) for row in rows]
+        counts = sum_rows([self._rows.entry(row, op * _CELL, _COUNTS) for row in rows])
+        flying = in_flight(
+            dict(zip(OpSample._fields[_FIRST:_LAST], counts, strict=True)), time.monotonic_ns()
+        )
+        for place in _TIME_SUMS:
+            counts[place] = 0
         statuses = self._statuses.entry(target * len(OPS) + op)
-        return [sum(latency), *sum_rows(counts), *latency, *queue, *sizes, *statuses]
+        return [sum(latency), *flying, *counts, *latency, *queue, *sizes, *statuses]
 
     def misses(self) -> int | None:
         """Runs of our programs that the kernel skipped since attach, whatever disk they were for."""

@@ -63,11 +63,21 @@ def _decode_op(counts: _Counts, target: int, op: int, map_full: int) -> OpSample
     sizes = Histogram(SIZE, counts.slots("@size", target, op, SIZE.slots))
     events = {name: counts.scalar("@event", target, op, index) for index, name in enumerate(EVENTS)}
     statuses = abi.words(counts.slots("@status", target, op, abi.STATUSES))
+    left = latency.total + events["requeued"] + events["taken_back"] - events["refused"]
+    sum_ns = counts.scalar("@ns", target, op)
     return OpSample(
         completed=latency.total,
+        in_flight=max(sizes.total - left - events["overwritten"], 0),
+        # The script keeps no sums of times: a request's time is added when it completes.
+        in_flight_ns=sum_ns,
+        issue_sum_ns=0,
+        end_sum_ns=0,
+        lost_sum_ns=0,
+        back_sum_ns=0,
+        first_ends=0,
         bytes=counts.scalar("@bytes", target, op),
         error_bytes=counts.scalar("@error_bytes", target, op),
-        sum_ns=counts.scalar("@ns", target, op),
+        sum_ns=sum_ns,
         max_ns=counts.scalar("@max", target, op),
         unseen_bytes=counts.scalar("@unseen", target, op),
         stat_read_bytes=counts.scalar("@stat_read_bytes", target, op),

@@ -50,6 +50,8 @@ class ImportedDisk:
             ("issued", amounts.requests),
             ("bytes", amounts.bytes),
             ("sum_ns", amounts.sum_ns),
+            # Requests are known by their completion, so their time counts when they completed.
+            ("in_flight_ns", amounts.sum_ns),
             ("errors", amounts.errors),
         ):
             place = begin + _PLACES[name]

@@ -30,15 +30,21 @@ class OpSample(NamedTuple):
     """One operation of one target, absolute since the tracer was attached; struct ow_op_sample."""
 
     completed: int
+    # Requests whose issue was seen and that have not completed, and the integral of their number over time.
+    # Both are of the sample's `end_ns`: the queue depth of an interval is the growth of the integral over it.
+    in_flight: int
+    in_flight_ns: int
     # struct ow_issue_counts
     issued: int
-    sequential: int
+    issue_sum_ns: int
     next_sector: int
     # struct ow_complete_counts
     ends: int
     bytes: int
     sum_ns: int
     max_ns: int
+    end_sum_ns: int
+    first_ends: int
     errors: int
     error_bytes: int
     partial: int
@@ -58,13 +64,16 @@ class OpSample(NamedTuple):
     stat_read_bytes: int
     stat_write_bytes: int
     # struct ow_entry_counts
+    sequential: int
     overwritten: int
+    lost_sum_ns: int
     map_full: int
     queued: int
     queue_sum_ns: int
     queue_max_ns: int
     # struct ow_requeue_counts
     requeued: int
+    back_sum_ns: int
     # the histograms
     latency: Histogram
     queue: Histogram
@@ -72,7 +81,7 @@ class OpSample(NamedTuple):
     statuses: memoryview
 
 
-_SCALARS = 32
+_SCALARS = 39
 _OP_WORDS = _SCALARS + 2 * LATENCY.slots + SIZE.slots + STATUSES
 # The names of the plain counters, and how many slots follow them.
 SCALARS = OpSample._fields[:_SCALARS]

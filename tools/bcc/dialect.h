@@ -88,7 +88,7 @@ BPF_F_TABLE("array", __u32, ow_status_counts, statuses, OWB_STATUSES, BPF_F_MMAP
 BPF_TABLE("array", __u32, struct ow_stamp, stamps, OWB_STAMPS);
 BPF_TABLE("array", __u32, struct ow_stamp, queue_stamps, OWB_QUEUE_STAMPS);
 BPF_TABLE("array", __u32, struct ow_target, target_table, OW_MAX_TARGETS);
-BPF_TABLE("hash", __u64, struct ow_stamp, untagged, 4096);
+BPF_TABLE("hash", __u64, __u64, untagged, 4096);
 BPF_TABLE("array", __u32, __u64, trims, OW_MAX_TARGETS);
 
 static __always_inline __u64 *trims_of(__u32 disk)

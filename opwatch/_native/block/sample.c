@@ -5,6 +5,9 @@
 #include <string.h>
 #include <time.h>
 
+/* Counts and sums that were read apart: at most so many more in one of them, of all CPUs. */
+#define OW_MOST_TORN 32
+
 __u64 ow_monotonic_ns(void)
 {
 	struct timespec now;
@@ -19,19 +22,33 @@ static void add(__u64 *to, const __u64 *from, size_t n)
 		to[i] += from[i];
 }
 
-/* Counters are added, maxima compared; the sequential marker means nothing in a sum. */
-static void add_counts(struct ow_counts *to, const struct ow_counts *from)
+static __u64 larger(__u64 one, __u64 other)
 {
-	__u64 max_ns = to->complete.max_ns, queue_max_ns = to->entry.queue_max_ns;
-	__u64 behind_max_ns = to->complete.behind_max_ns;
+	return one > other ? one : other;
+}
 
-	add((__u64 *)to, (const __u64 *)from, sizeof(*to) / sizeof(__u64));
-	to->complete.max_ns = from->complete.max_ns > max_ns ? from->complete.max_ns : max_ns;
-	to->complete.behind_max_ns = from->complete.behind_max_ns > behind_max_ns
-					     ? from->complete.behind_max_ns
-					     : behind_max_ns;
-	to->entry.queue_max_ns =
-		from->entry.queue_max_ns > queue_max_ns ? from->entry.queue_max_ns : queue_max_ns;
+/* Add what the completion and requeue programs wrote: counters are added, maxima compared. */
+static void add_ends(struct ow_counts *to, const struct ow_counts *from)
+{
+	__u64 max_ns = larger(to->complete.max_ns, from->complete.max_ns);
+	__u64 behind_max_ns = larger(to->complete.behind_max_ns, from->complete.behind_max_ns);
+
+	add((__u64 *)&to->complete, (const __u64 *)&from->complete,
+	    sizeof(to->complete) / sizeof(__u64));
+	add((__u64 *)&to->requeue, (const __u64 *)&from->requeue,
+	    sizeof(to->requeue) / sizeof(__u64));
+	to->complete.max_ns = max_ns;
+	to->complete.behind_max_ns = behind_max_ns;
+}
+
+/* Add what the issue program wrote. The sequential marker means nothing in a sum. */
+static void add_issues(struct ow_counts *to, const struct ow_counts *from)
+{
+	__u64 queue_max_ns = larger(to->entry.queue_max_ns, from->entry.queue_max_ns);
+
+	add((__u64 *)&to->issue, (const __u64 *)&from->issue, sizeof(to->issue) / sizeof(__u64));
+	add((__u64 *)&to->entry, (const __u64 *)&from->entry, sizeof(to->entry) / sizeof(__u64));
+	to->entry.queue_max_ns = queue_max_ns;
 	to->issue.next_sector = 0;
 }
 
@@ -99,17 +116,66 @@ static void add_cold(const struct ow_tracer *t, __u32 target, __u32 op, struct o
 			 ow_queue_hist(target, op, i, t->shape.nr_lanes, spread), to);
 }
 
-/* Rows of CPUs that counted nothing are not looked at: there may be hundreds. */
+/*
+ * Rows of CPUs that counted nothing are not looked at: there may be hundreds. Completions are read
+ * before issues, so that no completion is read without its issue.
+ */
 static bool add_rows(const struct ow_tracer *t, __u32 target, __u32 op, struct ow_op_sample *to)
 {
 	const __u64 *used = t->used_rows.at;
-	size_t i = (size_t)target * t->shape.nr_cpus, end = i + t->shape.nr_cpus;
+	size_t first = (size_t)target * t->shape.nr_cpus, end = first + t->shape.nr_cpus, i;
 
-	for (; i < end; i++) {
+	for (i = first; i < end; i++) {
 		if (used[i])
-			add_counts(&to->counts, &row_at(t, i)->op[op].counts);
+			add_ends(&to->counts, &row_at(t, i)->op[op].counts);
+	}
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	for (i = first; i < end; i++) {
+		if (used[i])
+			add_issues(&to->counts, &row_at(t, i)->op[op].counts);
 	}
 	return !is_untouched(&to->counts);
+}
+
+/* Remembered requests that completed, were given back, or whose completion was missed. */
+static __u64 left_of(const struct ow_counts *c)
+{
+	const struct ow_complete_counts *ended = &c->complete;
+	__u64 unseen = ended->never_issued + ended->flush_tails + ended->unmatched + ended->refused;
+
+	return ended->ends + ended->first_ends + ended->missed - unseen + c->requeue.requeued +
+	       c->entry.overwritten;
+}
+
+/*
+ * The integral of the number in flight over time is the sum of the times that requests left at,
+ * less that of the times they were issued at, plus what those in flight have waited until now.
+ * Counts and sums that were read at different moments differ by whole terms: see OW_TIME_MARK. The
+ * integral exceeds the latencies of completed requests by the ages of the others, which is far
+ * less.
+ */
+static void find_in_flight(struct ow_op_sample *to, __u64 now)
+{
+	struct ow_counts *c = &to->counts;
+	__u64 number = c->issue.issued - c->entry.map_full - left_of(c),
+	      marked = now + OW_TIME_MARK;
+	__u64 left_ns = c->complete.end_sum_ns + c->entry.lost_sum_ns + c->requeue.back_sum_ns;
+	__u64 integral = number * marked - c->issue.issue_sum_ns + left_ns, torn;
+
+	for (__s64 i = 0; i <= 2 * OW_MOST_TORN; i++) {
+		torn = i & 1 ? (__u64)(i + 1) / 2 : -((__u64)i / 2);
+		if (integral - torn * marked - c->complete.sum_ns + OW_TIME_MARK / 4 <
+		    OW_TIME_MARK / 2) {
+			number -= torn;
+			integral -= torn * marked;
+			break;
+		}
+	}
+	to->in_flight = (__s64)number > 0 ? number : 0;
+	to->in_flight_ns = integral;
+	/* Only their difference means anything, and it is in the integral. */
+	c->issue.issue_sum_ns = c->complete.end_sum_ns = 0;
+	c->entry.lost_sum_ns = c->requeue.back_sum_ns = 0;
 }
 
 /*
@@ -139,4 +205,6 @@ void ow_tracer_sample(const struct ow_tracer *t, __u32 target, struct ow_sample 
 	for (__u32 op = 0; op < OW_NR_OPS; op++)
 		sample_op(t, target, op, &ret->op[op]);
 	ret->end_ns = ow_monotonic_ns();
+	for (__u32 op = 0; op < OW_NR_OPS; op++)
+		find_in_flight(&ret->op[op], ret->end_ns);
 }

@@ -20,12 +20,13 @@ static const size_t nr_slots[OW_HISTOGRAMS] = {1024, 1024, 256, 32};
 /* The plain counters that mostly follow from slots, by their places. */
 enum {
 	COMPLETED = 0,
-	ISSUED = 1,
-	ENDS = 4,
-	BYTES = 5,
-	SUM_NS = 6,
-	QUEUED = 28,
-	QUEUE_SUM_NS = 29,
+	IN_FLIGHT_NS = 2,
+	ISSUED = 3,
+	ENDS = 6,
+	BYTES = 7,
+	SUM_NS = 8,
+	QUEUED = 34,
+	QUEUE_SUM_NS = 35,
 };
 
 /* What the slots of one histogram have grown by: how many, and the sum of what each is about. */
@@ -125,6 +126,7 @@ static void put_counters(struct ow_operation_change *ret, const struct ow_operat
 	left[COMPLETED] -= totals[LATENCY].count;
 	left[ENDS] -= totals[LATENCY].count;
 	left[SUM_NS] -= totals[LATENCY].amount;
+	left[IN_FLIGHT_NS] -= totals[LATENCY].amount;
 	left[QUEUED] -= totals[QUEUE].count;
 	left[QUEUE_SUM_NS] -= totals[QUEUE].amount;
 	left[ISSUED] -= totals[SIZES].count;

@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define OW_PLAIN_COUNTERS 32
+#define OW_PLAIN_COUNTERS 39
 #define OW_HISTOGRAMS	  4
 /* Times in the device, times in the queue, sizes, statuses. */
 #define OW_RECORDED_SLOTS (1024 + 1024 + 256 + 32)
@@ -36,7 +36,7 @@ struct ow_stream {
 
 struct ow_operation_change {
 	struct ow_stream counters, slots, counts;
-	uint8_t of_counters[5 + OW_PLAIN_COUNTERS * OW_MOST_NUMBER];
+	uint8_t of_counters[6 + OW_PLAIN_COUNTERS * OW_MOST_NUMBER];
 	uint8_t of_slots[1 + OW_HISTOGRAMS * OW_MOST_SMALL + OW_RECORDED_SLOTS * OW_MOST_SMALL];
 	uint8_t of_counts[OW_RECORDED_SLOTS * OW_MOST_NUMBER];
 };

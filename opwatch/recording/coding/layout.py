@@ -7,6 +7,9 @@ import struct
 from opwatch.frozen import frozen
 from opwatch.trace.abi import OPS, SCALARS, SLOTS, TargetSample, decode_sample
 
+# What earlier versions had instead: the time of requests, added when they completed.
+_NEAREST = {"in_flight_ns": "sum_ns"}
+
 
 @frozen
 class Layout:
@@ -34,7 +37,8 @@ class Layout:
         """The same counters in the order of this version."""
         values = memoryview(raw).cast("Q")
         rows = {op: values[2 + at * self.width :][: self.width] for at, op in enumerate(self.ops)}
-        places = [self.counters.index(name) if name in self.counters else None for name in SCALARS]
+        names = [name if name in self.counters else _NEAREST.get(name) for name in SCALARS]
+        places = [self.counters.index(name) if name in self.counters else None for name in names]
         known = [*values[:2]]
         for op in OPS:
             row = rows.get(op)

@@ -95,6 +95,7 @@ def expected(layout: Layout, changed: Sequence[Sequence[tuple[int, int]]]) -> di
         "issued": issued,
         "bytes": _SECTOR * sectors,
         "sum_ns": ended_ns,
+        "in_flight_ns": ended_ns,
         "queued": queued,
         "queue_sum_ns": queued_ns,
     }
@@ -104,7 +105,7 @@ def expected(layout: Layout, changed: Sequence[Sequence[tuple[int, int]]]) -> di
 @cache
 def _guessed(layout: Layout) -> tuple[tuple[int, str], ...]:
     """The counters that follow from slots, each with its place."""
-    names = ("completed", "ends", "issued", "bytes", "sum_ns", "queued", "queue_sum_ns")
+    names = ("completed", "in_flight_ns", "issued", "ends", "bytes", "sum_ns", "queued", "queue_sum_ns")
     return tuple((layout.counters.index(name), name) for name in names if name in layout.counters)
 
 

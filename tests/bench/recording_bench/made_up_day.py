@@ -87,6 +87,7 @@ class MadeUpDisk:
 
     def _add(self, begin: int, done: int, sum_ns: int, bytes_: int, top: int) -> None:
         grown = {"completed": done, "issued": done, "ends": done, "bytes": bytes_, "sum_ns": sum_ns}
+        grown["in_flight_ns"] = sum_ns
         grown["sequential"] = _poisson(self.chance, done / 50)
         for name, by in grown.items():
             self.words[begin + SCALARS.index(name)] += by

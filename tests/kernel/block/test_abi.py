@@ -39,7 +39,16 @@ def test_counters_have_the_names_and_the_order_of_the_header(structs: dict[str, 
     parts = ("ow_issue_counts", "ow_complete_counts", "ow_entry_counts", "ow_requeue_counts")
     expected = [name for part in parts for name in members(structs[part])]
     fields = list(abi.OpSample._fields)
-    assert fields == ["completed", *expected, "latency", "queue", "sizes", "statuses"]
+    assert fields == [
+        "completed",
+        "in_flight",
+        "in_flight_ns",
+        *expected,
+        "latency",
+        "queue",
+        "sizes",
+        "statuses",
+    ]
     assert structs["ow_counts"]["size"] == 8 * len(expected)
     assert members(structs["ow_counts"]) == ["issue", "complete", "entry", "requeue"]
     assert structs["ow_row"]["size"] == structs["ow_cell"]["size"] * len(abi.OPS)
@@ -55,7 +64,11 @@ def test_what_every_request_is_counted_in_is_one_line_of_the_cache(
     often = {
         member["name"]: member["bits_offset"] // 8 for member in structs["ow_complete_counts"]["members"]
     }
-    assert max(offsets["complete"] + often[name] for name in ("ends", "bytes", "sum_ns", "max_ns")) < 64
+    assert structs["ow_issue_counts"]["size"] == offsets["complete"]
+    assert (
+        max(offsets["complete"] + often[name] for name in ("ends", "bytes", "sum_ns", "max_ns", "end_sum_ns"))
+        < 64
+    )
 
 
 def test_histograms_have_the_lengths_of_the_header(structs: dict[str, dict[str, Any]]) -> None:

@@ -6,13 +6,17 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
+from opwatch.tools.backends import attach
+from opwatch.tools.commands.watch import choose_leaves
 from tests.kernel.support.load import BLKZEROOUT, BLOCK, discards, flushes, reads, writes
-from tests.kernel.support.watching import ATTEMPTS, Watched, lines, opwatch, watch
+from tests.kernel.support.watching import ATTEMPTS, REST_S, Watched, lines, opwatch, watch
 
 
 def assert_nothing_lost(watched: Watched) -> None:
@@ -95,6 +99,23 @@ def test_queue_time_is_known_for_every_request(disk: ScratchDisk) -> None:
     assert read.queue is not None
     assert read.queue.histogram.total == 997
     assert_nothing_lost(watched)
+
+
+def test_the_integral_of_requests_in_flight_is_the_sum_of_their_latencies(disk: ScratchDisk) -> None:
+    """As soon as all have completed; the tracer was attached to an idle disk."""
+    leaves, _ = choose_leaves(Devices(), [disk.name])
+    for _ in range(ATTEMPTS):
+        with closing(attach("libbpf", leaves, queue_time=False)) as tracer:
+            reads(disk.node, 997)
+            writes(disk.node, 101, flags=os.O_DSYNC)
+            [reading] = tracer.read_settled(REST_S)
+        totals = reading.sample.totals()
+        if not (totals["unmatched"] or totals["in_flight"] or totals["overwritten"]):
+            break
+    assert totals["in_flight"] == 0
+    for op in reading.sample.ops.values():
+        assert op.in_flight_ns == op.sum_ns
+    assert totals["in_flight_ns"] > 0
 
 
 def test_deep_queues_lose_nothing(disk: ScratchDisk) -> None:

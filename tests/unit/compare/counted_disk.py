@@ -42,7 +42,8 @@ class CountedDisk:
                 self._words[begin + len(SCALARS) + LATENCY.slot(ns)] += count
             self._words[begin + len(SCALARS) + 2 * LATENCY.slots + SIZE.slot(BLOCK // 512)] += done
             sum_ns = sum(ns * count for ns, count in latencies.items())
-            grown = {"completed": done, "issued": done, "ends": done, "bytes": done * BLOCK, "sum_ns": sum_ns}
+            grown = {"completed": done, "issued": done, "ends": done, "bytes": done * BLOCK}
+            grown |= dict.fromkeys(("sum_ns", "in_flight_ns"), sum_ns)
             for name, by in grown.items():
                 self._words[begin + SCALARS.index(name)] += by
             most = begin + SCALARS.index("max_ns")

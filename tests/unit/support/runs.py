@@ -79,7 +79,8 @@ class MadeUpRun:
             begin = 2 + op * WIDTH
             for _ in range(self._chance.randrange(30)):
                 latency, size = self._chance.randint(least, most), 4096 << self._chance.randrange(4)
-                grown = {"completed": 1, "issued": 1, "ends": 1, "bytes": size, "sum_ns": latency}
+                grown = {"completed": 1, "issued": 1, "ends": 1, "bytes": size}
+                grown |= dict.fromkeys(("sum_ns", "in_flight_ns"), latency)
                 for name, by in grown.items():
                     words[begin + SCALARS.index(name)] += by
                 place_of_max = begin + SCALARS.index("max_ns")

@@ -25,6 +25,7 @@ class Op:
             "bytes": sum(self.sizes),
             "ends": len(self.latency_ns),
             "sum_ns": sum(self.latency_ns),
+            "in_flight_ns": sum(self.latency_ns),
             "max_ns": max(self.latency_ns, default=0),
             "issued": len(self.latency_ns),
             "errors": sum(self.statuses.values()),

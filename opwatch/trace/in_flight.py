@@ -1,0 +1,35 @@
+"""Requests in flight from sums of issue and completion times, for samples that the extension does not make.
+
+ow_tracer_sample() in opwatch/_native/block/sample.c computes the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+MODULUS = 1 << 64
+# OW_TIME_MARK of bpf/abi/block.h: it is added to each term of a sum of absolute times.
+TIME_MARK = 1 << 57
+_MOST_TORN = 32
+# The sums that mean nothing outside this computation.
+TIME_SUMS = ("issue_sum_ns", "end_sum_ns", "lost_sum_ns", "back_sum_ns")
+
+
+def in_flight(counts: Mapping[str, int], now_ns: int) -> tuple[int, int]:
+    """Return how many requests are in flight, and the integral of that number over time up to `now_ns`. Pure.
+
+    A count and its sum may be read at different moments. They then differ by whole terms, which TIME_MARK
+    makes visible: the integral exceeds the latencies of completed requests by the ages of those in flight,
+    and by no more.
+    """
+    unseen = sum(counts[name] for name in ("never_issued", "flush_tails", "unmatched", "refused"))
+    ended = sum(counts[name] for name in ("ends", "first_ends", "missed")) - unseen
+    left = ended + counts["requeued"] + counts["overwritten"]
+    number, marked = counts["issued"] - counts["map_full"] - left, now_ns + TIME_MARK
+    left_ns = counts["end_sum_ns"] + counts["lost_sum_ns"] + counts["back_sum_ns"]
+    integral = number * marked - counts["issue_sum_ns"] + left_ns
+    for torn in sorted(range(-_MOST_TORN, _MOST_TORN + 1), key=abs):
+        excess = (integral - torn * marked - counts["sum_ns"] + TIME_MARK // 4) % MODULUS
+        if excess < TIME_MARK // 2:
+            return max(number - torn, 0), (integral - torn * marked) % MODULUS
+    return max(number, 0), integral % MODULUS

@@ -1,0 +1,78 @@
+"""The number in flight and its integral, from sums that wrap and from pairs that were read apart."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from opwatch.trace.abi import SCALARS
+from opwatch.trace.in_flight import MODULUS, TIME_MARK, in_flight
+
+BOOT_NS = 77 * 86400 * 10**9
+
+
+def counts_of(requests: list[tuple[int, int | None]]) -> dict[str, int]:
+    """What the programs counted of requests: (issue, completion or None)."""
+    ended = [(issue, end) for issue, end in requests if end is not None]
+    return dict.fromkeys(SCALARS, 0) | {
+        "issued": len(requests),
+        "ends": len(ended),
+        "sum_ns": sum(end - issue for issue, end in ended),
+        "issue_sum_ns": sum(issue + TIME_MARK for issue, _ in requests) % MODULUS,
+        "end_sum_ns": sum(end + TIME_MARK for _, end in ended) % MODULUS,
+    }
+
+
+@pytest.fixture
+def requests() -> list[tuple[int, int | None]]:
+    chance = random.Random(5)
+    ended: list[tuple[int, int | None]] = []
+    for _ in range(20_000):
+        issue = BOOT_NS + chance.randrange(10**10)
+        ended.append((issue, issue + chance.randrange(10**7)))
+    return [*ended, (BOOT_NS + 10**9, None), (BOOT_NS + 10**10, None)]
+
+
+NOW_NS = BOOT_NS + 2 * 10**10
+
+
+def truth(requests: list[tuple[int, int | None]]) -> int:
+    return sum((NOW_NS if end is None else end) - issue for issue, end in requests)
+
+
+def test_the_integral_is_exact_of_completed_and_of_waiting_requests(
+    requests: list[tuple[int, int | None]],
+) -> None:
+    assert in_flight(counts_of(requests), NOW_NS) == (2, truth(requests))
+
+
+@pytest.mark.parametrize("torn", [-5, -1, 1, 7])
+def test_a_count_that_was_read_before_its_sum_is_corrected(
+    requests: list[tuple[int, int | None]], torn: int
+) -> None:
+    counts = counts_of(requests)
+    counts["issued"] += torn
+    assert in_flight(counts, NOW_NS) == (2, truth(requests))
+
+
+def test_requests_without_a_known_issue_are_in_neither_sum(requests: list[tuple[int, int | None]]) -> None:
+    counts = counts_of(requests)
+    for name, by in (("unmatched", 3), ("flush_tails", 2), ("never_issued", 4), ("refused", 1)):
+        counts[name] += by
+        counts["ends"] += by
+    counts["issued"] += 6
+    counts["map_full"] += 6
+    assert in_flight(counts, NOW_NS) == (2, truth(requests))
+
+
+def test_a_request_that_came_back_or_was_lost_counts_until_then(
+    requests: list[tuple[int, int | None]],
+) -> None:
+    counts = counts_of(requests)
+    counts["requeued"], counts["overwritten"] = 1, 1
+    counts["back_sum_ns"] = BOOT_NS + 3 * 10**9 + TIME_MARK
+    counts["lost_sum_ns"] = BOOT_NS + 15 * 10**9 + TIME_MARK
+    waited = (3 - 1) * 10**9 + (15 - 10) * 10**9
+    without = truth([one for one in requests if one[1] is not None])
+    assert in_flight(counts, NOW_NS) == (0, without + waited)

@@ -8,6 +8,7 @@ from tests.section import Section
 
 from . import default_set, figures
 from .figure import table
+from .smoke import exit_status
 
 SECTION = Section("overhead.md", "figures")
 
@@ -34,7 +35,7 @@ def main() -> int:
     lines += ["", f"Start-up of `biolatency-bpfcc 1 1`, less its second: {bcc}."]
     print("\n".join(lines))
     SECTION.write("\n".join(lines))
-    return 0 if all(figure.holds for figure in measured) else 1
+    return exit_status(holds=all(figure.holds for figure in measured))
 
 
 if __name__ == "__main__":

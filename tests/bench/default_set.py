@@ -24,6 +24,7 @@ from opwatch.trace.programs import FLOORS
 
 from .figure import Figure
 from .peer import running_peer
+from .smoke import sized
 
 # Name of a program -> (runs, ns).
 Runs = dict[str, tuple[int, int]]
@@ -127,7 +128,7 @@ class Comparison:
         return Figure(f"default set, {name} / biolatency -D -F", self.ratio("ours", kind), bound, text)
 
 
-def compare(rounds: int = 7, seconds: float = 2) -> Comparison:
+def compare(rounds: int = sized(7, 1), seconds: float = sized(2, 1)) -> Comparison:
     costs: dict[str, list[Cost]] = {what: [] for what in MEASURED}
     with ScratchDisk(1 << 30) as disk, program_statistics():
         run_fio(disk.node, [*LOAD, "--runtime=1"])

@@ -19,9 +19,9 @@ from tests.kernel.support.guard import enter_own_namespace
 
 from .a_drive import a_drive
 from .figures import machine
+from .smoke import exit_status, sized
 
-SIZE = 1 << 30
-ROUNDS = 9
+SIZE, ROUNDS, SECONDS = sized((1 << 30, 9, 2.0), (64 << 20, 1, 0.2))
 
 
 class Load(NamedTuple):
@@ -44,8 +44,8 @@ def sizes() -> dict[str, int]:
     return {"user_bytes": SIZE, "physical_bytes": physical_bytes(SIZE, Fraction(28, 100))}
 
 
-def iops(device: str, options: tuple[str, ...], seconds: int = 2) -> float:
-    timed = ("--ioengine=libaio", "--time_based", f"--runtime={seconds}", "--randrepeat=0")
+def iops(device: str, options: tuple[str, ...]) -> float:
+    timed = ("--ioengine=libaio", "--time_based", f"--runtime={1000 * SECONDS:.0f}ms", "--randrepeat=0")
     return run_fio(device, [*options, *timed]).iops
 
 
@@ -99,7 +99,7 @@ def main() -> int:
     print(
         f"\nServer of a 1 TiB drive without contents: at most {memory / 2**30:.2f} GiB of memory (bound 2.5)."
     )
-    return 0 if holds and memory < 2.5 * 2**30 else 1
+    return exit_status(holds=holds and memory < 2.5 * 2**30)
 
 
 if __name__ == "__main__":

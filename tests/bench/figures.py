@@ -25,6 +25,7 @@ from opwatch.trace import abi
 from opwatch.trace.hist import Histogram
 
 from .figure import Figure
+from .smoke import sized
 
 OPWATCH = [sys.executable, "-m", "opwatch"]
 
@@ -56,7 +57,9 @@ def net_ns(programs: Programs, floor_ns: float) -> float:
     return sum(program[3] - program[2] * floor_ns for program in programs)
 
 
-def many_devices(rounds: int = 11, seconds: float = 2, count: int = 24) -> Figure:
+def many_devices(
+    rounds: int = sized(11, 1), seconds: float = sized(2, 1), count: int = sized(24, 2)
+) -> Figure:
     """The cost of one I/O while 24 disks are watched, over the cost while one is."""
     one, many = [], []
     with ExitStack() as stack:
@@ -81,7 +84,7 @@ def _environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
-def version(rounds: int = 21) -> Figure:
+def version(rounds: int = sized(21, 1)) -> Figure:
     """`opwatch --version` less 10 ms, over an interpreter that does nothing: by turns, medians."""
     ours: list[float] = []
     floor: list[float] = []
@@ -95,13 +98,14 @@ def version(rounds: int = 21) -> Figure:
     return Figure("--version less 10 ms / python -c pass", (own - 0.01) / bare, 2, text)
 
 
-def virtual_sweep(rounds: int = 5) -> Figure:
+def virtual_sweep(rounds: int = sized(5, 1)) -> Figure:
     """Five levels of a simulated drive of 1 TB, from the words to the table."""
+    levels = sized("0,7,12,28,50%", "28%")
     times = []
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     for _ in range(rounds):
         begin = time.monotonic()
-        argv = [*OPWATCH, "sweep", "run", "-q", "--virtual", "wd-blue-1tb", "--op", "0,7,12,28,50%"]
+        argv = [*OPWATCH, "sweep", "run", "-q", "--virtual", "wd-blue-1tb", "--op", levels]
         done = subprocess.run(argv, stdout=subprocess.DEVNULL, env=_environment(), check=False)
         # A level that is not steady is a result.
         assert done.returncode in (0, 6)
@@ -112,7 +116,7 @@ def virtual_sweep(rounds: int = 5) -> Figure:
     return Figure("five levels of a simulated 1 TB drive", statistics.median(times), 10, text)
 
 
-def start_up(rounds: int = 11) -> tuple[Figure, str]:
+def start_up(rounds: int = sized(11, 1)) -> tuple[Figure, str]:
     """Process start to first data line, less the interval asked for; and a bcc tool's start beside it."""
     times = []
     with ScratchDisk(1 << 26) as disk:
@@ -141,7 +145,7 @@ def _bcc_start_up() -> str:
     return f"{taken:.1f} s" if done.returncode == 0 else "does not start on this kernel"
 
 
-def memory(seconds: int = 60) -> Figure:
+def memory(seconds: int = sized(60, 2)) -> Figure:
     """Peak resident memory of a plain watch."""
     with ScratchDisk(1 << 28) as disk:
         process = subprocess.Popen(
@@ -160,13 +164,14 @@ def _peak_kib(pid: int) -> int:
     raise RuntimeError("no VmHWM")
 
 
-def user_cpu(seconds: int = 30, count: int = 24) -> Figure:
+def user_cpu(seconds: int = sized(30, 1), count: int = sized(24, 2)) -> Figure:
     """CPU time of the user side with 24 disks, all of them busy, at one line a second."""
+    base_s = sized(5, 1)
     with ExitStack() as stack:
         disks = [stack.enter_context(ScratchDisk(1 << 26)) for _ in range(count)]
         nodes = [disk.node for disk in disks]
         arguments = [argument for node in nodes for argument in ("--dev", node)]
-        short, long = (_cpu_of(arguments, nodes, span) for span in (5, seconds + 5))
+        short, long = (_cpu_of(arguments, nodes, span) for span in (base_s, seconds + base_s))
     return Figure(
         f"CPU of the user side, {count} busy disks, 1 s",
         (long - short) / seconds * 100,
@@ -195,7 +200,7 @@ def _cpu_of(arguments: list[str], nodes: list[str], seconds: int) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def quantile_error(samples: int = 200_000) -> Figure:
+def quantile_error(samples: int = sized(200_000, 2000)) -> Figure:
     """The worst relative error of a quantile over distributions as drives show them."""
     generator = random.Random(1)
     worst = 0.0

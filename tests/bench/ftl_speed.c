@@ -4,8 +4,9 @@
  * a floor: random read-modify-write of a table as large as the map, timed in turns with it.
  *
  *     ftl_speed [16|1024]    GiB; both without an argument. Fails below the bounds.
+ *     ftl_speed smoke        a drive of 1 GiB and few writes; no bounds.
  */
-#include "lib/core.h"
+#include "ftl/core/core.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,16 +25,19 @@ struct setup {
 	uint64_t gib;
 	uint32_t op_percent; /* (T-U)/U */
 	uint64_t superblock_pages;
-	double settle; /* drive writes before timing */
-	double bound;  /* host writes a second */
+	double settle;	/* drive writes before timing */
+	double bound;	/* host writes a second */
+	uint64_t count; /* host writes per round */
 };
 
 static const struct setup setups[] = {
-	{16, 28, 4096, 4, 60e6},
-	{16, 7, 4096, 4, 25e6},
-	{1024, 28, 16384, 1.2, 18e6},
-	{1024, 7, 16384, 1.2, 8e6},
+	{16, 28, 4096, 4, 60e6, 1 << 21},
+	{16, 7, 4096, 4, 25e6, 1 << 21},
+	{1024, 28, 16384, 1.2, 18e6, 1 << 21},
+	{1024, 7, 16384, 1.2, 8e6, 1 << 21},
 };
+
+static const struct setup smoke = {1, 28, 4096, 1, 0, 1 << 10};
 
 static double now_s(void)
 {
@@ -116,7 +120,7 @@ static struct ow_ftl *make(const struct setup *setup, uint64_t pages)
 
 static bool measure(const struct setup *setup)
 {
-	uint64_t pages = (setup->gib << 30) / UNIT, count = 1 << 21, rng = 5;
+	uint64_t pages = (setup->gib << 30) / UNIT, count = setup->count, rng = 5;
 	double host[ROUNDS], floor[ROUNDS], share[ROUNDS], waf;
 	struct ow_ftl_workload load = {.rng = 2};
 	struct ow_ftl_counters begin, end;
@@ -157,9 +161,14 @@ static bool measure(const struct setup *setup)
 
 int main(int argc, char **argv)
 {
+	bool is_smoke = argc > 1 && !strcmp(argv[1], "smoke");
 	uint64_t only = argc > 1 ? strtoull(argv[1], NULL, 0) : 0;
 	bool good = true;
 
+	if (is_smoke) {
+		measure(&smoke);
+		return 0;
+	}
 	for (size_t i = 0; i < sizeof(setups) / sizeof(*setups); i++)
 		if (!only || setups[i].gib == only)
 			good &= measure(&setups[i]);

@@ -26,13 +26,14 @@ from tests.kernel.support.load import writes
 
 from .figure import Figure, table
 from .figures import machine
+from .smoke import exit_status, sized
 
 FIXTURE = Path(__file__).parents[1] / "fixtures" / "good" / "trim" / "disk.history"
 # A disk of 1 TiB in blocks of 4 KiB, and as many changes as are looked at.
-SECTORS, BLOCK, CHANGES = 1 << 31, 8, 200_003
+SECTORS, BLOCK, CHANGES = 1 << 31, 8, sized(200_003, 2003)
 
 
-def kernel_cost(count: int = 20_011) -> Figure:
+def kernel_cost(count: int = sized(20_011, 211)) -> Figure:
     with ScratchDisk(256 << 20) as disk, program_statistics():
         tracer = ChangeTracer(Devices().resolve(disk.node))
         writes(disk.node, count, step=0)
@@ -87,7 +88,7 @@ def file_cost() -> tuple[Figure, Figure]:
     )
 
 
-def fragmented_cost(changes: int = 3_000_000) -> tuple[Figure, Figure, Figure]:
+def fragmented_cost(changes: int = sized(3_000_000, 60_000)) -> tuple[Figure, Figure, Figure]:
     """A disk in more pieces than there is room for: writes of 2 KiB into what was trimmed, far apart."""
     history, rng = History(SECTORS), random.Random(3)
     history.map.put(0, SECTORS, SectorState.TRIMMED)
@@ -119,7 +120,7 @@ def main() -> int:
     figures = [kernel_cost(), *user_cost(), *file_cost(), *fragmented_cost()]
     print(f"on {machine()}")
     print("\n".join(table(figures)))
-    return 0 if all(figure.holds for figure in figures) else 1
+    return exit_status(holds=all(figure.holds for figure in figures))
 
 
 if __name__ == "__main__":

@@ -18,8 +18,10 @@ from tests.kernel.support.guard import enter_own_namespace
 
 from .figure import Figure, table
 from .figures import OPWATCH, machine
+from .smoke import exit_status, sized
 
-MOUNTS, ROUNDS, BOUND_S = 10_000, 5, 3
+BOUND_S = 3
+MOUNTS, ROUNDS = sized((10_000, 5), (100, 1))
 _BIND = 0x1000  # linux/mount.h
 
 
@@ -61,7 +63,7 @@ def main() -> int:
             ctypes.CDLL(None).umount2(os.fsencode(top), 2)  # MNT_DETACH, with all that is below
     print(f"on {machine()}")
     print("\n".join(table(figures)))
-    return 0 if all(figure.holds for figure in figures) else 1
+    return exit_status(holds=all(figure.holds for figure in figures))
 
 
 if __name__ == "__main__":

@@ -27,9 +27,10 @@ from opwatch.trim.space.extents import Extents
 from tests.kernel.support.guard import enter_own_namespace, guarded
 
 from .a_drive import a_drive
+from .smoke import exit_status, sized
 
 BOUND_S = 10.0
-PIECES = 1_000_000
+PIECES, WRITTEN_GIB = sized((1_000_000, 8), (1000, 1))
 BLOCK = 4096
 
 
@@ -59,8 +60,8 @@ def shown(name: str, seconds: float, answer: dict[str, Any], truth: int) -> bool
 
 def whole_drive() -> bool:
     with a_drive("stale", sizes(1 << 40), no_data=True) as (device, place):
-        run_fio(device.node, ["--rw=write", "--bs=1m", "--size=8g"])
-        run_tool(["blkdiscard", "-o", "1G", "-l", "2G", device.path])
+        run_fio(device.node, ["--rw=write", "--bs=1m", f"--size={WRITTEN_GIB}g"])
+        run_tool(["blkdiscard", "-o", f"{WRITTEN_GIB << 27}", "-l", f"{WRITTEN_GIB << 28}", device.path])
         seconds, answer = stale("--dev", device.node)
         return shown("1 TiB, no file system", seconds, answer, life.truth(place)["valid_bytes"])
 
@@ -89,7 +90,7 @@ def in_pieces() -> bool:
         try:
             data = Path(folder) / "data"
             with data.open("wb") as file:
-                for _ in range(2048):
+                for _ in range(sized(2048, 32)):
                     file.write(os.urandom(1 << 20))
             os.sync()
             data.unlink()
@@ -138,7 +139,7 @@ def main() -> int:
     print("| | s | of it measuring | blocks read | interval, GB | truth, GB |\n|---|---|---|---|---|---|")
     bounds_hold = [whole_drive(), in_pieces()]
     operations()
-    return 0 if all(bounds_hold) else 1
+    return exit_status(holds=all(bounds_hold))
 
 
 if __name__ == "__main__":

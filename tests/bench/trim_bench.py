@@ -38,19 +38,19 @@ from tests.section import Section
 from .a_drive import a_drive
 from .figure import Figure, table
 from .figures import OPWATCH, floor_of, machine, net_ns
+from .smoke import exit_status, sized
 
 SECTION = Section("overhead.md", "trims")
 BYTECODE = Path(__file__).parents[2] / "build" / "bytecode"
 GIB = 1 << 30
 BLOCK = 4096
-HOLES = 100_000
-ROUNDS, ROUNDS_TIMED = 9, 3
+HOLES, ROUNDS, ROUNDS_TIMED = sized((100_000, 9, 3), (100, 1, 1))
 PROFILE = "enterprise-nvme-1920"
 BLKDISCARD = 0x1277
 _PUNCH_HOLE = 3  # and keep the size
 
 
-def event_cost(count: int = 20_011) -> Figure:
+def event_cost(count: int = sized(20_011, 211)) -> Figure:
     """ns of BPF programs a discard, from bio to completion, net of empty programs on the same events."""
     with (
         ScratchDisk(1 << 30) as disk,
@@ -192,7 +192,7 @@ def main() -> int:
         figures.append(figure)
     lines = [f"Measured by `make bench-trim` on {machine()}.", "", *table(figures)]
     SECTION.write("\n".join(lines))
-    return 0 if all(figure.holds for figure in figures) else 1
+    return exit_status(holds=all(figure.holds for figure in figures))
 
 
 if __name__ == "__main__":

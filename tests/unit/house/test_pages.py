@@ -16,7 +16,6 @@ OF_OTHERS = ("Python.h",)
 # What stands for a name that is still to be found.
 _TO_COME = re.compile(r"NAME|ROOM|\*")
 _FILE = re.compile(r"[\w./{},-]+/|[\w./-]+\.(?:py|c|h|toml|json|md|1)")
-_MAKE = re.compile(r"`make ([a-z][\w-]*)")
 
 
 def named_files(page: str) -> set[str]:
@@ -47,17 +46,6 @@ def test_the_rule_finds_what_is_not_there() -> None:
 def test_pages_name_files_that_are_there() -> None:
     paths = [str(path.relative_to(ROOT)) for path in tracked()]
     missing = {name: files for name in PAGES if (files := missing_files((ROOT / name).read_text(), paths))}
-    assert missing == {}
-
-
-def test_pages_name_verbs_of_make_that_are_there() -> None:
-    verbs = set(re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    pages = [path for path in tracked() if path.suffix == ".md" and path.name != "CHANGELOG.md"]
-    missing = {
-        str(path.relative_to(ROOT)): names
-        for path in pages
-        if (names := set(_MAKE.findall(path.read_text())) - verbs)
-    }
     assert missing == {}
 
 

@@ -303,7 +303,7 @@ def run(args: argparse.Namespace) -> int:
             # It is not imported before it is needed: that takes long.
             from opwatch.tools.dashboard.replaying import show_file
 
-            show_file(replay, kept, is_coloured=inked)
+            show_file(replay, kept, interval_s=replay.step_ns / 1e9, is_coloured=inked)
             return 0
         sink: Sink = Lines(sys.stdout, quiet=args.quiet, every_s=replay.step_ns / 1e9, inked=inked)
         if args.json:

@@ -40,6 +40,7 @@ class Board(Widget):
         width, height = self.size
         if not width or not height:
             return
+        self._view.follow_busiest(self._past)
         rows = screen(self._past, self._view, self._frame(width, height))
         self._lines = strips(self._painter, rows, width)
         self.refresh()
@@ -123,6 +124,7 @@ class DashboardApp(App[None]):
     def _move(self, key: str) -> None:
         view, past = self.view, self.past
         self.has_moved = True
+        view.keep_disk(past)
         if key in _OPS:
             view.chosen_op = _OPS[key]
         elif key in _SCROLL:

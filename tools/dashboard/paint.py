@@ -31,6 +31,7 @@ _TONES = {
     Tone.DISCARD: Style(color="yellow"),
     Tone.SLOW: Style(color="yellow"),
     Tone.SLOWEST: Style(color="red"),
+    Tone.CURSOR: Style(color="bright_cyan"),
 }
 _LINES = {Line.P50: Style(color="bright_white"), Line.P99: Style(color="bright_green", bold=True)}
 # What is as bright as a line has it in black.

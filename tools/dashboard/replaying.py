@@ -14,10 +14,18 @@ _MOST_OF_A_FILE = 86_400
 _WORDS = {NOTE: "note: ", PHASE_BEGAN: "begins: ", PHASE_ENDED: "ends: "}
 
 
-def show_file(source: Source, run: RecordedRun, *, is_coloured: bool) -> None:
+def show_file(source: Source, run: RecordedRun, *, interval_s: float, is_coloured: bool) -> None:
     """A recording, with what happened beside the disks as marks."""
     past = Past(_MOST_OF_A_FILE)
     for event in run.events:
         if event.kind != FILE and event.mono_ns:
             past.mark(event.mono_ns, f"{_WORDS.get(event.kind, event.kind + ': ')}{event.words}")
-    DashboardRun(source, Story(), past, title="replay", is_file=True, is_coloured=is_coloured).run()
+    DashboardRun(
+        source,
+        Story(),
+        past,
+        title="replay",
+        is_file=True,
+        interval_s=interval_s,
+        is_coloured=is_coloured,
+    ).run()

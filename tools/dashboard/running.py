@@ -31,6 +31,7 @@ class DashboardRun:
         *,
         title: str = "live",
         is_file: bool = False,
+        interval_s: float | None = None,
         is_coloured: bool = True,
         stop: Callable[[], None] = lambda: None,
         keep: Callable[[Callable[[str], None]], None] | None = None,
@@ -44,7 +45,7 @@ class DashboardRun:
         self.app = DashboardApp(
             past,
             View(),
-            lambda width, height: Frame(width, height, title, is_file),
+            lambda width, height: Frame(width, height, title, is_file, interval_s),
             is_coloured=is_coloured,
             begin=self._thread.start,
             stop=self._stop,

@@ -125,6 +125,7 @@ class LiveScreen:
                 kept or hour,
                 story,
                 self._past,
+                interval_s=interval_s,
                 is_coloured=self._is_coloured,
                 stop=live.stop,
                 keep=None if kept else hour.write,

@@ -20,6 +20,9 @@ from opwatch.sinks.dashboard.rows import Heat, Line, Piece, Row, Tone
 LEVELS = 8
 # What one sees of a drive at rest is no narrower.
 _LEAST_OCTAVES = 4
+# Through the column of the cursor.
+CURSOR = "│"
+_NO_HEAT = Heat(0, 0)
 _GLYPHS = {Line.NONE: "▀", Line.P50: "━", Line.P99: "┅"}
 
 
@@ -81,22 +84,51 @@ def _quantile(buckets: dict[int, int], ratio: float) -> float | None:
     return None
 
 
-def scale_of(columns: Sequence[Column], cells: int) -> LatencyScale:
-    """The octaves that are hit in any column, and a few at least."""
+def scale_of(columns: Sequence[Column], cells: int) -> LatencyScale | None:
+    """The octaves that any column hits, and a few at least; None if no column has a request."""
     hit = [bucket for column in columns for bucket in column.buckets]
-    low, high = (min(hit), max(hit)) if hit else (bucket_of(10_000), bucket_of(1_000_000))
-    first, last = low // BUCKETS_AN_OCTAVE, high // BUCKETS_AN_OCTAVE + 1
-    last = max(last, first + _LEAST_OCTAVES)
-    return LatencyScale(first, last, cells)
+    if not hit:
+        return None
+    first, last = min(hit) // BUCKETS_AN_OCTAVE, max(hit) // BUCKETS_AN_OCTAVE + 1
+    return LatencyScale(first, max(last, first + _LEAST_OCTAVES), cells)
 
 
-def _levels(column: Column, scale: LatencyScale, hottest: int) -> list[int]:
-    """How hot each cell of a column is, from the bottom. The scale is logarithmic: one slow request among ten
-    thousand is what one looks for."""
+@frozen
+class HeatMap:
+    """The rows of a map, from the top. `hottest` is the most requests in a cell; `scale` is None if there are
+    none."""
+
+    rows: list[Row]
+    scale: LatencyScale | None
+    hottest: int
+
+
+def heat_map(columns: Sequence[Column], width: int, height: int, cursor: int | None = None) -> HeatMap:
+    """Draw columns, the newest at the right. A line through the empty cells of column `cursor` marks it."""
+    scale = scale_of(columns, 2 * height)
+    if scale is None:
+        return HeatMap([[(" " * width, Tone.PLAIN)] for _ in range(height)], None, 0)
+    counts = [_cell_counts(column, scale) for column in columns]
+    hottest = max(max(cells) for cells in counts)
+    grid = [
+        (_levels(cells, hottest), _line(column, scale, height))
+        for cells, column in zip(counts, columns, strict=True)
+    ]
+    empty = " " * (width - len(columns))
+    return HeatMap([_row(grid, row, empty, cursor) for row in range(height - 1, -1, -1)], scale, hottest)
+
+
+def _cell_counts(column: Column, scale: LatencyScale) -> list[int]:
     counts = [0] * scale.cells
     for bucket, count in column.buckets.items():
         for cell in scale.cells_of(bucket):
             counts[cell] += count
+    return counts
+
+
+def _levels(counts: Sequence[int], hottest: int) -> list[int]:
+    """How hot each cell of a column is, from the bottom. The scale is logarithmic: one slow request among ten
+    thousand is what one looks for."""
     full = math.log2(hottest + 1)
     return [math.ceil(math.log2(count + 1) / full * LEVELS) if count else 0 for count in counts]
 
@@ -110,30 +142,40 @@ def _line(column: Column, scale: LatencyScale, height: int) -> dict[int, Line]:
     return lines
 
 
-def heat_rows(columns: Sequence[Column], width: int, height: int) -> tuple[list[Row], LatencyScale]:
-    """The rows of a map, from the top, each of so many columns: the newest at the right."""
-    scale = scale_of(columns, 2 * height)
-    hottest = max((count for column in columns for count in column.buckets.values()), default=1)
-    empty = width - len(columns)
-    grid = [(_levels(column, scale, hottest), _line(column, scale, height)) for column in columns]
-    rows = []
-    for row in range(height - 1, -1, -1):
-        pieces: Row = [(" " * empty, Tone.PLAIN)] if empty else []
-        run, tone = "", Heat(0, 0)
-        for levels, lines in grid:
-            here = Heat(levels[2 * row + 1], levels[2 * row], lines.get(row, Line.NONE))
-            if here != tone and run:
-                pieces.append((run, tone))
-                run = ""
-            tone = here
-            run += _GLYPHS[here.line] if here != (0, 0, Line.NONE) else " "
-        rows.append([*pieces, (run, tone)] if run else pieces)
-    return rows, scale
+def _row(grid: Sequence[tuple[list[int], dict[int, Line]]], row: int, empty: str, cursor: int | None) -> Row:
+    """One row of a map, as few pieces as it has changes of tone."""
+    pieces: Row = [(empty, Tone.PLAIN)] if empty else []
+    run = ""
+    tone: Tone | Heat = _NO_HEAT
+    for place, (levels, lines) in enumerate(grid):
+        heat = Heat(levels[2 * row + 1], levels[2 * row], lines.get(row, Line.NONE))
+        glyph = _GLYPHS[heat.line] if heat != _NO_HEAT else " "
+        here: Tone | Heat = heat
+        if place == cursor and heat == _NO_HEAT:
+            glyph, here = CURSOR, Tone.CURSOR
+        if here != tone and run:
+            pieces.append((run, tone))
+            run = ""
+        tone = here
+        run += glyph
+    return [*pieces, (run, tone)] if run else pieces
 
 
-def axis(scale: LatencyScale, height: int, every: int = 3) -> list[Piece]:
-    """What stands before each row, from the top: the least latency of some."""
+def legend(hottest: int, words: str = " per cell") -> Row:
+    """What the colours mean: each level, with the counts at both ends. Empty for an empty map."""
+    if not hottest:
+        return []
+    levels: Row = [("▀", Heat(level, level)) for level in range(1, LEVELS + 1)]
+    most = str(hottest) if hottest < 10**6 else units.rate(hottest)
+    return [("1 ", Tone.FAINT), *levels, (f" {most}{words}", Tone.FAINT)]
+
+
+def axis(scale: LatencyScale | None, height: int, every: int = 3) -> list[Piece]:
+    """What is before each row, from the top: the least latency of some, if the map has any."""
     return [
-        (f"{units.duration(scale.least(2 * row)):>6} ┤" if row % every == 0 else "       │", Tone.FAINT)
+        (
+            f"{units.duration(scale.least(2 * row)):>6} ┤" if scale and row % every == 0 else "       │",
+            Tone.FAINT,
+        )
         for row in range(height - 1, -1, -1)
     ]

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 BUCKETS_AN_OCTAVE = 4
 _BITS = BUCKETS_AN_OCTAVE.bit_length() - 1
 _NUMBERS = struct.Struct("<22d")
+# One of them: the first is the count.
+_COUNT = struct.Struct("<d")
+_HAS_QUEUE_OFFSET = 20 * _COUNT.size
 _BUCKET = struct.Struct("<BQ")
 
 
@@ -141,6 +144,17 @@ class DiskMoment:
         """One of its operations, None where there was none."""
         raw = self.packed.get(name)
         return None if raw is None else _unpacked(raw)
+
+    def counts(self) -> list[tuple[str, int]]:
+        """The requests of each operation."""
+        return [(name, int(_COUNT.unpack_from(raw)[0])) for name, raw in self.packed.items()]
+
+    def table_rows(self) -> list[tuple[str, int]]:
+        """How many rows of a table each operation takes: two where its time in the queue was measured."""
+        return [
+            (name, 1 + bool(_COUNT.unpack_from(raw, _HAS_QUEUE_OFFSET)[0]))
+            for name, raw in self.packed.items()
+        ]
 
     def ops(self) -> dict[str, OpMoment]:
         return {name: _unpacked(raw) for name, raw in self.packed.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from opwatch import units
 from opwatch.counters.decode.smart_log import SmartLog
@@ -11,6 +11,7 @@ from opwatch.sinks.dashboard.moment import DiskMoment, OpMoment, Times
 from opwatch.sinks.dashboard.past import DiskPast, EventMark, Past
 from opwatch.sinks.dashboard.rows import OPS, Piece, Row, Tone, clean, length
 from opwatch.sinks.lines import HEADER, SHORT, discard_lines, live_line, slow_lines
+from opwatch.trace.abi import OPS as EVERY_OP
 from opwatch.trace.lacking import ERRORS, ISSUED, TRUST
 
 _BY_UNIT = {"n": Tone.FAINT, "u": Tone.PLAIN, "m": Tone.SLOW, "s": Tone.SLOWEST}
@@ -50,16 +51,42 @@ def _op_row(name: str, op: OpMoment, seconds: float, absent: Collection[str], ch
     ]
 
 
-def table(moment: DiskMoment | None, chosen: str) -> list[Row]:
-    """Every operation of an interval, as plain lines have them. `chosen` is the one in the map."""
+def table(moment: DiskMoment | None, chosen: str, in_view: Iterable[DiskMoment] = ()) -> list[Row]:
+    """Every operation of an interval, as plain lines have them. `chosen` is the one in the map. The table has
+    the same rows for all intervals in view, so that nothing below it moves."""
     rows: list[Row] = [[(HEADER, Tone.STRONG)]]
     if moment is None:
         return [*rows, [("no interval yet", Tone.FAINT)]]
-    for name, op in moment.ops().items():
-        rows.append(_op_row(name, op, moment.seconds, moment.absent, chosen))
-        if op.queue and op.queue.mean is not None:
-            rows.append([(f"{' in queue':<21}", Tone.FAINT), *_times(op.queue)])
-    return rows if len(rows) > 1 else [*rows, [("idle", Tone.FAINT)]]
+    wanted, ops = _rows_in_view([moment, *in_view]), moment.ops()
+    for name in wanted if ops else ():
+        if name not in ops:
+            rows.append(_idle_op_row(name, chosen))
+        else:
+            op = ops[name]
+            rows.append(_op_row(name, op, moment.seconds, moment.absent, chosen))
+            if op.queue and op.queue.mean is not None:
+                rows.append([(f"{' in queue':<21}", Tone.FAINT), *_times(op.queue)])
+    rows = rows if len(rows) > 1 else [*rows, [("idle", Tone.FAINT)]]
+    blank: Row = []
+    return [*rows, *[blank] * (1 + sum(wanted.values()) - len(rows))]
+
+
+def _rows_in_view(moments: Iterable[DiskMoment]) -> dict[str, int]:
+    """The most rows that each operation takes in any of these, in the order of all tables."""
+    most: dict[str, int] = {}
+    for moment in moments:
+        for name, count in moment.table_rows():
+            most[name] = max(most.get(name, 0), count)
+    return {name: most[name] for name in EVERY_OP if name in most}
+
+
+def _idle_op_row(name: str, chosen: str) -> Row:
+    """An operation that had requests in other intervals in view, and none in this one."""
+    tone = Tone.CHOSEN if name == chosen else OPS.get(name, Tone.STRONG)
+    return [
+        (f"{SHORT.get(name, name):<7}", tone),
+        (f" {units.rate(0):>6} {units.megabytes(0):>6}", Tone.FAINT),
+    ]
 
 
 def trust_row(disk: DiskPast, moment: DiskMoment | None) -> Row:
@@ -109,19 +136,28 @@ def _health(health: SmartLog) -> Row:
     return row
 
 
-def disk_rows(past: Past, chosen: DiskPast, until_ns: int | None, most: int, width: int) -> list[Row]:
-    """A row for each of several disks: the chosen one, and those around it."""
-    disks = list(past.disks.values())
+def disk_rows(past: Past, chosen: DiskPast, cursor_ns: int | None, most: int, width: int) -> list[Row]:
+    """A row for each of several disks: the chosen one, and those around it. Where not all have room, a row
+    says how many there are besides."""
+    disks = past.listed()
     if len(disks) < 2 or most < 1:
         return []
+    room = most if len(disks) <= most or most < 2 else most - 1
     place = next(number for number, disk in enumerate(disks) if disk is chosen)
-    first = min(max(place - most // 2, 0), max(len(disks) - most, 0))
+    first = min(max(place - room // 2, 0), max(len(disks) - room, 0))
     names = min(max(width - _RATES, 8), _LONGEST_NAME)
-    return [_disk_row(disk, disk is chosen, until_ns, names) for disk in disks[first : first + most]]
+    rows = [_disk_row(disk, disk is chosen, cursor_ns, names) for disk in disks[first : first + room]]
+    hidden = [*disks[:first], *disks[first + room :]]
+    if not hidden or most < 2:
+        return rows
+    never_used = sum(not disk.requests for disk in hidden)
+    words = f"{len(hidden)} more disk" + ("s" if len(hidden) > 1 else "")
+    words += f", {never_used} without requests" if never_used else ""
+    return [*rows, [(f"  {words}: ↑ ↓ or Tab", Tone.FAINT)]]
 
 
-def _disk_row(disk: DiskPast, is_chosen: bool, until_ns: int | None, names: int) -> Row:
-    place = len(disk.moments) - 1 if until_ns is None else disk.place_before(until_ns)
+def _disk_row(disk: DiskPast, is_chosen: bool, cursor_ns: int | None, names: int) -> Row:
+    place = len(disk.moments) - 1 if cursor_ns is None else disk.place_before(cursor_ns)
     name = clean(disk.label)[:names]
     row: Row = [(f"{'▸' if is_chosen else ' '} {name:<{names}}", Tone.CHOSEN if is_chosen else Tone.PLAIN)]
     if disk.has_left:
@@ -149,19 +185,23 @@ def _folded(lines: Sequence[str], width: int, tone: Tone) -> list[Row]:
 
 
 def words(
-    moments: Sequence[DiskMoment], marks: Sequence[EventMark], width: int, most_slow: int = 6
+    moments: Sequence[DiskMoment],
+    marks: Sequence[EventMark],
+    shown: DiskMoment | None,
+    width: int,
+    most_slow: int = 6,
 ) -> list[Row]:
-    """What is said beside the numbers of the last of these moments: what happened in all of them, and which
-    requests were slow, the newest first; who discarded in the last one."""
+    """What is said beside the numbers of one moment: what happened in all that are in view, which requests
+    were slow until then, the newest first, and who discarded in it."""
     rows = _folded([f"▲ {mark.text}" for mark in reversed(marks[-5:])], width, Tone.MARK)
-    rows += _folded(_slow(moments, most_slow), width, Tone.SLOW)
-    if moments and moments[-1].discards:
-        rows += _folded(discard_lines(moments[-1].discards), width, Tone.DISCARD)
+    rows += _folded(_slow(moments, shown, most_slow), width, Tone.SLOW)
+    if shown and shown.discards:
+        rows += _folded(discard_lines(shown.discards), width, Tone.DISCARD)
     return rows
 
 
-def _slow(moments: Sequence[DiskMoment], most: int) -> list[str]:
-    """How many requests were slow, and the newest of those that were noted one by one."""
+def _slow(moments: Sequence[DiskMoment], shown: DiskMoment | None, most: int) -> list[str]:
+    """How many requests were slow, and those noted one by one until the interval that is shown ended."""
     lines: list[str] = []
     count, left_out, limit_ns = 0, 0, 0
     for moment in reversed(moments):
@@ -169,7 +209,7 @@ def _slow(moments: Sequence[DiskMoment], most: int) -> list[str]:
             continue
         count, limit_ns = count + moment.slow.count, moment.slow.limit_ns
         left_out += moment.slow.left_out
-        if len(lines) < most:
+        if len(lines) < most and shown and moment.end_ns <= shown.end_ns:
             lines += slow_lines(moment.slow, moment.at, moment.end_ns)[1:]
     head = f"slow: {count} in view took longer than {units.duration(limit_ns)}"
     head += f", {left_out} of them left out: too many at a time" if left_out else ""

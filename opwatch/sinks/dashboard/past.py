@@ -31,7 +31,7 @@ class EventMark:
 @dataclass(slots=True)
 class DiskPast:
     """One disk. `doubtful` counts intervals that left something unexplained, of all there were; `dropped`,
-    those that are too old to be kept."""
+    those that are too old to be kept; `requests` is the total since its first interval."""
 
     name: str
     label: str
@@ -40,6 +40,7 @@ class DiskPast:
     moments: list[DiskMoment] = field(default_factory=list)
     doubtful: int = 0
     dropped: int = 0
+    requests: int = 0
     has_left: bool = False
 
     def place_before(self, end_ns: int) -> int:
@@ -89,7 +90,12 @@ class Past:
             del disk.moments[0]
             disk.dropped += 1
         disk.has_left = observation.leaving is not None
+        disk.requests += sum(op.count for op in observation.interval.ops.values())
         disk.doubtful += bool(observation.unexplained)
+
+    def listed(self) -> list[DiskPast]:
+        """The disks in the order of the screen: those that never had a request come last."""
+        return sorted(self.disks.values(), key=lambda disk: not disk.requests)
 
     def tell(self, event: Event) -> None:
         self.mark(event.at_ns, event.text)

@@ -26,6 +26,7 @@ class Tone(Enum):
     DISCARD = auto()
     SLOW = auto()
     SLOWEST = auto()
+    CURSOR = auto()
 
 
 class Line(Enum):

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from opwatch import units
 from opwatch.frozen import frozen
-from opwatch.sinks.dashboard.heat import axis, column_of, heat_rows
+from opwatch.sinks.dashboard.heat import CURSOR, HeatMap, axis, column_of, heat_map, legend
 from opwatch.sinks.dashboard.moment import DiskMoment
 from opwatch.sinks.dashboard.owners import owner_rows, rows_wanted
 from opwatch.sinks.dashboard.panels import disk_rows, drive_rows, table, trust_row, words
 from opwatch.sinks.dashboard.past import DiskPast, EventMark, Past
-from opwatch.sinks.dashboard.rows import OPS, Piece, Row, Tone, apart, beside, clean, fit
+from opwatch.sinks.dashboard.rows import OPS, Piece, Row, Tone, apart, beside, clean, fit, length
 from opwatch.sinks.dashboard.spark import spark_rows
 from opwatch.sinks.dashboard.view import View
 
@@ -24,37 +25,40 @@ _WIDE = 150
 _TALL = 40
 # A time of the clock stands below every so many columns.
 _EVERY = 20
-KEYS = "q quit  space pause  ←→ time  +- zoom  ↑↓ disk  rwdf op  o record  ? help"
+# An interval that is longer or shorter by this share is shown as long as it was.
+_UNEVEN = 0.1
+KEYS = "q quit  space {pause}  ←→ time  +- zoom  ↑↓ disk  rwdf op{keep}  ? help"
 HELP = (
-    ("the map", "a column is an interval, latencies grow upwards; the brighter,"),
-    ("", "the more requests took so long; ━ median, ┅ 99th of a hundred"),
-    ("the table", "the interval at the right end of the map: requests and MB a"),
+    ("map", "a column is one interval or more, latency grows upwards; the"),
+    ("", "brighter, the more requests per cell; ━ median, ┅ 99th percentile"),
+    ("table", "the interval at the cursor, or the newest: requests and MB per"),
     ("", "second, latency in the device, qd mean requests in the device,"),
-    ("", "median size, seq% of them sequential, err errors"),
+    ("", "median size, seq% sequential requests, err errors"),
     ("owners", "whose they were, the most bytes first; other closes the sum"),
     ("n u m s", "nano-, micro-, milliseconds, seconds; <: at most this"),
     ("trust", "green: tracer and kernel agree on all; red: what nothing explains"),
     ("", ""),
-    ("space", "stop, and go on where it is live"),
-    ("← → PgUp PgDn", "back and forth in time, an hour at most; Home oldest, End newest"),
-    ("+ -", "more or less to a column"),
-    ("↑ ↓ Tab", "another disk"),
-    ("r w d f x a", "reads, writes, discards, flushes, all other in the map;"),
-    ("", "a: whatever is busiest"),
-    ("o", "write all that is kept into a recording: opwatch replay shows it"),
-    ("q Ctrl-C", "end, with the summary"),
+    ("space", "pause the screen, and return to live; counting goes on"),
+    ("← → PgUp PgDn", "move the cursor through the last hour; Home oldest, End newest"),
+    ("+ -", "fewer or more intervals per column"),
+    ("↑ ↓ Tab", "another disk; the busiest is shown first"),
+    ("r w d f x a", "reads, writes, discards, flushes, other operations in the map;"),
+    ("", "a: the busiest operation"),
+    ("o  Esc", "write all that is kept into a recording; close a message"),
+    ("q Ctrl-C", "quit and print the summary"),
 )
 
 
 @frozen
 class Frame:
-    """How a screen stands in its terminal. `title` says what is shown: a live watch, or a file. `is_file`: a
-    time bar is always there, and the end is none of a watch that goes on."""
+    """The size of a terminal, and what it shows. `title` is the source: a live watch, or a file. `interval_s`
+    is how long an interval was meant to be, None if that is not known."""
 
     width: int
     height: int
     title: str = "live"
     is_file: bool = False
+    interval_s: float | None = None
 
 
 def screen(past: Past, view: View, frame: Frame) -> list[Row]:
@@ -72,9 +76,24 @@ def screen(past: Past, view: View, frame: Frame) -> list[Row]:
     blank: Row = []
     shown = [*rows, *[blank] * frame.height][: frame.height]
     if disk is not None or view.is_help:
-        note = past.note()
-        shown[-1] = [(clean(note), Tone.MARK)] if note else [(KEYS, Tone.FAINT)]
+        shown[-1] = [(_keys(view, frame), Tone.FAINT)]
+        # A message never covers the keys, and the map keeps its height.
+        message = _message(past, frame)
+        shown[len(shown) - 1 - len(message) : -1] = message
     return [fit(row, frame.width) for row in shown]
+
+
+def _message(past: Past, frame: Frame) -> list[Row]:
+    """What was said last, in the rows it needs: it lies over what is above the keys."""
+    note = past.note()
+    lines = textwrap.wrap(clean(note), max(frame.width, 20)) if note else []
+    most = min(max(frame.height // 4, 1), frame.height - 1)
+    return [[(line, Tone.MARK)] for line in lines[:most]]
+
+
+def _keys(view: View, frame: Frame) -> str:
+    pause = "go on" if view.is_paused else "pause"
+    return KEYS.format(pause=pause, keep="" if frame.is_file else "  o record")
 
 
 def _help() -> list[Row]:
@@ -91,20 +110,23 @@ class _Composed:
         self._past, self._view, self._frame, self._disk = past, view, frame, disk
         self._width = max(frame.width - MARGIN - 1, 10)
         self._moment = view.moment(past)
-        self._op = view.op(disk)
         self._columns = view.columns(disk, self._width)
+        self._cursor = view.cursor_column(disk, self._columns)
+        self._op = view.op(self._columns)
         self._marks = self._marks_in_view()
 
     def rows(self) -> list[Row]:
-        frame, head = self._frame, self._head()
-        bar = self._time_bar() if frame.is_file or self._view.is_paused else []
-        # Title, rule and times of the map; the last row has the keys.
-        room = frame.height - len(head) - len(bar) - 4
+        head = self._head()
+        # Title, rule and times of the map; the last rows have the time bar and the keys, live and paused.
+        room = self._frame.height - len(head) - 5
         least = min(_LEAST_HEAT, max(room, 0))
         below = self._below(room, least)
         tall = room - len(below)
         heat = self._heat(tall) if tall >= least and tall > 0 else []
-        return [*head, *heat, *below, *bar]
+        blank: Row = []
+        rows = [*head, *heat, *below]
+        rows += [blank] * (self._frame.height - 2 - len(rows))
+        return [*rows[: max(self._frame.height - 2, 0)], self._time_bar()]
 
     def _head(self) -> list[Row]:
         disk, moment, frame = self._disk, self._moment, self._frame
@@ -113,48 +135,100 @@ class _Composed:
             (" PAUSED ", Tone.CHOSEN) if self._view.is_paused else (f" {clean(frame.title)} ", Tone.GOOD)
         )
         left: Row = [("opwatch ", Tone.STRONG), (clean(disk.label), Tone.STRONG)]
+        others = self._past.listed()
+        if len(others) > 1:
+            place = next(number for number, other in enumerate(others, 1) if other is disk)
+            left.append((f"  disk {place} of {len(others)}", Tone.FAINT))
         left.append((f"  {clean(disk.level)}", Tone.FAINT))
-        every = f"{_length(moment.seconds)}  " if moment else ""
+        every = f"{self._length_of(moment)}  " if moment else ""
         rows = [apart(left, [(every, Tone.FAINT), (at, Tone.STRONG), (" ", Tone.PLAIN), state], frame.width)]
         rows.append(trust_row(disk, moment))
-        rows += disk_rows(self._past, disk, self._view.until_ns, max(frame.height // 6, 1), frame.width)
-        return [*rows, *drive_rows(self._past, disk, moment, frame.width)]
+        rows += disk_rows(self._past, disk, self._view.cursor_ns, max(frame.height // 6, 1), frame.width)
+        return [*rows, *self._drive_rows()]
+
+    def _drive_rows(self) -> list[Row]:
+        """What the drive reports, in as many rows as any column in view needs: the map keeps its height."""
+        in_view = [
+            drive_rows(self._past, self._disk, column[-1], self._frame.width) for column in self._columns
+        ]
+        rows, blank = drive_rows(self._past, self._disk, self._moment, self._frame.width), list[Piece]()
+        return [*rows, *[blank] * (max(map(len, in_view), default=0) - len(rows))]
+
+    def _length_of(self, moment: DiskMoment) -> str:
+        """How long an interval was: as it was meant, unless it was much longer or shorter."""
+        meant_s = self._frame.interval_s or moment.seconds
+        is_even = abs(moment.seconds - meant_s) <= _UNEVEN * meant_s
+        return _length(meant_s if is_even else moment.seconds)
 
     def _heat(self, tall: int) -> list[Row]:
         columns = [column_of(moments, self._op) for moments in self._columns]
-        rows, scale = heat_rows(columns, self._width, tall)
+        shown = heat_map(columns, self._width, tall, self._cursor)
+        rows = shown.rows
+        if shown.scale is None:
+            rows[tall // 2] = self._why_empty()
         pad = " " * (MARGIN - 8)
-        heat = [[(pad, Tone.PLAIN), label, *row] for label, row in zip(axis(scale, tall), rows, strict=True)]
-        return [self._heat_title(), *heat, self._rule(), self._times()]
+        labels = axis(shown.scale, tall)
+        heat = [[(pad, Tone.PLAIN), label, *row] for label, row in zip(labels, rows, strict=True)]
+        return [self._heat_title(shown), *heat, self._rule(), self._times()]
 
-    def _heat_title(self) -> Row:
+    def _why_empty(self) -> Row:
+        text = f"no {self._op} requests in view" if self._columns else "no interval yet"
+        if self._view.chosen_op:
+            text += "; a shows the busiest operation"
+        return [(f"{text:^{self._width}}", Tone.FAINT)]
+
+    def _heat_title(self, shown: HeatMap) -> Row:
         moment, op = self._moment, self._moment.op(self._op) if self._moment else None
-        zoom = self._view.zoom
-        column = f"a column is {_length(moment.seconds * zoom)}" if moment else ""
-        left: Row = [(f"{self._op} latency", OPS.get(self._op, Tone.STRONG)), (f"  {column}", Tone.FAINT)]
+        left: Row = [(f"{self._op} latency", OPS.get(self._op, Tone.STRONG))]
+        if moment:
+            column_s = (self._frame.interval_s or moment.seconds) * self._view.zoom
+            left.append((f", {_length(column_s)} per column", Tone.FAINT))
         quantiles = op.latency if op else None
         right = f"━ p50 {units.duration(quantiles and quantiles.p50)}  ┅ p99 "
         right += units.duration(quantiles and quantiles.p99)
-        return apart(left, [(right, Tone.PLAIN)], self._frame.width - 1)
+        width = self._frame.width - 1
+        for unit in (" requests per cell", " per cell", ""):
+            colours = legend(shown.hottest, unit)
+            if length(left) + length(colours) + len(right) + 4 <= width:
+                left += [("  ", Tone.PLAIN), *colours]
+                break
+        return apart(left, [(right, Tone.PLAIN)], width)
 
     def _rule(self) -> Row:
-        """The foot of the map, with marks where something happened."""
-        marked = set(self._marks)
+        """The foot of the map, with marks where something happened, and the cursor."""
         empty = self._width - len(self._columns)
         row: Row = [(" " * (MARGIN - 1) + "└", Tone.FAINT), ("─" * empty, Tone.FAINT)]
         for place in range(len(self._columns)):
-            row.append(("▲", Tone.MARK) if place in marked else ("─", Tone.FAINT))
+            is_cursor = place == self._cursor
+            if place in self._marks:
+                row.append(("▲", Tone.CHOSEN if is_cursor else Tone.MARK))
+            else:
+                row.append(("┴", Tone.CURSOR) if is_cursor else ("─", Tone.FAINT))
         return row
 
     def _times(self) -> Row:
-        text = [" "] * (self._width + MARGIN + 1)
-        empty = self._width - len(self._columns)
-        for place in range(len(self._columns) - 1, -1, -_EVERY):
-            label = f"{self._columns[place][-1].at.astimezone():%H:%M:%S}"
-            begin = MARGIN + empty + place - len(label) + 1
-            if begin >= MARGIN - 1 and empty + place >= len(label) - 1:
-                text[begin : begin + len(label)] = label
-        return [("".join(text), Tone.FAINT)]
+        """Times of the clock below the map: of the cursor, and of every so many columns."""
+        wide, first = self._width + MARGIN + 1, MARGIN + self._width - len(self._columns)
+        places = range(len(self._columns) - 1, -1, -_EVERY)
+        texts = [(first + place, self._clock_of(place)) for place in places]
+        labels = [(at - len(text) + 1, text) for at, text in texts]
+        chosen: list[tuple[int, str]] = []
+        if self._cursor is not None and self._moment:
+            text = f"{self._moment.at.astimezone():%H:%M:%S}"
+            chosen = [(min(max(first + self._cursor - len(text) // 2, 0), wide - len(text)), text)]
+            begin, end = chosen[0][0], chosen[0][0] + len(text)
+            labels = [(at, text) for at, text in labels if at + len(text) < begin or at > end]
+        row, at = list[Piece](), 0
+        for begin, text in sorted([*labels, *chosen]):
+            if begin < max(MARGIN - 1, at) and (begin, text) not in chosen:
+                continue
+            row.append((" " * (begin - at), Tone.FAINT))
+            row.append((text, Tone.CHOSEN if (begin, text) in chosen else Tone.FAINT))
+            at = begin + len(text)
+        return row
+
+    def _clock_of(self, place: int) -> str:
+        return f"{self._columns[place][-1].at.astimezone():%H:%M:%S}"
 
     def _marks_in_view(self) -> dict[int, list[EventMark]]:
         """What happened in each column."""
@@ -171,17 +245,17 @@ class _Composed:
 
     def _below(self, room: int, least: int) -> list[Row]:
         """What stands below the map, in so many rows with it."""
-        numbers, sparks = table(self._moment, self._op), self._sparks()
         shown = [moment for moments in self._columns for moment in moments]
+        numbers, sparks = table(self._moment, self._op, shown), self._sparks()
         marks = [mark for place in sorted(self._marks) for mark in self._marks[place]]
         owners = rows_wanted(moment.owners for moment in shown) or self._reason_rows()
         few = min(owners, max(self._frame.height // 6, _LEAST_OWNERS))
         if self._frame.width < _WIDE:
             most = self._most_below(room, least, len(numbers) + len(sparks) + few, owners)
             panel = self._owners(min(few, most - len(numbers)), self._frame.width)
-            return [*numbers, *panel, *sparks, *words(shown, marks, self._frame.width)][:most]
+            return [*numbers, *panel, *sparks, *words(shown, marks, self._moment, self._frame.width)][:most]
         most = self._most_below(room, least, len(sparks) + max(len(numbers), few), owners)
-        left, right = numbers, words(shown, marks, self._frame.width // 2 - 1)
+        left, right = numbers, words(shown, marks, self._moment, self._frame.width // 2 - 1)
         if owners:
             half = self._frame.width - self._frame.width // 2 - 2
             left, right = [*left, *right], self._owners(min(owners, most - len(sparks)), half)
@@ -224,29 +298,39 @@ class _Composed:
             bars = spark_rows(values, self._width, height, tone)
             labels = [*[""] * (height - 1), label]
             rows += [
-                [(f"{text:<{MARGIN}}", Tone.PLAIN), *bar] for text, bar in zip(labels, bars, strict=True)
+                [(f"{text:<{MARGIN}}", Tone.PLAIN), *self._with_cursor(bar)]
+                for text, bar in zip(labels, bars, strict=True)
             ]
         return rows
 
-    def _time_bar(self) -> list[Row]:
-        """Where what is seen lies in all that is kept."""
+    def _with_cursor(self, bars: Row) -> Row:
+        """Bars below the map, with the one of the cursor's column marked."""
+        if self._cursor is None:
+            return bars
+        [(text, tone)] = bars
+        at = self._width - len(self._columns) + self._cursor
+        return [(text[:at], tone), (text[at].replace(" ", CURSOR), Tone.CURSOR), (text[at + 1 :], tone)]
+
+    def _time_bar(self) -> Row:
+        """Where the map and the cursor are in all that is kept."""
         begin_ns, end_ns = self._past.span_ns
-        if not self._columns or end_ns <= begin_ns:
+        if not self._columns or end_ns <= begin_ns or self._moment is None:
             return []
         first, last = self._columns[0][0], self._columns[-1][-1]
         begin, end = (_clock(last, at_ns) for at_ns in (begin_ns, end_ns))
         room = max(self._frame.width - len(begin) - len(end) - 4, 1)
-        span = end_ns - begin_ns
-        left, right = ((moment.end_ns - begin_ns) * (room - 1) // span for moment in (first, last))
+        left, right, cursor = (
+            round((moment.end_ns - begin_ns) * (room - 1) / (end_ns - begin_ns))
+            for moment in (first, last, self._moment)
+        )
         return [
-            [
-                (f"{begin} ", Tone.FAINT),
-                ("─" * left, Tone.FAINT),
-                ("▬" * (right - left), Tone.BAR),
-                ("█", Tone.CHOSEN),
-                ("─" * (room - 1 - right), Tone.FAINT),
-                (f" {end}", Tone.FAINT),
-            ]
+            (f"{begin} ", Tone.FAINT),
+            ("─" * left, Tone.FAINT),
+            ("▬" * (cursor - left), Tone.BAR),
+            ("█", Tone.CHOSEN),
+            ("▬" * (right - cursor), Tone.BAR),
+            ("─" * (room - 1 - right), Tone.FAINT),
+            (f" {end}", Tone.FAINT),
         ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from opwatch.sinks.dashboard.moment import DiskMoment
 from opwatch.sinks.dashboard.past import DiskPast, Past
@@ -12,20 +12,32 @@ from opwatch.trace.abi import OPS
 
 # Intervals that a column may stand for.
 ZOOMS = (1, 2, 5, 10, 30, 60)
-# The busiest operation is looked for among so many intervals.
+# Without a choice by the user, another disk or operation is shown once it has more than this many times the
+# requests of the one that is shown.
+_BUSIER = 2
+# The busiest operation is looked for in this many columns.
 _RECENT = 30
+
+Columns = Sequence[Sequence[DiskMoment]]
 
 
 @dataclass(slots=True)
 class View:
-    """Which part of the past is shown. `until_ns` is where it ends, None for the newest there is;
-    `chosen_op`, None for the busiest."""
+    """Which part of the past is shown.
 
-    disk_place: int = 0
+    `cursor_ns` is the end of the interval whose numbers are shown, None for the newest one. `edge_ns` is
+    where the map ended when it was paused. `chosen_op` is None for the busiest operation in the map. Until
+    `has_chosen_disk`, the busiest disk is shown.
+    """
+
+    disk_name: str | None = None
+    has_chosen_disk: bool = False
     chosen_op: str | None = None
-    until_ns: int | None = None
+    cursor_ns: int | None = None
+    edge_ns: int | None = None
     zoom_place: int = 0
     is_help: bool = False
+    busy_op: str | None = field(default=None, compare=False)
 
     @property
     def zoom(self) -> int:
@@ -33,74 +45,127 @@ class View:
 
     @property
     def is_paused(self) -> bool:
-        return self.until_ns is not None
+        return self.cursor_ns is not None
 
     def disk(self, past: Past) -> DiskPast | None:
-        disks = list(past.disks.values())
-        return disks[self.disk_place % len(disks)] if disks else None
+        """The disk that is shown, None before there is one."""
+        shown = past.disks.get(self.disk_name or "")
+        return shown or max(past.disks.values(), key=lambda disk: disk.requests, default=None)
+
+    def follow_busiest(self, past: Past) -> None:
+        """Show the disk that had the most requests, unless the user chose one. Two disks that are about
+        equally busy do not take turns."""
+        shown = self.disk(past)
+        if shown is None or self.has_chosen_disk or self.is_paused:
+            return
+        busiest = max(past.disks.values(), key=lambda disk: disk.requests)
+        is_busier = busiest.requests > _BUSIER * shown.requests
+        self.disk_name = busiest.name if is_busier else shown.name
 
     def moment(self, past: Past) -> DiskMoment | None:
-        """The interval whose numbers are shown: the last one in view."""
+        """The interval whose numbers are shown: the one at the cursor, or the newest."""
         disk = self.disk(past)
         place = self.place(disk) if disk else -1
         return disk.moments[place] if disk and place >= 0 else None
 
     def place(self, disk: DiskPast) -> int:
         """Its place among those of its disk, -1 where there is none yet."""
-        if self.until_ns is None:
+        if self.cursor_ns is None:
             return len(disk.moments) - 1
-        return disk.place_before(self.until_ns)
+        return disk.place_before(self.cursor_ns)
 
-    def columns(self, disk: DiskPast, width: int) -> Sequence[Sequence[DiskMoment]]:
+    def columns(self, disk: DiskPast, width: int) -> Columns:
         """The moments of each column, the newest at the right. Columns of several begin at the same moments
         however far one scrolls, so that what stands in them does not change."""
-        end = self.place(disk) + 1
-        first = max(end - width * self.zoom, 0)
+        newest = self._newest_in_map(disk)
+        if newest < 0:
+            return []
+        oldest, last = disk.dropped, disk.dropped + newest
+        end_column = last // self.zoom
+        if self.is_paused:
+            # Half of the map comes after the cursor, unless less was kept at either end.
+            cursor_column = (disk.dropped + max(self.place(disk), 0)) // self.zoom
+            wanted = max(cursor_column + width // 2, oldest // self.zoom + width - 1)
+            end_column = min(end_column, wanted)
+        first = max((end_column - width + 1) * self.zoom, oldest) - oldest
+        end = min((end_column + 1) * self.zoom - 1, last) + 1 - oldest
         if self.zoom == 1:
             return [(moment,) for moment in disk.moments[first:end]]
         groups: dict[int, list[DiskMoment]] = {}
-        for place, moment in enumerate(disk.moments[first:end], disk.dropped + first):
+        for place, moment in enumerate(disk.moments[first:end], oldest + first):
             groups.setdefault(place // self.zoom, []).append(moment)
-        return list(groups.values())[-width:]
+        return list(groups.values())
 
-    def op(self, disk: DiskPast) -> str:
-        """The operation that is shown."""
+    def _newest_in_map(self, disk: DiskPast) -> int:
+        """The place of the newest interval that the map may show, -1 for none: a paused map does not move."""
+        if self.is_paused and self.edge_ns is not None:
+            return disk.place_before(self.edge_ns)
+        return len(disk.moments) - 1
+
+    def cursor_column(self, disk: DiskPast, columns: Columns) -> int | None:
+        """The place of the column that the cursor is in, None where there is no cursor."""
+        place = self.place(disk)
+        if self.cursor_ns is None or not columns or place < 0:
+            return None
+        return bisect_left([moments[-1].end_ns for moments in columns], disk.moments[place].end_ns)
+
+    def op(self, columns: Columns) -> str:
+        """The operation that the map shows: the chosen one, or the one with the most requests in its newest
+        columns. As with disks, two that are about equally busy do not take turns."""
         if self.chosen_op:
             return self.chosen_op
-        end = self.place(disk) + 1
-        counts = dict.fromkeys(OPS, 0)
-        for moment in disk.moments[max(end - _RECENT, 0) : end]:
-            for name, op in moment.ops().items():
-                counts[name] += op.count
-        return max(counts, key=lambda name: counts[name])
+        counts = _requests(columns[-_RECENT:])
+        if not any(counts.values()):
+            counts = _requests(columns)
+        busiest = max(counts, key=lambda name: counts[name])
+        if counts[busiest] > _BUSIER * counts.get(self.busy_op or "", 0):
+            self.busy_op = busiest
+        return self.busy_op or busiest
 
     def next_disk(self, past: Past, by: int) -> None:
-        if past.disks:
-            self.disk_place = (self.disk_place + by) % len(past.disks)
+        """Show another disk: the next one in the list, or the one before."""
+        names, shown = [disk.name for disk in past.listed()], self.disk(past)
+        if shown is None:
+            return
+        self.disk_name = names[(names.index(shown.name) + by) % len(names)]
+        self.has_chosen_disk = True
+
+    def keep_disk(self, past: Past) -> None:
+        """Stay with the disk that is shown, whichever becomes the busiest."""
+        self.next_disk(past, 0)
 
     def pause(self, past: Past) -> None:
         """Stop here, or go on."""
         moment = self.moment(past)
-        self.until_ns = moment.end_ns if moment and not self.is_paused else None
+        if self.is_paused or moment is None:
+            self.newest()
+        else:
+            self._stop_at(moment.end_ns, moment.end_ns)
 
     def scroll(self, past: Past, columns: int) -> None:
-        """Back where `columns` is negative. Behind the newest it is live again."""
+        """Move the cursor, back where `columns` is negative. Past the newest interval the view is live."""
         disk = self.disk(past)
         if not disk or not disk.moments:
             return
         place = self.place(disk) + columns * self.zoom
         if place >= len(disk.moments) - 1 and columns > 0:
-            self.until_ns = None
+            self.newest()
             return
-        self.until_ns = disk.moments[min(max(place, 0), len(disk.moments) - 1)].end_ns
+        newest_ns = disk.moments[-1].end_ns
+        edge_ns = self.edge_ns if self.is_paused and self.edge_ns is not None else newest_ns
+        cursor_ns = disk.moments[min(max(place, 0), len(disk.moments) - 1)].end_ns
+        self._stop_at(cursor_ns, max(edge_ns, cursor_ns))
 
     def oldest(self, past: Past) -> None:
         disk = self.disk(past)
         if disk and disk.moments:
-            self.until_ns = disk.moments[0].end_ns
+            self.scroll(past, -len(disk.moments))
 
     def newest(self) -> None:
-        self.until_ns = None
+        self.cursor_ns = self.edge_ns = None
+
+    def _stop_at(self, cursor_ns: int, edge_ns: int) -> None:
+        self.cursor_ns, self.edge_ns = cursor_ns, edge_ns
 
     def zoom_by(self, steps: int) -> None:
         self.zoom_place = min(max(self.zoom_place + steps, 0), len(ZOOMS) - 1)
@@ -108,3 +173,13 @@ class View:
     def zoom_to_fit(self, intervals: int, columns: int) -> None:
         """Go as near as shows all of them."""
         self.zoom_place = min(bisect_left(ZOOMS, -(-intervals // max(columns, 1))), len(ZOOMS) - 1)
+
+
+def _requests(columns: Columns) -> dict[str, int]:
+    """The requests of each operation."""
+    counts = dict.fromkeys(OPS, 0)
+    for moments in columns:
+        for moment in moments:
+            for name, count in moment.counts():
+                counts[name] += count
+    return counts

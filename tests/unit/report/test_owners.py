@@ -95,7 +95,7 @@ def test_each_interval_is_the_one_on_the_screen(report: Report) -> None:
     disk = next(one for one in document["runs"][0]["devices"] if one["device"] == "nvme0n1")
     assert len(disk["bins"]) == len(past.disks["nvme0n1"].moments)
     for one in disk["bins"]:
-        lines = screen_text(past, View(until_ns=one["end_mono_ns"]), 120, 40)
+        lines = screen_text(past, View(disk_name="nvme0n1", cursor_ns=one["end_mono_ns"]), 120, 40)
         begin = next(place for place, line in enumerate(lines) if "trim/s" in line)
         seconds = (one["end_mono_ns"] - one["begin_mono_ns"]) / 1e9
         rates = {units.rate(part["count"] / seconds) for part in one["owners"] if part["count"]}

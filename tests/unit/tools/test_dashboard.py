@@ -65,18 +65,55 @@ def test_keys_move_through_the_past() -> None:
     view = View()
     assert any(line.startswith("op  ") for line in after("", view))
     assert "PAUSED" in after("space", view)[0]
-    until_ns = view.until_ns
-    assert until_ns is not None
+    paused_ns = view.cursor_ns
+    assert paused_ns is not None
     after("left left", view)
-    assert view.until_ns is not None and view.until_ns < until_ns
+    assert view.cursor_ns is not None and view.cursor_ns < paused_ns
     after("end w plus tab", view)
-    assert view == View(disk_place=1, chosen_op="write", zoom_place=1)
+    names = [disk.name for disk in PAST.listed()]
+    first = max(PAST.disks.values(), key=lambda disk: disk.requests).name
+    second = names[(names.index(first) + 1) % len(names)]
+    assert view == View(disk_name=second, has_chosen_disk=True, chosen_op="write", zoom_place=1)
     after("a minus up", view)
-    assert view == View()
+    assert view == View(disk_name=first, has_chosen_disk=True)
     assert after("question_mark", view)[0].startswith("opwatch: what is shown")
     after("escape home", view)
     assert not view.is_help
-    assert view.until_ns == PAST.span_ns[0]
+    assert view.cursor_ns == PAST.disks[first].moments[0].end_ns
+
+
+def map_of(lines: list[str]) -> list[str]:
+    """The rows of the heat map, without their axis."""
+    return [
+        re.split("[┤│]", line, maxsplit=1)[1] for line in lines if re.match(r" *[0-9.]*[nums]? [┤│]", line)
+    ]
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (250, 60)])
+def test_pausing_and_going_back_leave_the_map_as_it_was(size: tuple[int, int]) -> None:
+    before = after("", View(), size)
+    assert len(map_of(before)) >= 4
+    assert map_of(after("space", View(), size)) != []
+    for keys in ("space", "left", "left left left left left"):
+        shown = after(keys, View(), size)
+        assert "PAUSED" in shown[0]
+        # Only the cursor is new in the map.
+        assert [line.replace("│", " ") for line in map_of(shown)] == map_of(before)
+        # Its time is below the map.
+        at = shown[0].split()[-2]
+        assert at in shown[next(place for place, line in enumerate(shown) if "└" in line) + 1]
+
+
+def test_an_operation_without_requests_has_no_ticks() -> None:
+    shown = after("d", View())
+    assert any("no discard requests in view" in line for line in shown)
+    assert not any("┤" in line for line in shown)
+
+
+def test_a_message_does_not_cover_the_keys() -> None:
+    shown = after("o", View())
+    assert any("this is a recording already" in line for line in shown)
+    assert shown[-1].startswith("q quit")
 
 
 @pytest.mark.parametrize("size", [(20, 6), (80, 24), (120, 40), (250, 60)])

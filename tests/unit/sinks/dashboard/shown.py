@@ -32,8 +32,16 @@ def text_of(rows: Sequence[Row]) -> list[str]:
     return ["".join(text for text, _ in row) for row in rows]
 
 
-def screen_text(past: Past, view: View, width: int, height: int, *, is_file: bool = False) -> list[str]:
-    return text_of(screen(past, view, Frame(width, height, is_file=is_file)))
+def screen_text(
+    past: Past,
+    view: View,
+    width: int,
+    height: int,
+    *,
+    is_file: bool = False,
+    interval_s: float | None = None,
+) -> list[str]:
+    return text_of(screen(past, view, Frame(width, height, is_file=is_file, interval_s=interval_s)))
 
 
 def smart_page(*, celsius: int, spare: int, used: int) -> bytes:

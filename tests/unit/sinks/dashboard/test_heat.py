@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from opwatch.sinks.dashboard.heat import LEVELS, Column, column_of, heat_rows, scale_of
+from opwatch.sinks.dashboard.heat import LEVELS, Column, axis, column_of, heat_map, legend, scale_of
 from opwatch.sinks.dashboard.moment import bucket_of, moment_of
 from opwatch.sinks.dashboard.rows import Heat, Line, Row, Tone, length
 from opwatch.sinks.dashboard.spark import spark_rows
@@ -22,6 +22,7 @@ def cells(rows: list[Row]) -> list[list[Heat | None]]:
 def test_every_bucket_has_a_cell_and_none_is_torn(height: int, spread: list[int]) -> None:
     columns = [Column({bucket_of(value): 1 for value in spread}, None, None)]
     scale = scale_of(columns, 2 * height)
+    assert scale is not None
     lit = [set(scale.cells_of(bucket)) for bucket in columns[0].buckets]
     assert all(lit)
     assert all(0 <= cell < 2 * height for some in lit for cell in some)
@@ -34,7 +35,7 @@ def test_every_bucket_has_a_cell_and_none_is_torn(height: int, spread: list[int]
 def test_the_newest_is_at_the_right_and_the_slowest_at_the_top() -> None:
     quick = Column({bucket_of(1000): 900}, 1000.0, 1000.0)
     slow = Column({bucket_of(1000): 1, bucket_of(500_000): 1}, 1000.0, 500_000.0)
-    rows, _ = heat_rows([quick, slow], 10, 8)
+    rows = heat_map([quick, slow], 10, 8).rows
     assert [length(row) for row in rows] == [10] * 8
     grid = cells(rows)
     assert all(row[:8] == [None] * 8 for row in grid)
@@ -46,7 +47,7 @@ def test_the_newest_is_at_the_right_and_the_slowest_at_the_top() -> None:
 
 
 def test_both_lines_in_one_cell_are_p99() -> None:
-    rows, _ = heat_rows([Column({bucket_of(1000): 5}, 1000.0, 1001.0)], 1, 4)
+    rows = heat_map([Column({bucket_of(1000): 5}, 1000.0, 1001.0)], 1, 4).rows
     lines = [cell.line for row in cells(rows) for cell in row if cell]
     assert lines.count(Line.P99) == 1
     assert Line.P50 not in lines
@@ -67,8 +68,45 @@ def test_a_column_of_several_intervals_has_all_of_them() -> None:
 
 
 def test_without_anything_there_is_a_map_all_the_same() -> None:
-    rows, _ = heat_rows([], 7, 3)
-    assert [length(row) for row in rows] == [7] * 3
+    empty = heat_map([], 7, 3)
+    assert [length(row) for row in empty.rows] == [7] * 3
+
+
+def test_scale_is_none_when_no_request_is_in_the_map() -> None:
+    empty = heat_map([Column({}, None, None)] * 5, 7, 3)
+    assert empty.scale is None
+    assert empty.hottest == 0
+    assert not any("┤" in text and any(char.isdigit() for char in text) for text, _ in axis(empty.scale, 3))
+    assert legend(empty.hottest) == []
+
+
+def test_legend_has_every_level_and_the_count_of_the_hottest_cell() -> None:
+    quick = Column({bucket_of(1000): 900, bucket_of(1200): 50}, 1000.0, 1000.0)
+    slow = Column({bucket_of(1000): 1, bucket_of(900_000_000): 1}, 1000.0, 5000.0)
+    # A map of few rows has several buckets in a cell.
+    shown = heat_map([quick, slow], 10, 2)
+    lit = [max(cell.upper, cell.lower) for row in cells(shown.rows) for cell in row if cell]
+    assert max(lit) == LEVELS
+    assert shown.hottest == 950
+    pieces = legend(shown.hottest)
+    assert [tone for _, tone in pieces if isinstance(tone, Heat)] == [
+        Heat(n, n) for n in range(1, LEVELS + 1)
+    ]
+    words = "".join(text for text, tone in pieces if isinstance(tone, Tone)).split()
+    assert words[:2] == ["1", "950"]
+
+
+def test_cursor_is_drawn_in_the_empty_cells_of_its_column_only() -> None:
+    quick = Column({bucket_of(1000): 9, bucket_of(500_000): 1}, None, None)
+    plain, marked = heat_map([quick] * 4, 6, 6), heat_map([quick] * 4, 6, 6, cursor=1)
+    for bare, row in zip(plain.rows, marked.rows, strict=True):
+        assert length(row) == 6
+        [before], [after] = cells([bare]), cells([row])
+        assert before[:3] + before[4:] == after[:3] + after[4:]
+        text = "".join(text for text, _ in row)
+        is_empty = before[3] == Heat(0, 0)
+        assert (text[3] == "│") is is_empty
+        assert after[3] == (None if is_empty else before[3])
 
 
 def test_bars_are_as_high_as_values() -> None:

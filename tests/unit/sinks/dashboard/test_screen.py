@@ -14,7 +14,9 @@ import pytest
 from opwatch import units
 from opwatch.owners.cells import By, OwnedCounts, OwnerKey, OwnerKind
 from opwatch.owners.sample import Owned, Owners
-from opwatch.samples.entries import Looked, RunEntry
+from opwatch.samples.entries import Looked, RunEntry, Ticked
+from opwatch.samples.observation import Observation
+from opwatch.samples.story import Story
 from opwatch.sinks.dashboard.past import Past
 from opwatch.sinks.dashboard.rows import Tone, fit
 from opwatch.sinks.dashboard.screen import Frame, screen
@@ -57,7 +59,7 @@ def busy_past() -> Past:
 @pytest.mark.parametrize("width", [1, 20, 60, 80, 120, 149, 150, 250])
 def test_a_screen_is_as_large_as_its_terminal(width: int, height: int, is_help: bool) -> None:
     past = busy_past()
-    for view in (View(is_help=is_help), View(disk_place=1, zoom_place=3), View(until_ns=past.span_ns[0])):
+    for view in (View(is_help=is_help), View(disk_name="sda", zoom_place=3), View(cursor_ns=past.span_ns[0])):
         for is_file in (False, True):
             lines = screen_text(past, view, width, height, is_file=is_file)
             assert [len(line) for line in lines] == [width] * height
@@ -68,13 +70,17 @@ def test_numbers_are_those_of_json() -> None:
     """Interval by interval, as somebody scrolls: what stands in the table is what JSON says."""
     past, intervals = shown_past(a_run(40, seed=7))
     of_disk = [one for one in intervals if one.device == "nvme0n1"]
-    view = View()
+    view = View(disk_name="nvme0n1")
     for one in of_disk:
-        view.until_ns = one.interval.end_ns
+        view.cursor_ns = one.interval.end_ns
         tree, lines = document(one), screen_text(past, view, 80, 24)
         rows = {line.split()[0]: line.split()[1:] for line in lines if line.startswith(("read ", "write "))}
-        assert set(rows) == {name for name, op in tree["ops"].items() if op["count"]}
-        for name, shown in rows.items():
+        counted = {name for name, op in tree["ops"].items() if op["count"]}
+        # An operation that other intervals in view have keeps its row, without latencies.
+        assert counted <= set(rows)
+        assert all(rows[name] == ["0.00", "0.00"] for name in set(rows) - counted)
+        for name in counted:
+            shown = rows[name]
             op = tree["ops"][name]
             times = [op["latency_ns"][key] for key in ("mean", "p50", "p90", "p99", "p99_9", "max")]
             mark = "<" if op["latency_ns"]["max_slack"] else ""
@@ -92,7 +98,7 @@ def test_owners_are_those_of_json(width: int, height: int) -> None:
     past, intervals = shown_past(a_run(20, seed=7))
     for one in (one for one in intervals if one.device == "nvme0n1"):
         tree, owners = document(one), document(one)["owners"]
-        lines = screen_text(past, View(until_ns=one.interval.end_ns), width, height)
+        lines = screen_text(past, View(disk_name="nvme0n1", cursor_ns=one.interval.end_ns), width, height)
         begin = next(place for place, line in enumerate(lines) if "trim/s" in line)
         at = lines[begin].index("read/s")
         panel = [line[at:].split() for line in lines[begin + 1 : begin + 4]]
@@ -144,7 +150,7 @@ def test_what_is_unexplained_is_always_in_sight() -> None:
     past, _ = shown_past(a_run(3))
     lost = observation(read=BUSY)
     past.write(replace(lost, trust=replace(lost.trust, overwritten=2, no_drift=None)))
-    view = View(disk_place=list(past.disks).index("sda"))
+    view = View(disk_name="sda")
     for width, height in ((80, 24), (250, 60), (60, 12)):
         rows = screen(past, view, Frame(width, height))
         assert ("2 completions missed", Tone.ALARM) in [piece for row in rows for piece in row]
@@ -162,7 +168,7 @@ def test_what_a_drive_says_is_shown_as_it_was_then() -> None:
         entries += [Looked(replace(look.sample, answers=(warm,))), run.tick([0])]
     past, intervals = shown_past(entries)
     for one, text in zip(intervals, ("", "35 °C  spare 9 %  worn 101 %", "70 °C"), strict=True):
-        screen_now = "\n".join(screen_text(past, View(until_ns=one.interval.end_ns), 80, 24))
+        screen_now = "\n".join(screen_text(past, View(cursor_ns=one.interval.end_ns), 80, 24))
         assert text in screen_now
         assert ("°C" in screen_now) is bool(text)
     pieces = [piece for row in screen(past, View(), Frame(80, 24)) for piece in row]
@@ -183,7 +189,7 @@ def test_nothing_from_outside_commands_a_terminal() -> None:
     list(run.tick([]).samples)
     past.mark(evil.interval.end_ns, EVIL)
     past.say(EVIL)
-    for view in (View(), View(disk_place=1), View(until_ns=evil.interval.end_ns)):
+    for view in (View(), View(disk_name="sdb\x1b"), View(cursor_ns=evil.interval.end_ns)):
         for width in (80, 250):
             for line in screen_text(past, view, width, 40, is_file=True):
                 assert line.isprintable(), line
@@ -204,10 +210,122 @@ def test_marks_stand_below_their_column() -> None:
     past = shown_past(a_run(30, seed=1), Past())[0]
     past.marks.clear()
     past.mark(ends[-3] - 1000, "fio began")
-    lines = screen_text(past, View(disk_place=1), 120, 40)
+    lines = screen_text(past, View(disk_name="sda"), 120, 40)
     rule = next(line for line in lines if "└" in line)
     assert rule.rstrip().rindex("▲") == len(rule.rstrip()) - 3
     assert any("▲ fio began" in line for line in lines)
+
+
+def nine_disks(seconds: int = 3) -> Iterator[RunEntry]:
+    """Eight disks without requests, and one with all the load, which began last."""
+    run = MadeUpRun(seed=3)
+    names = [*(f"loop{number}" for number in range(8)), "nvme0n1"]
+    yield from [run.begin(place, name) for place, name in enumerate(names)]
+    for _ in range(seconds):
+        tick = run.tick([8])
+        yield replace(tick, samples={place: run.sample(place) for place in range(8)} | {**tick.samples})
+
+
+@pytest.mark.parametrize(("height", "shown"), [(24, 3), (40, 5), (60, 9), (10, 1)])
+def test_the_busiest_disk_is_shown_with_a_hint_of_the_others(height: int, shown: int) -> None:
+    past, _ = shown_past(nine_disks())
+    lines = screen_text(past, View(), 80, height)
+    assert lines[0].startswith("opwatch nvme0n1  disk 1 of 9")
+    rows = [line for line in lines if line[2:].startswith(("loop", "nvme0n1"))]
+    assert len(rows) == shown
+    hints = [line for line in lines if "more disks" in line]
+    assert [line.split()[0] for line in hints] == ([str(9 - shown)] if 1 < shown < 9 else [])
+    assert all("Tab" in line for line in hints)
+
+
+def test_every_disk_can_be_reached_from_the_busiest() -> None:
+    past, _ = shown_past(nine_disks())
+    view, names_shown = View(), list[str]()
+    for _ in range(9):
+        names_shown.append(screen_text(past, view, 80, 24)[0].split()[1])
+        assert any(line.startswith(f"▸ {names_shown[-1]}") for line in screen_text(past, view, 80, 24))
+        view.next_disk(past, 1)
+    assert sorted(names_shown) == sorted(past.disks)
+
+
+def test_equally_busy_disks_do_not_take_turns() -> None:
+    run, past, view = MadeUpRun(seed=5), Past(), View()
+    shown, ahead = set[str | None](), set[str]()
+    entries: list[RunEntry] = [run.begin(0, "sda"), run.begin(1, "sdb")]
+    entries += [run.tick([0, 1]) for _ in range(60)]
+    story = Story()
+    for entry in entries:
+        past.take(entry)
+        for news in story.take(entry):
+            assert isinstance(news, Observation)
+            past.write(news)
+        if isinstance(entry, Ticked) and past.disks["sda"].moments:
+            view.follow_busiest(past)
+            shown.add(view.disk_name)
+            ahead.add(max(past.disks.values(), key=lambda disk: disk.requests).name)
+    assert ahead == {"sda", "sdb"}
+    assert len(shown) == 1
+
+
+def test_the_time_of_a_column_is_the_interval_that_was_asked_for() -> None:
+    run, past = MadeUpRun(seed=1), Past()
+    entries: list[RunEntry] = [run.begin(0, "sda")]
+    for shift_ms in (0, 30, 7, 41, 13):
+        run.shift(shift_ms * 10**6)
+        entries.append(run.tick([0]))
+    # One interval was three times as long, because the machine was busy.
+    run.shift(2 * 10**9)
+    entries.append(run.tick([0]))
+    past, intervals = shown_past(entries)
+    *even, late = intervals
+    for one in even:
+        lines = screen_text(past, View(cursor_ns=one.interval.end_ns), 80, 24, interval_s=1.0)
+        assert " 1 s  " in lines[0]
+        assert any(", 1 s per column" in line for line in lines)
+        zoomed = View(cursor_ns=one.interval.end_ns, zoom_place=2)
+        assert any(", 5 s per column" in line for line in screen_text(past, zoomed, 80, 24, interval_s=1.0))
+    lines = screen_text(past, View(cursor_ns=late.interval.end_ns), 80, 24, interval_s=1.0)
+    assert " 3 s  " in lines[0]
+    assert any(", 1 s per column" in line for line in lines)
+
+
+def test_a_message_leaves_the_keys_and_the_map_where_they_are() -> None:
+    past = shown_past(a_run(30, seed=5))[0]
+    before = screen_text(past, View(), 80, 24)
+    past.say("written: /tmp/x.opw")
+    after = screen_text(past, View(), 80, 24)
+    assert after[-2].startswith("written: /tmp/x.opw")
+    assert [*after[:-2], after[-1]] == [*before[:-2], before[-1]]
+    past.say("written: " + "/a-long-name" * 11 + "; opwatch replay shows it")
+    long = screen_text(past, View(), 80, 24)
+    assert "".join(line.strip() for line in long[-4:-1]).count("/a-long-name") == 11
+    assert [*long[:-4], long[-1]] == [*before[:-4], before[-1]]
+
+
+def test_the_map_keeps_its_height_wherever_the_cursor_is() -> None:
+    """Although the drive reports nothing at first, and a short line or a long one afterwards."""
+    past, intervals = shown_past(_with_health(a_run(40, seed=7)))
+    ends = [one.interval.end_ns for one in intervals if one.device == "nvme0n1"]
+    for width, height in ((80, 24), (120, 40)):
+        places = set[tuple[int, ...]]()
+        for end_ns in ends:
+            view = View(disk_name="nvme0n1", cursor_ns=end_ns, edge_ns=ends[-1])
+            lines = screen_text(past, view, width, height)
+            heads = (" latency, ", "└", "op ")
+            places.add(tuple(next(n for n, line in enumerate(lines) if head in line) for head in heads))
+        assert len(places) == 1
+
+
+def test_rows_below_the_table_stay_where_they_are_from_interval_to_interval() -> None:
+    past, intervals = shown_past(a_run(40, seed=7))
+    ends = [one.interval.end_ns for one in intervals if one.device == "nvme0n1"]
+    heights = set[int]()
+    for end_ns in ends:
+        lines = screen_text(past, View(disk_name="nvme0n1", cursor_ns=end_ns, edge_ns=ends[-1]), 80, 24)
+        begin = next(place for place, line in enumerate(lines) if line.startswith("op "))
+        owners = next(place for place, line in enumerate(lines) if "trim/s" in line)
+        heights.add(owners - begin)
+    assert heights == {3}
 
 
 def test_an_hour_is_kept_and_no_more() -> None:
@@ -236,6 +354,8 @@ def test_help_is_whole_at_80_columns() -> None:
         ("250x60", 250, 60, View()),
         ("80x24-zoomed", 80, 24, View(zoom_place=2, chosen_op="write")),
         ("80x24-help", 80, 24, View(is_help=True)),
+        ("80x24-cursor", 80, 24, View(cursor_ns=busy_past().span_ns[1] - 40 * 10**9)),
+        ("80x24-empty", 80, 24, View(chosen_op="discard")),
     ],
 )
 def test_screens_look_as_they_did(name: str, width: int, height: int, view: View) -> None:

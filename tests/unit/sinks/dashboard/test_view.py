@@ -25,7 +25,7 @@ def test_it_is_live_until_somebody_stops_it() -> None:
     view = View()
     assert end_of(view) == ENDS[-1]
     view.pause(PAST)
-    assert view.until_ns == ENDS[-1]
+    assert view.cursor_ns == ENDS[-1]
     view.pause(PAST)
     assert not view.is_paused
 
@@ -53,7 +53,7 @@ def test_columns_of_several_intervals_stay_what_they_are() -> None:
     live = View(zoom_place=2)
     whole = {tuple(m.end_ns for m in moments) for moments in live.columns(disk, 40)}
     assert sorted(end for ends in whole for end in ends) == ENDS
-    scrolled = View(zoom_place=2, until_ns=ENDS[-8])
+    scrolled = View(zoom_place=2, cursor_ns=ENDS[-8])
     for moments in list(scrolled.columns(disk, 40))[:-1]:
         assert tuple(m.end_ns for m in moments) in whole
 
@@ -90,11 +90,72 @@ def test_zoom_has_ends() -> None:
     assert view.zoom == 1
 
 
-def test_the_busiest_operation_is_shown_until_another_is_chosen() -> None:
+def test_the_busiest_operation_in_the_map_is_shown_until_another_is_chosen() -> None:
     disk = PAST.disks["nvme0n1"]
     counts = dict.fromkeys(("read", "write"), 0)
     for moment in disk.moments[-30:]:
         for name, op in moment.ops().items():
             counts[name] += op.count
-    assert counts[View().op(disk)] == max(counts.values())
-    assert View(chosen_op="flush").op(disk) == "flush"
+    columns = View().columns(disk, 30)
+    assert counts[View().op(columns)] == max(counts.values())
+    assert View(chosen_op="flush").op(columns) == "flush"
+
+
+def test_map_keeps_what_came_after_while_the_cursor_moves_back() -> None:
+    disk = PAST.disks["nvme0n1"]
+    view = View(disk_name="nvme0n1")
+    view.scroll(PAST, -5)
+    assert end_of(view) == ENDS[-6]
+    shown = [moments[-1].end_ns for moments in view.columns(disk, 30)]
+    assert shown == ENDS[-30:]
+    assert view.cursor_column(disk, view.columns(disk, 30)) == 24
+
+
+def test_cursor_stays_in_the_map_with_both_sides_in_view() -> None:
+    disk = PAST.disks["nvme0n1"]
+    view = View(disk_name="nvme0n1")
+    for steps in range(1, len(ENDS)):
+        view.scroll(PAST, -1)
+        shown = [moments[-1].end_ns for moments in view.columns(disk, 20)]
+        place = len(ENDS) - 1 - steps
+        assert len(shown) == 20
+        assert ENDS[place] in shown
+        # Half of the map is before the cursor, unless the past begins there.
+        assert shown[0] == ENDS[min(max(place - 9, 0), len(ENDS) - 20)]
+    assert shown == ENDS[:20]
+
+
+@pytest.mark.parametrize("zoom_place", [1, 2, 3])
+def test_cursor_is_in_its_column_however_many_intervals_a_column_has(zoom_place: int) -> None:
+    disk = PAST.disks["nvme0n1"]
+    for end in ENDS:
+        view = View(disk_name="nvme0n1", zoom_place=zoom_place, cursor_ns=end)
+        for width in (3, 10, 80):
+            columns = view.columns(disk, width)
+            place = view.cursor_column(disk, columns)
+            assert place is not None
+            assert len(columns) <= width
+            assert end in [moment.end_ns for moment in columns[place]]
+
+
+def test_map_does_not_move_while_it_is_paused() -> None:
+    run = list(a_run(50, seed=4))
+    past, intervals = shown_past(run[: len(run) // 2])
+    view = View(disk_name="nvme0n1")
+    view.scroll(past, -3)
+    disk = past.disks["nvme0n1"]
+    before = [moments[-1].end_ns for moments in view.columns(disk, 20)]
+    kept = disk.moments[-1]
+    for step in range(1, 8):
+        past_ns = kept.end_ns + step * 10**9
+        disk.moments.append(replace(kept, begin_ns=past_ns - 10**9, end_ns=past_ns))
+    assert [moments[-1].end_ns for moments in view.columns(disk, 20)] == before
+    # Moving on past the map's edge shows the intervals that came since.
+    view.scroll(past, 5)
+    assert view.columns(disk, 20)[-1][-1] is view.moment(past)
+    assert intervals
+
+
+def test_live_map_has_no_cursor() -> None:
+    view, disk = View(disk_name="nvme0n1"), PAST.disks["nvme0n1"]
+    assert view.cursor_column(disk, view.columns(disk, 20)) is None

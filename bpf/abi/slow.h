@@ -52,7 +52,7 @@ struct ow_slow {
 
 /* Room for some 600 of them between two readings. */
 #define OW_SLOW_RING_BYTES (1 << 16)
-/* Submitters by bio, where the kernel does not tell them by request. */
-#define OW_SLOW_BIOS (1 << 16)
+/* What is noted by the address of a request or bio as it enters the queue. */
+#define OW_HASHED_ENTRIES (1 << 16)
 
 #endif

@@ -80,6 +80,40 @@ static __always_inline struct ow_stamp *queue_stamp_at(__s64 index)
 	return index < 0 ? NULL : map_lookup(queue_stamps, &key);
 }
 
+/* Note when @rq entered the queue. In a place that requests share one would overwrite another. */
+static __always_inline void note_entry(const struct where *at, struct request *rq)
+{
+	struct ow_stamp *stamp = at->is_crowded ? NULL : queue_stamp_at(at->stamp);
+	__u64 key = (__u64)rq, now = bpf_ktime_get_ns();
+
+	if (stamp) {
+		stamp->time = now;
+		stamp->rq = key;
+	} else {
+		map_update(hashed_queue_stamps, &key, &now);
+	}
+}
+
+/* When @rq entered the queue, or 0 if that was not seen. Forgets it. */
+static __always_inline __u64 take_entry(const struct where *at, struct request *rq)
+{
+	struct ow_stamp *stamp = at->is_crowded ? NULL : queue_stamp_at(at->stamp);
+	__u64 key = (__u64)rq, *hashed, since;
+
+	if (stamp) {
+		if (stamp->rq != key)
+			return 0;
+		stamp->rq = 0;
+		return stamp->time;
+	}
+	hashed = map_lookup(hashed_queue_stamps, &key);
+	if (!hashed)
+		return 0;
+	since = *hashed;
+	map_delete(hashed_queue_stamps, &key);
+	return since;
+}
+
 /*
  * A leftover entry @time means that we missed a completion. It is counted for the operation of the
  * lost request, although for the partition of the next one.

@@ -47,15 +47,10 @@ static __always_inline bool find(struct where *at, struct request *rq, struct ge
 static __always_inline void queue_time_of(struct ow_entry_counts *c, struct where *at,
 					  struct request *rq, __u64 now, bool raw)
 {
-	struct ow_stamp *stamp;
-	__u64 since = 0;
+	__u64 since;
 
 	if (own_queue_stamp) {
-		stamp = queue_stamp_at(at->stamp);
-		if (stamp && stamp->rq == (__u64)rq) {
-			since = stamp->time;
-			stamp->rq = 0;
-		}
+		since = take_entry(at, rq);
 	} else {
 		/*
 		 * Before Linux kernel commit da4c8c3d0975 ("block: cache current nsec time in
@@ -249,16 +244,10 @@ static __always_inline int on_requeue(struct request *rq, bool raw)
 
 static __always_inline int on_queue(struct request *rq, bool raw)
 {
-	struct ow_stamp *stamp;
 	struct where at;
 
-	if (!find(&at, rq, disk_of_request(rq, raw), raw))
-		return 0;
-	stamp = queue_stamp_at(at.stamp);
-	if (stamp) {
-		stamp->time = bpf_ktime_get_ns();
-		stamp->rq = (__u64)rq;
-	}
+	if (find(&at, rq, disk_of_request(rq, raw), raw))
+		note_entry(&at, rq);
 	return 0;
 }
 

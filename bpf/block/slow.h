@@ -19,15 +19,16 @@ struct {
 } submitters SEC(".maps");
 
 /*
- * The same by bio, where there is no block_io_start. What is merged away is never asked for again:
- * the oldest goes when there is no more room.
+ * The same by the request's address, for requests without a place of their own; by that of the bio,
+ * where there is no block_io_start. What is merged away is never asked for again: the oldest goes
+ * when there is no more room.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1);
 	__type(key, __u64);
 	__type(value, struct ow_submitter);
-} bio_submitters SEC(".maps");
+} hashed_submitters SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -116,41 +117,43 @@ static __always_inline void fill_submitter(struct ow_submitter *by, __u64 key)
 	by->key = key;
 }
 
+/* Note in the hash who asks now for what @key stands for. */
+static __always_inline void hash_submitter(__u64 key)
+{
+	struct ow_submitter *by = bpf_map_lookup_elem(&hashed_submitters, &key), fresh = {};
+
+	if (by) {
+		fill_submitter(by, key);
+		return;
+	}
+	fill_submitter(&fresh, key);
+	bpf_map_update_elem(&hashed_submitters, &key, &fresh, BPF_ANY);
+}
+
 /* block_io_start is raised for each request by whoever asks for it. */
 static __always_inline int on_submit(struct request *rq, bool raw)
 {
 	struct gendisk *disk = disk_of_request(rq, raw);
 	const struct ow_target *t = disk ? disk_target(disk, raw) : NULL;
-	struct ow_submitter *by;
+	struct ow_submitter *by = NULL;
 
-	/* Where places are fewer than tags, another request may take this one at the same time. */
-	if (!t || (any_crowded && t->stamp_mask))
+	if (!t)
 		return 0;
-	by = submitter_at(stamp_index(t, rq, raw));
+	/* Where places are fewer than tags, another request may take this one at the same time. */
+	if (!any_crowded || !t->stamp_mask)
+		by = submitter_at(stamp_index(t, rq, raw));
 	if (by)
 		fill_submitter(by, (__u64)rq);
+	else
+		hash_submitter((__u64)rq);
 	return 0;
 }
 
 /* block_getrq is raised by the same task, and tells the bio alone that the request is for. */
 static __always_inline int on_getrq(struct bio *bio, bool raw)
 {
-	struct gendisk *disk;
-	struct ow_submitter *by, fresh = {};
-	__u64 key = (__u64)bio;
-
-	if (!bio)
-		return 0;
-	disk = disk_of_bio(bio, raw);
-	if (!disk_target(disk, raw))
-		return 0;
-	by = bpf_map_lookup_elem(&bio_submitters, &key);
-	if (by) {
-		fill_submitter(by, key);
-		return 0;
-	}
-	fill_submitter(&fresh, key);
-	bpf_map_update_elem(&bio_submitters, &key, &fresh, BPF_ANY);
+	if (bio && disk_target(disk_of_bio(bio, raw), raw))
+		hash_submitter((__u64)bio);
 	return 0;
 }
 
@@ -164,7 +167,7 @@ static __always_inline struct ow_submitter *submitter_of_bio(__u64 key, __u64 al
 
 	if (!key || !allocated)
 		return NULL;
-	by = bpf_map_lookup_elem(&bio_submitters, &key);
+	by = bpf_map_lookup_elem(&hashed_submitters, &key);
 	return by && by->time >= allocated ? by : NULL;
 }
 
@@ -234,6 +237,22 @@ static __always_inline void tell_slow(const struct place *at, struct request *rq
 	bpf_ringbuf_submit(slow, BPF_RB_NO_WAKEUP);
 }
 
+/* Whether who asked for a request is noted by its address. */
+static __always_inline bool is_hashed(const struct where *at)
+{
+	return own_queue_stamp && (at->is_crowded || at->stamp < 0);
+}
+
+/* Who was noted as asking for @rq; of another request if the place has been taken since. */
+static __always_inline struct ow_submitter *noted_submitter(const struct where *at,
+							    struct request *rq)
+{
+	__u64 key = (__u64)rq;
+
+	return is_hashed(at) ? bpf_map_lookup_elem(&hashed_submitters, &key)
+			     : submitter_at(at->stamp);
+}
+
 /* A request has ended: what follows at its place is another's. */
 static __always_inline void end_submitter(struct ow_submitter *placed, struct request *rq)
 {
@@ -252,7 +271,7 @@ static __always_inline struct ow_submitter *owner_of(struct request *rq,
 static __always_inline void on_part(struct where *at, struct request *rq, __u32 bytes, bool raw)
 {
 	if (settings.by_owner)
-		count_owner(&at->place, rq, owner_of(rq, submitter_at(at->stamp)), 0, bytes, 0,
+		count_owner(&at->place, rq, owner_of(rq, noted_submitter(at, rq)), 0, bytes, 0,
 			    raw);
 }
 
@@ -260,7 +279,7 @@ static __always_inline void on_part(struct where *at, struct request *rq, __u32 
 static __always_inline void on_measured(struct where *at, struct request *rq, __u64 issued,
 					__u64 ns, __u32 bytes, bool raw)
 {
-	struct ow_submitter *placed = submitter_at(at->stamp);
+	struct ow_submitter *placed = noted_submitter(at, rq);
 
 	if (settings.by_owner)
 		count_owner(&at->place, rq, owner_of(rq, placed), 1, bytes, ns, raw);
@@ -270,7 +289,12 @@ static __always_inline void on_measured(struct where *at, struct request *rq, __
 
 static __always_inline void on_ended(struct where *at, struct request *rq)
 {
-	end_submitter(submitter_at(at->stamp), rq);
+	__u64 key = (__u64)rq;
+
+	if (is_hashed(at))
+		bpf_map_delete_elem(&hashed_submitters, &key);
+	else
+		end_submitter(submitter_at(at->stamp), rq);
 }
 
 #endif

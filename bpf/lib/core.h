@@ -120,6 +120,17 @@ struct {
 	__type(value, struct ow_stamp);
 } queue_stamps SEC(".maps");
 
+/*
+ * The same by request, for those without a place of their own. A request that was merged away never
+ * asks for its time: the oldest goes when there is no more room.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1);
+	__type(key, __u64);
+	__type(value, __u64);
+} hashed_queue_stamps SEC(".maps");
+
 /* Takes what has no place above: no tag, or one beyond those we made room for. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

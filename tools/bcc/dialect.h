@@ -87,6 +87,7 @@ BPF_F_TABLE("array", __u32, struct ow_latency, queue_latency, OWB_QUEUE_HISTS, B
 BPF_F_TABLE("array", __u32, ow_status_counts, statuses, OWB_STATUSES, BPF_F_MMAPABLE);
 BPF_TABLE("array", __u32, struct ow_stamp, stamps, OWB_STAMPS);
 BPF_TABLE("array", __u32, struct ow_stamp, queue_stamps, OWB_QUEUE_STAMPS);
+BPF_TABLE("lru_hash", __u64, __u64, hashed_queue_stamps, 4096);
 BPF_TABLE("array", __u32, struct ow_target, target_table, OW_MAX_TARGETS);
 BPF_TABLE("hash", __u64, __u64, untagged, 4096);
 BPF_TABLE("array", __u32, __u64, trims, OW_MAX_TARGETS);

@@ -92,9 +92,10 @@ struct map_sizes ow_map_sizes(const struct ow_tracer_config *config, const struc
 		.statuses = config->nr_targets * OW_NR_OPS,
 		.stamps = stamps,
 		.queue_stamps = config->queue_time ? stamps : 1,
+		.hashed_queue_stamps = config->queue_time ? OW_HASHED_ENTRIES : 1,
 		.bios = config->nr_bios ? config->nr_bios : 1,
 		.submitters = submitters ? stamps : 1,
-		.bio_submitters = submitters ? OW_SLOW_BIOS : 1,
+		.hashed_submitters = submitters ? OW_HASHED_ENTRIES : 1,
 		.slow_ring = config->slow_ns ? OW_SLOW_RING_BYTES : (__u32)sysconf(_SC_PAGESIZE),
 		.owners = owners,
 		.owner_counts = config->by ? (OW_SHARED_PLACES + owners) * shape->nr_cpus : 1,
@@ -115,9 +116,10 @@ static __u64 map_bytes(const struct ow_tracer_config *config, const struct ow_sh
 	       n.cold_hists * sizeof(struct ow_hist) + n.queue_latency * sizeof(struct ow_latency) +
 	       n.statuses * sizeof(__u64[OW_NR_STATUS]) +
 	       (__u64)(n.stamps + n.queue_stamps) * sizeof(struct ow_stamp) +
-	       n.bios * HASHED(__u64[4]) + n.slow_ring +
+	       n.hashed_queue_stamps * HASHED(__u64[2]) + n.bios * HASHED(__u64[4]) + n.slow_ring +
 	       (__u64)n.submitters * sizeof(struct ow_submitter) +
-	       n.bio_submitters * HASHED(struct ow_submitter) + n.owners * HASHED(struct ow_owner) +
+	       n.hashed_submitters * HASHED(struct ow_submitter) +
+	       n.owners * HASHED(struct ow_owner) +
 	       (__u64)n.owner_counts * sizeof(struct ow_owner_counts) +
 	       (__u64)n.recent_owners * sizeof(struct ow_recent_owner[OW_RECENT]) +
 	       OW_HASHED_STAMPS * HASHED(__u64[2]) + OW_TABLE_SIZE * sizeof(struct ow_disk) +

@@ -44,8 +44,9 @@ static inline bool ow_shares_lanes(const struct ow_shape *shape)
 /* How many entries each map needs. */
 struct map_sizes {
 	__u32 own_rows, bare_rows, used_rows, hot_hists, cold_hists, queue_latency, statuses,
-		stamps, queue_stamps, bios, submitters, bio_submitters, slow_ring, owners,
-		owner_counts, recent_owners, owner_places; /* the places of each CPU */
+		stamps, queue_stamps, hashed_queue_stamps, bios, submitters, hashed_submitters,
+		slow_ring, owners, owner_counts, recent_owners,
+		owner_places; /* the places of each CPU */
 };
 
 struct map_sizes ow_map_sizes(const struct ow_tracer_config *config, const struct ow_shape *shape);

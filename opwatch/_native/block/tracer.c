@@ -24,8 +24,11 @@ static int set_map_sizes(struct opwatch_blk *skel, const struct map_sizes *n)
 	err = err ?: bpf_map__set_max_entries(skel->maps.statuses, n->statuses);
 	err = err ?: bpf_map__set_max_entries(skel->maps.stamps, n->stamps);
 	err = err ?: bpf_map__set_max_entries(skel->maps.queue_stamps, n->queue_stamps);
+	err = err
+		      ?: bpf_map__set_max_entries(skel->maps.hashed_queue_stamps,
+						  n->hashed_queue_stamps);
 	err = err ?: bpf_map__set_max_entries(skel->maps.submitters, n->submitters);
-	err = err ?: bpf_map__set_max_entries(skel->maps.bio_submitters, n->bio_submitters);
+	err = err ?: bpf_map__set_max_entries(skel->maps.hashed_submitters, n->hashed_submitters);
 	err = err ?: bpf_map__set_max_entries(skel->maps.slow_ring, n->slow_ring);
 	err = err ?: bpf_map__set_max_entries(skel->maps.owners, n->owners);
 	err = err ?: bpf_map__set_max_entries(skel->maps.owner_places, n->owners);

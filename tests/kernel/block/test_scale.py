@@ -53,11 +53,12 @@ def test_numbers_of_cpus_that_cannot_be(cpus: int) -> None:
         _native.map_bytes(abi.pack_targets([abi.Target(0, 1, 0, 1, 1)]), b"", 1, 0, cpus)
 
 
-def mixed(node: str, count: int) -> None:
+def mixed(node: str, count: int, *extra: str) -> None:
     subprocess.run(
         [
             *("fio", "--name=x", f"--filename={node}", "--rw=randrw", "--bs=4k", "--direct=1"),
             *("--ioengine=libaio", "--iodepth=64", "--numjobs=2", f"--number_ios={count}", "--size=200M"),
+            *extra,
         ],
         check=True,
         stdout=subprocess.DEVNULL,

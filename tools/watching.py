@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from opwatch.clock import read_anchor
 from opwatch.collectors.audit.live_discards import LiveDiscards
 from opwatch.collectors.block.arrivals import Unwatched
+from opwatch.collectors.block.bypass import unseen_pages
 from opwatch.collectors.block.contexts import ContextProbe
 from opwatch.collectors.block.owners import LiveOwners
 from opwatch.collectors.block.slow import LiveSlow
@@ -234,7 +235,12 @@ class Watching:
             origin=member.leaf.origin.name,
             level=f"{kind} by {self._tracers.hooks}",
             backend=self._tracers.backend,
-            lacks=(*self._tracers.lacks, *self._slow.lacks(member.leaf), *no_cpu),
+            lacks=(
+                *self._tracers.lacks,
+                *self._slow.lacks(member.leaf),
+                *unseen_pages(member.leaf),
+                *no_cpu,
+            ),
             in_flight=in_flight,
             flush_queues=len(member.leaf.device.hardware_queues),
         )

@@ -377,6 +377,8 @@ class Lines:
             self._print(f"  {observation.blind}")
         for line in observation.unexplained:
             self._print(f"  UNEXPLAINED: {line}", LineKind.ALARM)
+        for sentence in observation.lacks:
+            self._print(f"  not known: {sentence}")
 
     def _machine_and_drive(self, observation: Observation) -> None:
         if observation.cpu:

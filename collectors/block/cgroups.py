@@ -3,18 +3,59 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
+
+from opwatch.foreign import fields_of, lines_of, read_names, read_text
+from opwatch.frozen import frozen
+from opwatch.host.usage import parse_mountinfo
 
 # Systems nest a dozen groups. os.walk() follows any depth, in a time that grows with its square.
 _MOST, _DEEPEST = 20000, 64
+_GROUPS, _PROC = Path("/sys/fs/cgroup"), Path("/proc")
+# The I/O controller's name in version 1.
+_CONTROLLER = "blkio"
 
 
 def cgroup_names(root: Path | None = None) -> dict[int, str]:
     """Paths of version 2 groups by inode, which is their number; what vanishes meanwhile is left out."""
+    tops = (root,) if root else (_GROUPS, _GROUPS / "unified")
+    return _names_below([top for top in tops if (top / "cgroup.controllers").exists()])
+
+
+@frozen
+class IoHierarchy:
+    """The hierarchy of groups to which the kernel accounts I/O. Numbers of groups are unique within one
+    hierarchy only. `root` is where one of version 1 is mounted, None where this process sees no mount."""
+
+    version: int
+    root: Path | None = None
+
+    def names(self) -> dict[int, str]:
+        """Return the paths of its groups by their number."""
+        if self.version == 2:
+            return cgroup_names()
+        return _names_below([self.root] if self.root else [])
+
+
+def find_io_hierarchy(proc: Path = _PROC) -> IoHierarchy:
+    """Return the hierarchy that has the I/O controller now. In a hybrid setup that is one of version 1."""
+    try:
+        controllers = [fields_of(line) for line in lines_of(read_text(proc / "cgroups"))]
+        mounts = parse_mountinfo(read_names(proc / "self" / "mountinfo"))
+    except OSError:
+        return IoHierarchy(2)
+    if not any(fields[0] == _CONTROLLER and fields[1] != "0" for fields in controllers if len(fields) > 1):
+        return IoHierarchy(2)
+    points = [
+        mount.point for mount in mounts if mount.filesystem == "cgroup" and _CONTROLLER in mount.super_options
+    ]
+    return IoHierarchy(1, Path(points[0]) if points else None)
+
+
+def _names_below(tops: Sequence[Path]) -> dict[int, str]:
     names: dict[int, str] = {}
-    for top in (root,) if root else (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/unified")):
-        if not (top / "cgroup.controllers").exists():
-            continue
+    for top in tops:
         root_length, level = len(str(top)), [str(top)]
         for _ in range(_DEEPEST):
             level = [below for folder in level for below in _add(names, folder, root_length)]

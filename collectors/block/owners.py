@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from opwatch.collectors.block.blk import BlockTracer
-from opwatch.collectors.block.cgroups import cgroup_names
+from opwatch.collectors.block.cgroups import IoHierarchy, find_io_hierarchy
 from opwatch.collectors.block.processes import find_process
 from opwatch.owners.cells import By, OwnedCounts, OwnerKey, OwnerKind, ReadCells
 from opwatch.owners.sample import OwnerRow, OwnerSample
@@ -17,13 +17,16 @@ from opwatch.trace.tracer_set import TracerSet
 _NAMES_S = 5.0
 # Names of owners that were forgotten are kept for as many.
 _MOST_NAMES = 1 << 14
-_GROUPS = Path("/sys/fs/cgroup")
+_GROUPS, _PROC = Path("/sys/fs/cgroup"), Path("/proc")
 
 
-def note_of_groups(by: By | None, root: Path = _GROUPS) -> list[str]:
+def note_of_groups(by: By | None, root: Path = _GROUPS, proc: Path = _PROC) -> list[str]:
     """What a person should know of control groups before the first line."""
     if by is not By.CGROUP:
         return []
+    hierarchy = find_io_hierarchy(proc)
+    if hierarchy.version == 1:
+        return [_note_of_version_1(hierarchy)]
     control = root / "cgroup.subtree_control"
     if not control.exists():
         return [f"{root} is no cgroup2: what a request is accounted to has a number in place of a name there"]
@@ -33,6 +36,18 @@ def note_of_groups(by: By | None, root: Path = _GROUPS) -> list[str]:
         "the kernel accounts all requests to /, because no group has the io controller: write +io to "
         f"{control}, or have systemd do it (IOAccounting=yes)"
     ]
+
+
+def _note_of_version_1(hierarchy: IoHierarchy) -> str:
+    if hierarchy.root is None:
+        return (
+            "the kernel accounts I/O to control groups of version 1 (blkio), which are not mounted here: "
+            "they have numbers in place of names"
+        )
+    return (
+        f"the kernel accounts I/O to the control groups of version 1 in {hierarchy.root}, and what it writes "
+        "back to /: names are those of that hierarchy"
+    )
 
 
 class LiveOwners:
@@ -86,7 +101,7 @@ class LiveOwners:
         unnamed = {key for key in new if key.kind is OwnerKind.CGROUP}
         now = time.monotonic()
         if unnamed - {key for key in unnamed if key.number in self._groups} and now - self._looked > _NAMES_S:
-            self._groups |= cgroup_names()
+            self._groups |= find_io_hierarchy().names()
             self._looked = now
         self._names |= {key: self._groups[key.number] for key in unnamed if key.number in self._groups}
 

@@ -6,11 +6,11 @@ import time
 from collections.abc import Collection, Mapping
 
 from opwatch.collectors.block.blk import BlockTracer
-from opwatch.collectors.block.cgroups import cgroup_names
+from opwatch.collectors.block.cgroups import cgroup_names, find_io_hierarchy
 from opwatch.host.device import Leaf
 from opwatch.samples.entries import Slowed
 from opwatch.samples.slow import SlowRequest
-from opwatch.trace.slow import SlowRecord
+from opwatch.trace.slow import SlowRecord, Submitter
 from opwatch.trace.tracer_set import TracerSet
 
 # Names are looked for no more often: it is a walk of all control groups.
@@ -24,7 +24,9 @@ class LiveSlow:
         self._tracers, self.limit_ns = tracers, limit_ns
         self._noted: dict[int, int] = {}
         self._last: dict[int, int] = {}
+        # Of the groups that processes are in, and of those that the kernel accounts to.
         self._cgroups: dict[int, str] = {}
+        self._accounted: dict[int, str] = {}
         self._looked = float("-inf")
 
     def lacks(self, leaf: Leaf) -> tuple[str, ...]:
@@ -81,11 +83,18 @@ class LiveSlow:
             pid=record.pid,
             name=record.name,
             cgroup_number=record.cgroup,
-            cgroup=self._cgroups.get(record.cgroup) if record.cgroup else None,
+            cgroup=self._names_for(record).get(record.cgroup) if record.cgroup else None,
         )
 
+    def _names_for(self, record: SlowRecord) -> dict[int, str]:
+        """The names of the hierarchy that the number of its group is from."""
+        return self._cgroups if record.submitter is Submitter.PROCESS else self._accounted
+
     def _look_up_names(self, records: list[SlowRecord]) -> None:
-        numbers = {record.cgroup for record in records if record.cgroup}
-        if numbers <= self._cgroups.keys() or time.monotonic() - self._looked < _NAMES_S:
+        new = [record for record in records if record.cgroup and record.cgroup not in self._names_for(record)]
+        if not new or time.monotonic() - self._looked < _NAMES_S:
             return
-        self._cgroups, self._looked = cgroup_names(), time.monotonic()
+        hierarchy = find_io_hierarchy()
+        self._cgroups = cgroup_names()
+        self._accounted = self._cgroups if hierarchy.version == 2 else hierarchy.names()
+        self._looked = time.monotonic()

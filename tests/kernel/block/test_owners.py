@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
+from pathlib import Path
+
+import pytest
 
 from opwatch.collectors.block.blk import BlockTracer
+from opwatch.collectors.block.cgroups import find_io_hierarchy
 from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
 from opwatch.owners.cells import By, OwnerKind, decode_cells
 from opwatch.tools.commands.watch import choose_leaves
 from tests.kernel.support.load import reads
-from tests.kernel.support.watching import ATTEMPTS
+from tests.kernel.support.watching import ATTEMPTS, opwatch
 
 LOOKS = 3
 
@@ -65,3 +70,29 @@ def test_who_comes_again_after_it_was_forgotten_begins_anew(disk: ScratchDisk) -
         if all(ours == theirs for ours, theirs in pairs):
             break
     assert [ours for ours, _ in pairs] == [theirs for _, theirs in pairs]
+
+
+def make_group(root: Path, name: str) -> Path:
+    group = root / name
+    group.mkdir()
+    return group
+
+
+def test_groups_have_the_names_of_the_hierarchy_that_accounts_io(disk: ScratchDisk) -> None:
+    """On a hybrid host the same number is that of another group, in another hierarchy."""
+    root = find_io_hierarchy().root
+    if root is None:
+        pytest.skip("the I/O controller is not one of version 1 here")
+    group = make_group(root, f"opwatch-test-{os.getpid()}")
+    try:
+        read = f"dd if={disk.node} of=/dev/null bs=4k count=101 iflag=direct"
+        command = f"echo $$ >{group}/cgroup.procs && exec {read}"
+        done = opwatch(
+            "--json", "--dev", disk.name, "--waf", "0", "--by", "cgroup", "1", "--", "sh", "-c", command
+        )
+    finally:
+        group.rmdir()
+    summary = json.loads(done.stdout.splitlines()[-1])
+    owners = {one["name"]: one["ops"].get("read", {}).get("count") for one in summary["owners"]["owners"]}
+    assert owners.get(f"/{group.name}"), owners
+    assert str(root) in done.stderr

@@ -72,12 +72,15 @@ def test_nothing_is_read_where_nobody_asks() -> None:
 
 
 def test_a_person_is_told_where_the_kernel_accounts_all_to_one(tmp_path: Path) -> None:
-    assert note_of_groups(None, tmp_path) == note_of_groups(By.PROCESS, tmp_path) == []
-    [note] = note_of_groups(By.CGROUP, tmp_path)
+    def notes(by: By | None) -> list[str]:
+        return note_of_groups(by, tmp_path, proc=tmp_path)
+
+    assert notes(None) == notes(By.PROCESS) == []
+    [note] = notes(By.CGROUP)
     assert "is no cgroup2" in note
     control = tmp_path / "cgroup.subtree_control"
     control.write_text("memory pids\n")
-    [note] = note_of_groups(By.CGROUP, tmp_path)
+    [note] = notes(By.CGROUP)
     assert "write +io" in note
     control.write_text("io memory\n")
-    assert note_of_groups(By.CGROUP, tmp_path) == []
+    assert notes(By.CGROUP) == []

@@ -77,9 +77,8 @@ def run(args: argparse.Namespace) -> int:
     args.count = None
     if args.seconds:
         args.interval = min(args.interval, args.seconds)
-        args.count = max(1, round(args.seconds / args.interval))
     with ExitStack() as stack:
-        live = attached(args, stack)
+        live = attached(args, stack, for_s=args.seconds)
         with keep(live, args) as kept:
             if not args.quiet:
                 ends = "" if args.command or args.seconds else "; Ctrl-C ends it"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import time
 from collections.abc import Generator, Iterator, Sequence
@@ -185,12 +186,19 @@ def choose_leaves(devices: Devices, names: Sequence[str] | None) -> tuple[list[L
 
 class LiveRun:
     """The machine as a source: interval after interval, until something ends it, and then the rest. `end` is
-    why it ended, None until then; `status`, the command's; `gone`, the named device that has gone."""
+    why it ended, None until then; `status`, the command's; `gone`, the named device that has gone. `for_s`
+    ends it after this time on the clock, however many intervals that are."""
 
     def __init__(
-        self, watching: Watching, waiter: Waiter, events: BlockEvents, args: argparse.Namespace
+        self,
+        watching: Watching,
+        waiter: Waiter,
+        events: BlockEvents,
+        args: argparse.Namespace,
+        for_s: float | None = None,
     ) -> None:
         self._watching, self._waiter, self._events, self._args = watching, waiter, events, args
+        self._for_s = for_s
         self.end: End | None = None
         self.status = 0
         self.gone: str | None = None
@@ -222,11 +230,14 @@ class LiveRun:
         self.end = yield from self._intervals()
         self.gone = self._watching.vanished()
         self.status = self._waiter.finish(stop=self.end in (End.SIGNAL, End.VANISHED))
-        yield from self._watching.summary(with_rest=not self._args.count)
+        yield from self._watching.summary(with_rest=not (self._args.count or self._for_s))
 
     def _intervals(self) -> Generator[RunEntry, None, End]:
         watching, args = self._watching, self._args
-        due = time.monotonic() + args.interval
+        due, deadline = time.monotonic() + args.interval, math.inf
+        if self._for_s:
+            deadline = time.monotonic() + self._for_s
+            due = self._at_most(due, deadline)
         done = 0
         while True:
             end = self._waiter.wait(min(due, watching.next_look))
@@ -245,10 +256,18 @@ class LiveRun:
             done += 1
             if not args.count or done <= args.count:
                 yield from watching.interval()
+            if due >= deadline:
+                return End.COUNT
             # On the grid of the start; what was missed while we were stopped is in this interval.
             due += args.interval * max(1, 1 + (time.monotonic() - due) // args.interval)
+            due = self._at_most(due, deadline)
             if args.count and done >= args.count and not args.command:
                 return End.COUNT
+
+
+    def _at_most(self, due: float, deadline: float) -> float:
+        """Return when the interval ends: at the deadline if less than a twentieth of one would follow it."""
+        return due if deadline - due > self._args.interval / 20 else deadline
 
 
 def by_of(args: argparse.Namespace) -> By | None:
@@ -287,9 +306,11 @@ def _notes(selection: Selection, tracers: TracerSet, *, verbose: bool) -> list[s
     return notes
 
 
-def attached(args: argparse.Namespace, stack: ExitStack, offered: By | None = None) -> LiveRun:
+def attached(
+    args: argparse.Namespace, stack: ExitStack, offered: By | None = None, for_s: float | None = None
+) -> LiveRun:
     """The watch that was asked for, until the stack is closed: attached, and its command not yet started.
-    `offered`: what owners are told apart by where nobody said, if that can be done."""
+    `offered`: what owners are told apart by where nobody said, if that can be done. `for_s`: when it ends."""
     devices = Devices()
     slow_ns, raw_tp = round(args.slow * 1e9), args.hooks == "raw_tp"
     is_offered = args.by is None and args.backend == "libbpf"
@@ -317,7 +338,7 @@ def attached(args: argparse.Namespace, stack: ExitStack, offered: By | None = No
     waiter = stack.enter_context(Waiter(events.fileno()))
     live.start()
     contexts.start()
-    return LiveRun(watching, waiter, events, args)
+    return LiveRun(watching, waiter, events, args, for_s)
 
 
 def run(args: argparse.Namespace) -> int:

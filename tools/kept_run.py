@@ -137,7 +137,7 @@ class KeptRun:
         command: list[str] | None = None,
         fio: RecordedFio | None = None,
     ) -> None:
-        self._live, self._command, self.path = live, command, target.path
+        self._live, self._command, self._target = live, command, target
         # It is ours to close.
         self.fio = fio
         self._recorder = Recorder(target, say)
@@ -145,6 +145,11 @@ class KeptRun:
         warn_of_own_disk(self._recorder, self.path, (leaf.device.disk.name for leaf in live.leaves))
         if self._command:
             self._recorder.event("command started", shlex.join(self._command))
+
+    @property
+    def path(self) -> Path:
+        """Where the recording is now."""
+        return self._target.path
 
     @property
     def problem(self) -> str | None:

@@ -108,7 +108,7 @@ def _status(args: argparse.Namespace, kept: KeptRun, end: End | None, status: in
         return status or 1
     if not args.quiet:
         lost = f"; {kept.left_out} entries were left out: its disk was too slow" if kept.left_out else ""
-        say(f"{args.output}: {units.capacity(args.output.stat().st_size)}{lost}")
+        say(f"{kept.path}: {units.capacity(kept.path.stat().st_size)}{lost}")
     if end is End.SIGNAL and (args.command or args.seconds):
         return INTERRUPTED
     return 0 if end is End.SIGNAL else status

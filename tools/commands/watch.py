@@ -264,7 +264,6 @@ class LiveRun:
             if args.count and done >= args.count and not args.command:
                 return End.COUNT
 
-
     def _at_most(self, due: float, deadline: float) -> float:
         """Return when the interval ends: at the deadline if less than a twentieth of one would follow it."""
         return due if deadline - due > self._args.interval / 20 else deadline

@@ -76,7 +76,6 @@ class Ring:
 
     def commit(self) -> None:
         self._file.commit()
-        self.pause()
 
     def roll_back(self) -> None:
         self._file.roll_back()
@@ -85,12 +84,13 @@ class Ring:
         """Begin a new segment where that is due."""
         is_requested = self._folder.is_requested()
         is_long = time.monotonic() - self._begun >= self._bounds.segment_s
-        if is_requested or is_long or self._is_large():
+        if is_requested or is_long or self._is_large() or self._file.is_removed:
             self._turn()
         if is_requested:
             self._folder.answer()
 
     def end(self, reason: str, mono_ns: int, left_out: int) -> None:
+        self.pause()
         self._file.end(reason, mono_ns, left_out)
 
     def abandon(self) -> None:
@@ -101,8 +101,11 @@ class Ring:
 
     def _turn(self) -> None:
         carried = self._newest.as_begun()
-        self._file.end("the next segment goes on", time.monotonic_ns(), 0)
-        self._ended[self._file.path] = time.monotonic()
+        if self._file.is_removed:
+            self._file.abandon()
+        else:
+            self._file.end("the next segment goes on", time.monotonic_ns(), 0)
+            self._ended[self._file.path] = time.monotonic()
         self._file = self._next_file(len(carried))
         self._file.begin()
         for entry in carried:

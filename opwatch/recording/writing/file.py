@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from opwatch.errors import OpwatchError
 from opwatch.recording.writing.newfile import NewDatabase
 from opwatch.recording.writing.writer import RecordingWriter
 
 
 class RecordingFile(RecordingWriter):
-    """A recording that is open from construction to end() or abandon()."""
+    """A recording that is open from construction to end() or abandon(). `path` is where it is: it follows a
+    file that was renamed."""
 
     pause_s: float | None = None
     kept_s: float | None = None
@@ -32,11 +34,24 @@ class RecordingFile(RecordingWriter):
         """The number of the file on that device."""
         return self._new.inode()
 
+    @property
+    def is_removed(self) -> bool:
+        """Whether no name leads to it any more: what is written to it is lost."""
+        return self._new.place() is None
+
     def pause(self) -> None:
-        """Do nothing: a file, unlike a ring, has nothing to do of itself."""
+        """Refuse to go on when the file was removed."""
+        place = self._new.place()
+        if not place:
+            raise OpwatchError(
+                f"{self.path} was removed while it was written: the recording has ended, and nothing of it "
+                "is left. Start another one"
+            )
+        self.path = place
 
     def end(self, reason: str, mono_ns: int, left_out: int) -> None:
         """End it cleanly; there is one file afterwards."""
+        self.pause()
         super().end(reason, mono_ns, left_out)
         self._new.close()
 

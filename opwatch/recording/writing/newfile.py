@@ -137,14 +137,22 @@ class NewDatabase:
 
     def _give_up(self) -> None:
         """Leave nothing of it, unless the name is another's by now."""
-        with contextlib.suppress(OSError):
-            at_name = os.stat(self.path.name, dir_fd=self._folder, follow_symlinks=False)
-            ours = os.fstat(self._descriptor)
-            if (at_name.st_dev, at_name.st_ino) == (ours.st_dev, ours.st_ino):
-                os.unlink(self.path.name, dir_fd=self._folder)
+        self._unlink(self.path.name, os.fstat(self._descriptor))
         os.close(self._descriptor)
         os.close(self._folder)
         self._descriptor = -1
+
+    def _unlink(self, name: str, ours: os.stat_result) -> None:
+        """Remove a name of this file, unless it leads to another one."""
+        with contextlib.suppress(OSError):
+            if self._is_at(name, ours):
+                os.unlink(name, dir_fd=self._folder)
+
+    def _is_at(self, name: str, ours: os.stat_result) -> bool:
+        with contextlib.suppress(OSError):
+            at_name = os.stat(name, dir_fd=self._folder, follow_symlinks=False)
+            return (at_name.st_dev, at_name.st_ino) == (ours.st_dev, ours.st_ino)
+        return False
 
     def remove(self) -> None:
         """Leave nothing of it, once it was made."""
@@ -165,6 +173,16 @@ class NewDatabase:
         """The number of the file on that device."""
         return os.fstat(self._descriptor).st_ino
 
+    def place(self) -> Path | None:
+        """Return the name that leads to the file now, or None when it was removed."""
+        ours = os.fstat(self._descriptor)
+        if not ours.st_nlink:
+            return None
+        if self._is_at(self.path.name, ours):
+            return self.path
+        renamed = Path(f"/proc/self/fd/{self._descriptor}").readlink()
+        return renamed if self._is_at(str(renamed), ours) else None
+
     def close(self) -> None:
         """Make one file of it again: what lies beside it is brought into it."""
         try:
@@ -176,11 +194,15 @@ class NewDatabase:
             self.abandon()
 
     def abandon(self) -> None:
-        """Close it as it is. What was committed stays, and is found by whoever opens the file."""
+        """Close it as it is. What was committed stays, and is found by whoever opens the file. Of a file that
+        was removed nothing stays: SQLite leaves its log, which the next file of this name would not match."""
         if self._descriptor < 0:
             return
+        logs = [] if self.place() else _descriptors(self.path.name + "-wal")
         with contextlib.suppress(sqlite3.Error):
             self.connection.close()
+        for _, log in logs:
+            self._unlink(self.path.name + "-wal", log)
         os.close(self._descriptor)
         os.close(self._folder)
         # Another file may have the number a moment later.

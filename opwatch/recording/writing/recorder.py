@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
+from opwatch.errors import OpwatchError
 from opwatch.frozen import frozen
 from opwatch.samples.entries import Looked, RunEntry, Slowed, Ticked
 from opwatch.samples.entry_parts import samples_in
@@ -47,7 +48,7 @@ class RecordingTarget(Protocol):
     @property
     def path(self) -> Path: ...
 
-    # However little there is to write, it is called so often, in seconds; None for never.
+    # pause() is called after each commit, and at least this often, in seconds; None for commits alone.
     pause_s: float | None
 
     @property
@@ -136,6 +137,9 @@ class Recorder:
                 "goes on"
             )
             self._target.abandon()
+        except OpwatchError as error:
+            self._fail(str(error))
+            self._target.abandon()
         except Exception as error:
             self._fail(f"{self._target.path}: the recording ends here: {type(error).__name__}: {error}")
             self._target.abandon()
@@ -165,6 +169,7 @@ class Recorder:
                 self._target.roll_back()
             raise
         self._target.commit()
+        self._target.pause()
         with self._change:
             self._samples -= sum(_size(one) for one in taken if not isinstance(one, _Event | _File))
             self._change.wait_for(lambda: self._reason is not None, _COMMIT_S)

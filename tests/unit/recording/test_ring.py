@@ -47,6 +47,7 @@ def put(ring: Ring, entries: list[RunEntry]) -> None:
     for entry in entries:
         ring.put(entry)
     ring.commit()
+    ring.pause()
 
 
 def entries_of(folder: RingFolder) -> list[RunEntry]:

@@ -1,0 +1,116 @@
+"""A recording whose file is removed, replaced or renamed while it is written."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from opwatch.recording.reading.reader import RecordedRun
+from opwatch.recording.ring.folder import RingFolder
+from opwatch.recording.ring.joined import JoinedRun
+from opwatch.recording.ring.ring import Ring, RingBounds
+from opwatch.recording.writing.file import RecordingFile
+from opwatch.recording.writing.recorder import Recorder
+from tests.unit.support.recordings import HEADER
+from tests.unit.support.runs import a_run
+
+
+def written(recorder: Recorder) -> None:
+    """Wait until all that was taken is in the file."""
+    deadline = time.monotonic() + 30
+    while (recorder._waiting or recorder._samples) and not recorder.problem:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def remove(path: Path) -> None:
+    path.unlink()
+
+
+def replace(path: Path) -> None:
+    other = path.with_name("other")
+    other.write_text("another program's")
+    other.rename(path)
+
+
+@pytest.mark.parametrize("take_away", [remove, replace])
+def test_recorder_stops_and_says_so_once_when_its_file_is_removed(
+    tmp_path: Path, take_away: Callable[[Path], None]
+) -> None:
+    run, words, path = list(a_run(30)), list[str](), tmp_path / "run.opw"
+    recorder = Recorder(RecordingFile(path, HEADER), words.append)
+    for entry in run[:10]:
+        recorder.take(entry)
+    written(recorder)
+    take_away(path)
+    kept = path.read_bytes() if path.exists() else None
+    for entry in run[10:20]:
+        recorder.take(entry)
+    written(recorder)
+    assert recorder.problem
+    recorder.finish("done")
+    assert words == [recorder.problem]
+    assert str(path) in words[0]
+    assert "removed" in words[0]
+    # What has the name now is not touched, and nothing is left beside it.
+    assert os.listdir(tmp_path) == (["run.opw"] if kept else [])
+    assert (path.read_bytes() if kept else None) == kept
+
+
+def test_recorder_has_a_problem_when_its_file_is_removed_right_before_the_end(tmp_path: Path) -> None:
+    words, path = list[str](), tmp_path / "run.opw"
+    recorder = Recorder(RecordingFile(path, HEADER), words.append)
+    for entry in a_run(10):
+        recorder.take(entry)
+    written(recorder)
+    path.unlink()
+    recorder.finish("done")
+    assert words == [recorder.problem]
+    assert os.listdir(tmp_path) == []
+
+
+def test_recording_is_whole_under_its_new_name_when_it_is_renamed(tmp_path: Path) -> None:
+    run, words, path = list(a_run(30)), list[str](), tmp_path / "run.opw"
+    target = RecordingFile(path, HEADER)
+    recorder = Recorder(target, words.append)
+    for entry in run[:10]:
+        recorder.take(entry)
+    written(recorder)
+    (tmp_path / "kept").mkdir()
+    path.rename(tmp_path / "kept" / "other.opw")
+    for entry in run[10:]:
+        recorder.take(entry)
+    recorder.finish("done")
+    assert (words, recorder.problem) == ([], None)
+    assert target.path == tmp_path / "kept" / "other.opw"
+    assert os.listdir(tmp_path) == ["kept"]
+    with closing(RecordedRun(target.path)) as recording:
+        assert list(recording.entries()) == run
+        assert recording.trailer
+
+
+def test_ring_goes_on_with_a_new_segment_when_its_segment_is_removed(tmp_path: Path) -> None:
+    run, words = list(a_run(60)), list[str]()
+    with closing(RingFolder(tmp_path / "ring", make=True)) as folder:
+        folder.own()
+        recorder = Recorder(Ring(folder, HEADER, RingBounds(900.0, 64 << 20)), words.append)
+        for entry in run[:20]:
+            recorder.take(entry)
+        written(recorder)
+        [segment] = folder.segments()
+        segment.path.unlink()
+        for entry in run[20:40]:
+            recorder.take(entry)
+        written(recorder)
+        time.sleep(0.6)
+        for entry in run[40:]:
+            recorder.take(entry)
+        recorder.finish("done")
+        assert (words, recorder.problem) == ([], None)
+    with closing(RingFolder(tmp_path / "ring")) as folder, closing(JoinedRun(folder)) as joined:
+        assert list(joined.entries())[-15:] == run[-15:]

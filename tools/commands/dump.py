@@ -140,4 +140,6 @@ def run(args: argparse.Namespace) -> int:
                 whole = ParquetRows(target, path.name, models_of(kept)) if target else OpenMetrics(sys.stdout)
                 _show(kept, of_this, whole)
                 whole.end()
+        if target:
+            target.commit()
     return 0

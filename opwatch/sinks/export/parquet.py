@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import re
 import shutil
 import tempfile
@@ -42,17 +43,20 @@ def duckdb_module() -> Any:  # noqa: ANN401
 
 
 class ParquetSet:
-    """A data set from construction to close(). Nothing is ever overwritten: the folder is a new one."""
+    """A data set from construction to close(). It gets its name by commit(), when it is whole; without that
+    close() removes it. Nothing is ever overwritten: the folder is a new one."""
 
     def __init__(self, folder: Path) -> None:
         duckdb = duckdb_module()
+        if os.path.lexists(folder):
+            raise _exists(folder)
+        self._folder, self._parts = folder, 0
+        # Beside its place, so that a rename is enough; visible, so that a killed dump's is found.
+        self._unfinished = folder.with_name(f"{folder.name}.unfinished-{os.urandom(4).hex()}")
         try:
-            folder.mkdir(mode=0o700)
-        except FileExistsError:
-            raise RefusedError(f"{folder} exists: name a new folder, nothing is overwritten") from None
+            self._unfinished.mkdir(mode=0o700)
         except OSError as error:
             raise OpwatchError(f"{folder} cannot be made: {error.strerror}") from error
-        self._folder, self._parts = folder, 0
         self._scratch = Path(tempfile.mkdtemp(prefix="opwatch-"))
         self._connection = duckdb.connect(":memory:")
         self._error: type[Exception] = duckdb.Error
@@ -68,7 +72,7 @@ class ParquetSet:
             names=", ".join(COLUMNS),
             source=_quoted(str(lines)),
             columns="{" + ", ".join(f"{name}: {_quoted(kind)}" for name, kind in kinds.items()) + "}",
-            target=_quoted(str(self._folder)),
+            target=_quoted(str(self._unfinished)),
             pattern=_quoted(f"part-{self._parts:05}-{{i}}"),
         )
         try:
@@ -80,9 +84,25 @@ class ParquetSet:
         """A place for rows on their way."""
         return self._scratch / name
 
+    def commit(self) -> None:
+        """Give the data set its name."""
+        try:
+            # A rename replaces an empty folder: this one is ours, or the name is taken.
+            self._folder.mkdir(mode=0o700)
+            self._unfinished.rename(self._folder)
+        except FileExistsError:
+            raise _exists(self._folder) from None
+        except OSError as error:
+            raise OpwatchError(f"{self._folder} cannot be made: {error.strerror}") from error
+
     def close(self) -> None:
         self._connection.close()
-        shutil.rmtree(self._scratch, ignore_errors=True)
+        for folder in (self._scratch, self._unfinished):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _exists(folder: Path) -> RefusedError:
+    return RefusedError(f"{folder} exists: name a new folder, nothing is overwritten")
 
 
 class ParquetRows:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import importlib
 import json
+import os
 import re
 import sys
 from pathlib import Path
@@ -13,8 +14,10 @@ from typing import Any
 import pytest
 
 from opwatch.sinks.export import parquet
+from opwatch.sinks.export.parquet import ParquetRows
 from opwatch.sinks.export.table import COLUMNS
 from opwatch.tools import cli
+from opwatch.tools.commands import dump
 
 ROOT = Path(__file__).parents[3]
 RECORDINGS = ROOT / "tests" / "fixtures" / "good" / "recordings"
@@ -182,3 +185,58 @@ def test_without_duckdb_it_says_what_to_install(
     assert dumped("1.opw", "-O", "parquet", "-o", "new") == 5
     assert "opwatch[analysis]" in capsys.readouterr().err
     assert not (folder / "new").exists()
+
+
+class Interrupted(ParquetRows):
+    """Rows of a run that Ctrl-C comes into after the first file of it was written."""
+
+    def end(self) -> None:
+        super().end()
+        raise KeyboardInterrupt
+
+
+class Killed(ParquetRows):
+    """Rows of a run that the whole process is killed in."""
+
+    def end(self) -> None:
+        super().end()
+        os._exit(9)
+
+
+def test_interrupted_dump_leaves_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dump, "ParquetRows", Interrupted)
+    before = sorted(os.listdir())
+    assert dumped("1.opw", "2.opw", "-O", "parquet", "-o", "new") == 130
+    assert sorted(os.listdir()) == before
+
+
+def test_killed_dump_leaves_nothing_under_the_name_of_the_data_set(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dump, "ParquetRows", Killed)
+    child = os.fork()
+    if not child:
+        dumped("1.opw", "2.opw", "-O", "parquet", "-o", "new")
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    assert not (folder / "new").exists()
+    [left] = {*os.listdir(folder)} - {"1.opw", "2.opw"}
+    assert left.startswith("new.unfinished-")
+    monkeypatch.undo()
+    monkeypatch.chdir(folder)
+    assert dumped("1.opw", "2.opw", "-O", "parquet", "-o", "new") == 0
+
+
+def test_name_that_another_program_took_during_the_dump_is_not_overwritten(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Overtaken(ParquetRows):
+        def end(self) -> None:
+            super().end()
+            (folder / "new").mkdir(exist_ok=True)
+
+    monkeypatch.setattr(dump, "ParquetRows", Overtaken)
+    assert dumped("1.opw", "-O", "parquet", "-o", "new") == 3
+    assert "new" in capsys.readouterr().err
+    assert os.listdir(folder / "new") == []
+    assert sorted(os.listdir(folder)) == ["1.opw", "2.opw", "new"]

@@ -10,8 +10,8 @@ import pytest
 
 from opwatch.samples.end import End
 from opwatch.samples.entries import RunEntry
-from opwatch.tools.commands import watch
-from opwatch.tools.commands.watch import LiveRun
+from opwatch.tools import live_run
+from opwatch.tools.live_run import LiveRun
 
 
 class FakeMachine:
@@ -53,7 +53,7 @@ def ended(
     machine: FakeMachine, monkeypatch: pytest.MonkeyPatch, for_s: float | None = None, **asked: float
 ) -> LiveRun:
     """A run on this machine that has come to its end."""
-    monkeypatch.setattr(watch, "time", machine)
+    monkeypatch.setattr(live_run, "time", machine)
     given: dict[str, Any] = {"count": None, "command": None} | asked
     fake = cast(Any, machine)
     run = LiveRun(fake, fake, fake, argparse.Namespace(**given), for_s)

@@ -90,6 +90,8 @@ install: build
 	@$(OWN)/bin/python -m pip install -q --disable-pip-version-check --no-index --no-deps build/wheel/*.whl
 	@$(OWN)/bin/python -m pip install -q --disable-pip-version-check 'textual>=8,<9' 2>/dev/null \
 		|| echo "opwatch: installed without the dashboard: textual cannot be fetched" >&2
+	@$(OWN)/bin/python -m pip install -q --disable-pip-version-check 'duckdb>=2,<3' 2>/dev/null \
+		|| echo "opwatch: installed without Parquet: duckdb cannot be fetched" >&2
 	@mkdir -p $(PREFIX)/bin $(PREFIX)/share/man/man1
 	@ln -sfn $(OWN)/bin/opwatch $(PREFIX)/bin/opwatch
 	@install -m 644 docs/man/opwatch.1 $(PREFIX)/share/man/man1/opwatch.1

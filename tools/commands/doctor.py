@@ -69,12 +69,16 @@ def rebuild_command(direct_url: str | None, checkout: Path) -> str:
     origin = json.loads(direct_url) if direct_url else {}
     url = urllib.parse.urlparse(origin.get("url", ""))
     folder = Path(urllib.parse.unquote(url.path))
-    source = "--no-binary opwatch opwatch"
     if (checkout / "setup.py").exists():
         source = f"-e {shlex.quote(str(checkout))}"
     elif url.scheme == "file" and folder.is_dir():
         editable = "-e " if origin.get("dir_info", {}).get("editable") else ""
         source = editable + shlex.quote(str(folder))
+    else:
+        # `make install` installs CHECKOUT/build/wheel/NAME.whl. No package index has opwatch.
+        tree = folder.parents[2] if len(folder.parents) > 2 else folder
+        is_checkout = url.scheme == "file" and (tree / "setup.py").exists()
+        return f"sudo make -C {shlex.quote(str(tree)) if is_checkout else 'CHECKOUT-OF-OPWATCH'} install"
     python = shlex.quote(sys.executable)
     return f"OPWATCH_BPF=require {python} -m pip install --force-reinstall --no-deps {source}"
 

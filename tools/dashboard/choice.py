@@ -8,9 +8,8 @@ import os
 import sys
 
 from opwatch.errors import UsageError
+from opwatch.host.extras import TEXTUAL, install_command
 from opwatch.tools.arguments import Options
-
-_INSTALL = "install it (pip install 'opwatch[tui]'), or leave --tui out: lines are shown then"
 
 
 def add_screen_arguments(form: Options) -> None:
@@ -43,5 +42,6 @@ def _reason() -> str | None:
     if "utf" not in (sys.stdout.encoding or "").lower():
         return "this terminal's encoding is not UTF-8"
     if importlib.util.find_spec("textual") is None:
-        return f"textual is not there: {_INSTALL}"
+        command = install_command(TEXTUAL)
+        return f"textual is not installed: {command}. Without --tui, lines are shown"
     return None

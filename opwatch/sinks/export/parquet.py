@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from opwatch.errors import OpwatchError, RefusedError, Unsupported
+from opwatch.host.extras import DUCKDB, install_command
 from opwatch.samples.observation import Event, Observation
 from opwatch.sinks.export.table import COLUMNS, rows
 
@@ -38,7 +39,7 @@ def duckdb_module() -> Any:  # noqa: ANN401
         return importlib.import_module("duckdb")
     except ImportError as error:
         raise Unsupported(
-            "Parquet is written by DuckDB, which is not there: pip install 'opwatch[analysis]', or dump CSV"
+            f"Parquet is written by DuckDB, which is not installed: {install_command(DUCKDB)}, or dump CSV"
         ) from error
 
 

@@ -192,8 +192,10 @@ def test_rebuilding_starts_from_where_it_came(tmp_path: Path) -> None:
     editable = json.dumps({"url": url, "dir_info": {"editable": True}})
     assert doctor.rebuild_command(editable, elsewhere).endswith(f"--no-deps -e '{here}'")
     for unknown in (None, "{}", json.dumps({"url": "file:///no/such/folder"})):
-        assert doctor.rebuild_command(unknown, elsewhere).endswith("--no-binary opwatch opwatch")
+        assert doctor.rebuild_command(unknown, elsewhere) == "sudo make -C CHECKOUT-OF-OPWATCH install"
     (here / "setup.py").touch()
+    wheel = json.dumps({"url": f"{url}/build/wheel/opwatch-0.1.0-py3-none-any.whl", "archive_info": {}})
+    assert doctor.rebuild_command(wheel, elsewhere) == f"sudo make -C '{here}' install"
     assert doctor.rebuild_command(None, here).endswith(f"--no-deps -e '{here}'")
 
 

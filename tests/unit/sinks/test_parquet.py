@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from opwatch.host.extras import DUCKDB, install_command
 from opwatch.sinks.export import parquet
 from opwatch.sinks.export.parquet import ParquetRows
 from opwatch.sinks.export.table import COLUMNS
@@ -183,7 +184,7 @@ def test_without_duckdb_it_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "duckdb", None)
     assert dumped("1.opw", "-O", "parquet", "-o", "new") == 5
-    assert "opwatch[analysis]" in capsys.readouterr().err
+    assert install_command(DUCKDB) in capsys.readouterr().err
     assert not (folder / "new").exists()
 
 

@@ -220,7 +220,7 @@ def test_without_textual_there_are_lines(monkeypatch: pytest.MonkeyPatch) -> Non
     on_terminal(monkeypatch)
     monkeypatch.setitem(sys.modules, "textual", None)
     assert not choice.shows_dashboard(asked())
-    with pytest.raises(UsageError, match=r"opwatch\[tui\]"):
+    with pytest.raises(UsageError, match=r"-m pip install 'textual"):
         choice.shows_dashboard(asked(tui=True))
 
 

@@ -36,7 +36,7 @@ def job_phases(report: FioReport, logs: Sequence[FioLog]) -> tuple[list[JobPhase
         if number not in spans:
             continue
         first_ms, last_ms = spans[number]
-        runtime_ns = round(job.runtime_s * 1e9)
+        runtime_ns = round((job.threads_s or job.runtime_s) * 1e9)
         begin_ns = min((first_ms - LOG_MS) * _MS, last_ms * _MS - runtime_ns)
         end_ns = begin_ns + runtime_ns
         before = phases.get((job.name, job.group))

@@ -1,4 +1,8 @@
-"""The report that fio prints with --output-format=json or json+, alone or among what else it prints. Pure."""
+"""The report of fio 2.2 and later with --output-format=json or json+, alone or among other text. Pure.
+
+Before fio 3.0 latencies are whole microseconds, under other names; before 2.21 `io_bytes` is in KiB; before
+3.8 there is no `job_runtime`.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,8 @@ _MOST_BINS, _MOST_PERCENTILES = 29 * 64, 64
 _MOST_OPTIONS = 1 << 10
 _LATENCIES = ("slat", "clat", "lat")
 _PERCENTAGE = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,9})?", re.ASCII)
+_IN_KIB = re.compile(r"fio-[12]\.")
+_SECOND = re.compile(r"^\}\s*^\{", re.MULTILINE)
 _BEGIN, _END = re.compile(r"^\{", re.MULTILINE), re.compile(r"^\}", re.MULTILINE)
 
 
@@ -24,13 +30,16 @@ def parse_report(text: str, where: str = _WHERE) -> FioReport:
     """The report that a text is. BadInput, with the place, for whatever is none."""
     document = parse_json(json_in(text, where), where)
     fields = Fields(table_of(document, where), where)
+    if "client_stats" in fields.table:
+        raise fields.bad("it is of fio --client, which adds up other hosts: import each host's own report")
     rows = fields.rows("jobs")
     if not 0 < len(rows) <= _MOST_JOBS:
         raise fields.bad(f"it has {len(rows)} jobs, not 1 to {_MOST_JOBS}")
-    jobs = tuple(_job(_table(row, f"{where}: job {number}")) for number, row in enumerate(rows, 1))
+    version = fields.optional("fio version", fields.text) or ""
+    jobs = tuple(_job(_table(row, f"{where}: job {number}"), version) for number, row in enumerate(rows, 1))
     made_ms = fields.optional("timestamp_ms", fields.count)
     return FioReport(
-        version=fields.optional("fio version", fields.text) or "",
+        version=version,
         jobs=jobs,
         global_options=_options(fields, "global options"),
         end_wall_ns=None if made_ms is None else made_ms * 10**6,
@@ -41,10 +50,15 @@ def json_in(text: str, where: str = _WHERE) -> str:
     """The JSON alone: before it fio warns, and behind it stands what else was asked for."""
     begin = _BEGIN.search(text)
     if not begin:
-        raise BadInput(f"{where}: fio printed no JSON")
+        raise BadInput(f"{where}: it has no JSON: run fio with --output-format=json+")
     # Behind a document of many lines stands a bracket of its own.
     ends = [end.end() for end in _END.finditer(text, begin.start())]
-    return text[begin.start() : ends[-1] if ends else text.rfind("}") + 1]
+    report = text[begin.start() : ends[-1] if ends else text.rfind("}") + 1]
+    if _SECOND.search(report):
+        raise BadInput(
+            f"{where}: it has several reports (--status-interval): leave the last one, or import fio's logs"
+        )
+    return report
 
 
 def without_json(text: str, where: str = _WHERE) -> str:
@@ -58,9 +72,9 @@ def _table(value: Any, where: str) -> Fields:  # noqa: ANN401
     return Fields(table_of(value, where), where)
 
 
-def _job(fields: Fields) -> FioJob:
+def _job(fields: Fields, version: str) -> FioJob:
     operations = {
-        name: _operation(fields.sub(key), has_data=key != "sync")
+        name: _operation(fields.sub(key), version, has_data=key != "sync")
         for key, name in OPERATIONS.items()
         if key in fields.table
     }
@@ -68,69 +82,83 @@ def _job(fields: Fields) -> FioJob:
     if own != list(TRANSFERS) and (own or "mixed" not in operations):
         raise fields.bad("it has not all of read, write and trim")
     begin_ms = fields.optional("job_start", fields.count)
+    threads_ms = fields.optional("job_runtime", fields.count)
+    threads_s = None if threads_ms is None else threads_ms / 1000
+    # The sum of the threads is not how long it took: only where no operation has a time of its own.
+    runtime_s = max((operation.runtime_s or 0 for operation in operations.values()), default=0)
     return FioJob(
         name=fields.text("jobname"),
         group=fields.optional("groupid", fields.count) or 0,
         error=fields.optional("error", fields.count) or 0,
-        runtime_s=fields.count("job_runtime") / 1000,
+        runtime_s=runtime_s or threads_s or 0.0,
         operations=operations,
         options=_options(fields, "job options"),
+        threads_s=threads_s,
         user_cpu_percent=fields.optional("usr_cpu", fields.amount),
         system_cpu_percent=fields.optional("sys_cpu", fields.amount),
         begin_wall_ns=None if begin_ms is None else begin_ms * 10**6,
     )
 
 
-def _operation(fields: Fields, *, has_data: bool) -> FioOperation:
+def _operation(fields: Fields, version: str, *, has_data: bool) -> FioOperation:
+    if "total_ios" not in fields.table:
+        raise fields.bad("it has no total_ios, the number of requests, which fio 2.2 and later report")
     requests = fields.count("total_ios")
     latencies = {
         name: latency
         for name in _LATENCIES
-        if f"{name}_ns" in fields.table and (latency := _latency(fields.sub(f"{name}_ns")))
+        for key, quantum_ns in ((f"{name}_ns", 1), (name, 1000))
+        if key in fields.table and (latency := _latency(fields.sub(key), quantum_ns, requests))
     }
     if not has_data:
         return FioOperation(requests, latencies)
     runtime_ms = fields.optional("runtime", fields.count)
+    is_in_kib = _IN_KIB.match(version) is not None and "io_kbytes" not in fields.table
     return FioOperation(
         requests,
         latencies,
-        bytes=fields.count("io_bytes"),
+        bytes=fields.count("io_bytes") * (1024 if is_in_kib else 1),
         runtime_s=None if runtime_ms is None else runtime_ms / 1000,
         short=fields.optional("short_ios", fields.count),
         dropped=fields.optional("drop_ios", fields.count),
+        reported_iops=fields.optional("iops", fields.amount),
+        reported_kib_per_s=fields.optional("bw", fields.amount),
     )
 
 
-def _latency(fields: Fields) -> FioLatency | None:
-    """One latency; None where nothing was measured, of which fio writes zeros."""
+def _latency(fields: Fields, quantum_ns: int, most: int) -> FioLatency | None:
+    """One latency of at most so many requests; None where nothing was measured, of which fio writes zeros."""
     # A fio before 3.18 has no N.
     requests = fields.optional("N", fields.count)
     if requests == 0 or (requests is None and not fields.amount("max")):
         return None
-    bins = fields.optional("bins", fields.counts)
+    # fio 2 numbers its bins, or names them by whole microseconds: these are no histogram of ours.
+    bins = fields.optional("bins", fields.counts) if quantum_ns == 1 else None
     if bins is not None and len(bins) > _MOST_BINS:
         raise fields.bad(f"it has {len(bins)} bins, and fio at most {_MOST_BINS}")
     if requests is None:
-        requests = sum(bins.values()) if bins else 0
+        requests = sum(bins.values()) if bins else most
     return FioLatency(
         requests=requests,
-        min_ns=fields.count("min"),
-        max_ns=fields.count("max"),
-        mean_ns=fields.amount("mean"),
-        deviation_ns=fields.amount("stddev"),
-        percentiles=_percentiles(fields),
+        min_ns=fields.count("min") * quantum_ns,
+        max_ns=fields.count("max") * quantum_ns,
+        mean_ns=fields.amount("mean") * quantum_ns,
+        deviation_ns=fields.amount("stddev") * quantum_ns,
+        percentiles=_percentiles(fields, quantum_ns),
         bins=_bins(fields, bins) if bins is not None else None,
+        quantum_ns=quantum_ns,
     )
 
 
-def _percentiles(fields: Fields) -> dict[float, int]:
+def _percentiles(fields: Fields, quantum_ns: int) -> dict[float, int]:
     table = fields.optional("percentile", fields.counts) or {}
     if len(table) > _MOST_PERCENTILES:
         raise fields.bad(f"it has {len(table)} percentiles, and fio at most {_MOST_PERCENTILES}")
     for name in table:
         if not _PERCENTAGE.fullmatch(name) or float(name) > 100:
             raise fields.bad(f"{name!r:.40} is no percentile")
-    return {float(name): value for name, value in table.items()}
+    # An old fio fills its list up with 0.
+    return {float(name): value * quantum_ns for name, value in table.items() if float(name) > 0}
 
 
 def _bins(fields: Fields, table: dict[str, int]) -> tuple[tuple[int, int], ...]:

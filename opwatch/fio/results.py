@@ -16,7 +16,7 @@ TRANSFERS = ("read", "write", "discard")
 class FioLatency:
     """One latency of one operation. `percentiles` is by percentage, as fio was asked for them (none if
     percentiles are off); `bins` are the middles of fio's bins, in order, with their counts: None in a report
-    that is JSON and not JSON+."""
+    that is JSON and not JSON+. `quantum_ns` is the unit of fio's clock: values are rounded down to it."""
 
     requests: int
     min_ns: int
@@ -25,6 +25,7 @@ class FioLatency:
     deviation_ns: float
     percentiles: Mapping[float, int]
     bins: tuple[tuple[int, int], ...] | None = None
+    quantum_ns: int = 1
 
 
 @frozen
@@ -32,7 +33,8 @@ class FioOperation:
     """One operation of one job. Latencies are by fio's names for them: "slat" until it was submitted, "clat"
     from there to its completion, "lat" both; those that fio did not measure are not there. `runtime_s` is how
     long requests of this operation were made; `short` ended with less than was asked for, `dropped` not at
-    all. These three are None for flushes, of which fio keeps a count and a latency alone."""
+    all. `reported_iops` and `reported_kib_per_s` are the rates that fio itself prints. All of these are None
+    for flushes, of which fio keeps a count and a latency alone."""
 
     requests: int
     latencies: Mapping[str, FioLatency]
@@ -40,6 +42,8 @@ class FioOperation:
     runtime_s: float | None = None
     short: int | None = None
     dropped: int | None = None
+    reported_iops: float | None = None
+    reported_kib_per_s: float | None = None
 
     @property
     def latency(self) -> FioLatency | None:
@@ -57,8 +61,10 @@ class FioOperation:
 
 @frozen
 class FioJob:
-    """One job, or all jobs of a group with group_reporting. `error` is an errno, 0 for none. `options` are
-    its own, without the global ones. `begin_wall_ns` is None in reports of a fio before 3.36."""
+    """One job, or all jobs of a group with group_reporting. `error` is an errno, 0 for none. `runtime_s` is
+    how long its requests were measured: the time of fio's own rates. `threads_s` is how long its thread ran,
+    ramp time included; for a group the sum of its threads; None before fio 3.8. `options` are its own,
+    without the global ones. `begin_wall_ns` is None in reports of a fio before 3.36."""
 
     name: str
     group: int
@@ -66,6 +72,7 @@ class FioJob:
     runtime_s: float
     operations: Mapping[str, FioOperation]
     options: Mapping[str, str]
+    threads_s: float | None = None
     user_cpu_percent: float | None = None
     system_cpu_percent: float | None = None
     begin_wall_ns: int | None = None

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from opwatch.errors import BadInput
 from opwatch.fio.report import parse_report
-from opwatch.fio.results import TRANSFERS, FioJob, FioLatency, FioOperation, FioReport
+from opwatch.fio.results import TRANSFERS, FioLatency, FioOperation, FioReport
 from opwatch.foreign import text_of
 from opwatch.imports.disk import Amounts, ImportedDisk, ImportedRun
+from opwatch.imports.fio_rows import FioRow, rows_of
 from opwatch.imports.source import ImportedFile
 from opwatch.samples.entries import Ended, RunEntry
 from opwatch.trace.lacking import CPU, ERRORS, ISSUED, PERCENTILES, TRUST
@@ -20,41 +21,49 @@ _LACKS = (
     f"{TRUST}: fio has no account of what was lost",
     f"{CPU}: fio's report has that of its jobs alone, not the machine's",
 )
-_NO_BINS = f"{PERCENTILES}: the report is JSON and not JSON+, which has histograms"
+_OWN = "fio's own percentiles are shown beside"
+_NO_BINS = f"{PERCENTILES}: the report is JSON and not JSON+, which has histograms; {_OWN}"
+_COARSE = f"{PERCENTILES}: fio before 3.0 has bins of whole microseconds; {_OWN}"
 _NOTES = (
     "fio: a job stands where a disk would, and all of its time is one interval",
     "fio: when jobs began is not in its report: each begins at the same moment",
 )
+_APART = "fio: operations of one job that took different times are rows of their own"
+_WHOLE_US = "fio: before 3.0 it rounds latencies down to whole microseconds: means are up to 1 µs too low"
 
 
 def read_fio(raw: bytes, name: str) -> ImportedFile:
-    """What a report of fio tells, as entries. BadInput, with the place, for what is no report."""
-    report = parse_report(text_of(raw), name)
+    """What a report of fio tells, as entries. BadInput, with the place, for what is no report, or disagrees
+    with the rates that it prints."""
+    text = text_of(raw)
+    report = parse_report(text, name)
     mixed = [job.name for job in report.jobs if not set(TRANSFERS) <= job.operations.keys()]
     if mixed:
         raise BadInput(f"{name}: job {mixed[0]!r:.60} has all operations in one (unified_rw_reporting)")
-    longest_s = max(job.runtime_s for job in report.jobs)
+    rows = rows_of(report, name)
+    longest_s = max(row.runtime_s for row in rows)
     if longest_s <= 0:
         raise BadInput(f"{name}: no job ran for a millisecond")
-    return ImportedFile(report.version or "fio", round(longest_s * _SECOND), _entries(report), _NOTES)
+    notes = [*_NOTES, _APART] if len(rows) > len(report.jobs) else [*_NOTES]
+    if any(latency.quantum_ns > 1 for row in rows for latency in _latencies(row)):
+        notes.append(_WHOLE_US)
+    return ImportedFile(
+        report.version or "fio", round(longest_s * _SECOND), _entries(report, rows), tuple(notes)
+    )
 
 
-def _entries(report: FioReport) -> Iterator[RunEntry]:
-    names = _names(report)
-    disks = [
-        ImportedDisk(place, name, f"jobs by {report.version or 'fio'}", _lacks(job))
-        for place, (name, job) in enumerate(zip(names, report.jobs, strict=True))
-    ]
-    ends = [_SECOND + round(job.runtime_s * _SECOND) for job in report.jobs]
+def _entries(report: FioReport, rows: Sequence[FioRow]) -> Iterator[RunEntry]:
+    level = f"jobs by {report.version or 'fio'}"
+    disks = [ImportedDisk(place, row.name, level, _lacks(row)) for place, row in enumerate(rows)]
+    ends = [_SECOND + round(row.runtime_s * _SECOND) for row in rows]
     wall_ns = (report.end_wall_ns or max(ends)) - max(ends)
-    # Each job has a length of its own: it is a run of one disk.
+    # Each row has a length of its own: it is a run of one disk.
     runs = [ImportedRun([disk], wall_ns) for disk in disks]
     for run in runs:
         yield from run.begin(_SECOND)
-    for disk, job in zip(disks, report.jobs, strict=True):
-        for op in (*TRANSFERS, "flush"):
-            if op in job.operations:
-                disk.add(op, _amounts(job.operations[op]))
+    for disk, row in zip(disks, rows, strict=True):
+        for op, operation in row.operations.items():
+            disk.add(op, _amounts(operation))
     in_order = sorted(zip(ends, runs, strict=True), key=lambda end_and_run: end_and_run[0])
     for end_ns, run in in_order:
         yield run.tick(end_ns)
@@ -63,18 +72,15 @@ def _entries(report: FioReport) -> Iterator[RunEntry]:
     yield Ended(last)
 
 
-def _names(report: FioReport) -> list[str]:
-    """The names of the jobs. Those of one name have their number as well."""
-    names = [job.name for job in report.jobs]
-    return [
-        name if names.count(name) == 1 else f"{name}.{names[:place].count(name) + 1}"
-        for place, name in enumerate(names)
-    ]
+def _latencies(row: FioRow) -> list[FioLatency]:
+    return [operation.latency for operation in row.operations.values() if operation.latency]
 
 
-def _lacks(job: FioJob) -> tuple[str, ...]:
-    latencies = [operation.latency for operation in job.operations.values() if operation.latency]
-    return _LACKS if all(latency.bins is not None for latency in latencies) else (*_LACKS, _NO_BINS)
+def _lacks(row: FioRow) -> tuple[str, ...]:
+    missing = [latency for latency in _latencies(row) if latency.bins is None]
+    if not missing:
+        return _LACKS
+    return (*_LACKS, _COARSE if any(latency.quantum_ns > 1 for latency in missing) else _NO_BINS)
 
 
 def _amounts(operation: FioOperation) -> Amounts:

@@ -24,13 +24,13 @@ def test_a_job_begins_before_its_first_row_and_lasts_as_long_as_it_says() -> Non
     phases, why = job_phases(REPORT, [log(1, 5500, 6050), log(2, 6600, 7150)])
     assert why is None
     assert phases == [
-        JobPhase("warm up", 5000 * MS, 5000 * MS + round(first.runtime_s * 1e9)),
-        JobPhase("steady", 6100 * MS, 6100 * MS + round(second.runtime_s * 1e9)),
+        JobPhase("warm up", 5000 * MS, 5000 * MS + round((first.threads_s or 0) * 1e9)),
+        JobPhase("steady", 6100 * MS, 6100 * MS + round((second.threads_s or 0) * 1e9)),
     ]
 
 
 def test_its_last_row_is_written_after_its_end() -> None:
-    runtime_ns = round(REPORT.jobs[0].runtime_s * 1e9)
+    runtime_ns = round((REPORT.jobs[0].threads_s or 0) * 1e9)
     late, _ = job_phases(REPORT, [log(1, 5500, 9000)])
     assert (late[0].begin_ns, late[0].end_ns) == (5000 * MS, 5000 * MS + runtime_ns)
     sparse, _ = job_phases(REPORT, [log(1, 5900)])
@@ -42,7 +42,7 @@ def test_clones_are_one_phase() -> None:
     phases, why = job_phases(clones, [log(1, 5500, 6100), log(2, 5700, 6300)])
     assert why is None
     assert [(phase.begin_ns, phase.end_ns) for phase in phases] == [
-        (5000 * MS, 5200 * MS + round(clones.jobs[0].runtime_s * 1e9))
+        (5000 * MS, 5200 * MS + round((clones.jobs[0].threads_s or 0) * 1e9))
     ]
 
 

@@ -85,7 +85,7 @@ def test_fio_without_json_is_an_error() -> None:
         ("no-read.json", "job 2: it has not all of read, write and trim"),
         ("percentile.json", "job 1: mixed: clat_ns: '101.0' is no percentile"),
         ("bin.json", "job 2: write: lat_ns: '0x40' is no bin"),
-        ("no-json.txt", "no-json.txt: fio printed no JSON"),
+        ("no-json.txt", "no-json.txt: it has no JSON: run fio with"),
     ],
 )
 def test_what_is_no_report_is_refused_with_its_place(name: str, place: str) -> None:

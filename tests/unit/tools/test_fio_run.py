@@ -86,7 +86,7 @@ def test_what_it_prints_stays_its_own(folder: Path, capfd: pytest.CaptureFixture
     ]
     moments = [mono_ns for _, _, mono_ns in kept.events]
     assert moments[0] < moments[1] and moments[0] < moments[2] < moments[3]
-    assert moments[1] - moments[0] == round(report.jobs[0].runtime_s * 1e9)
+    assert moments[1] - moments[0] == round((report.jobs[0].threads_s or 0) * 1e9)
     assert sorted(path.name for path in folder.iterdir()) == ["data", "job.fio"]
 
 

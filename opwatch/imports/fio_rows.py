@@ -1,0 +1,87 @@
+"""The rows that a report of fio becomes, each checked against the rates that fio itself prints. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from opwatch.errors import BadInput
+from opwatch.fio.results import TRANSFERS, FioJob, FioLatency, FioOperation, FioReport
+from opwatch.frozen import frozen
+
+# Operations of a job that took the same time but for this share of it are one row.
+_SAME_TIME = 0.01
+# fio prints KiB/s as whole numbers, and before 2.2 requests per second too.
+_ROUNDED, _TOLERANCE = 1.0, 0.012
+# The middle of one of fio's bins is up to 1/128 from its values; its clock has whole ns.
+_BIN_TOLERANCE = 1 / 64
+
+
+@frozen
+class FioRow:
+    """What stands for a disk: a job, or one operation of a job whose operations took different times."""
+
+    name: str
+    operations: Mapping[str, FioOperation]
+    runtime_s: float
+
+
+def rows_of(report: FioReport, where: str) -> list[FioRow]:
+    """Return the rows of all jobs. BadInput where one disagrees with what fio itself reports of it."""
+    rows = [row for name, job in zip(_names(report), report.jobs, strict=True) for row in _rows(name, job)]
+    for row in rows:
+        for op, operation in row.operations.items():
+            _check(row, operation, f"{where}: {row.name:.60}: {op}")
+    return rows
+
+
+def _names(report: FioReport) -> list[str]:
+    """The names of the jobs. Those of one name have their number as well."""
+    names = [job.name for job in report.jobs]
+    return [
+        name if names.count(name) == 1 else f"{name}.{names[:place].count(name) + 1}"
+        for place, name in enumerate(names)
+    ]
+
+
+def _rows(name: str, job: FioJob) -> Iterator[FioRow]:
+    used = {op: job.operations[op] for op in TRANSFERS if job.operations[op].requests}
+    times = [operation.runtime_s or job.runtime_s for operation in used.values()]
+    flushes = {op: operation for op, operation in job.operations.items() if op == "flush"}
+    if not used or max(times) - min(times) <= max(times) * _SAME_TIME:
+        yield FioRow(name, used | flushes, max(times, default=job.runtime_s))
+        return
+    # Flushes follow writes, and have no time of their own.
+    flushed = "write" if "write" in used else next(iter(used))
+    for (op, operation), runtime_s in zip(used.items(), times, strict=True):
+        yield FioRow(f"{name} {op}", {op: operation} | (flushes if op == flushed else {}), runtime_s)
+
+
+def _check(row: FioRow, operation: FioOperation, where: str) -> None:
+    """Refuse an operation whose rates over the time of its row are not those that fio printed."""
+    for amount, reported, unit in (
+        (operation.requests, operation.reported_iops, " requests per second"),
+        ((operation.bytes or 0) / 1024, operation.reported_kib_per_s, " KiB/s"),
+    ):
+        if reported is None or not amount:
+            continue
+        if not row.runtime_s:
+            raise BadInput(f"{where}: it has requests, and took no time that fio could measure")
+        rate = amount / row.runtime_s
+        if abs(rate - reported) > max(_ROUNDED, _TOLERANCE * rate):
+            raise BadInput(
+                f"{where}: its counts over {row.runtime_s:g} s are {rate:g}{unit}, and fio reports "
+                f"{reported:g}{unit}: the file was changed, or this version of fio is not understood"
+            )
+    if operation.latency and operation.latency.bins is not None:
+        _check_bins(operation.latency, operation.latency.bins, where)
+
+
+def _check_bins(latency: FioLatency, bins: tuple[tuple[int, int], ...], where: str) -> None:
+    count = sum(number for _, number in bins)
+    if count != latency.requests:
+        raise BadInput(f"{where}: its bins hold {count} requests, and fio reports {latency.requests}")
+    mean = sum(middle * number for middle, number in bins) / count if count else 0.0
+    if abs(mean - latency.mean_ns) > max(_ROUNDED, _BIN_TOLERANCE * latency.mean_ns):
+        raise BadInput(
+            f"{where}: the mean of its bins is {mean:g} ns, and fio reports {latency.mean_ns:g} ns"
+        )

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import io
 import re
+from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from opwatch.errors import BadInput
 from opwatch.foreign import LONGEST_LINE, text_of
@@ -32,9 +34,18 @@ _LACKS = (
     f"{TRUST}: blkparse has no account of what was lost in the text",
     f"{CPU}: blktrace does not tell it",
 )
+# The sums behind the events, of one CPU or of all of a device.
+_SUMS_OF = re.compile(r"(CPU[0-9]{1,6}|Total) \(([^\n]{1,64})\):\s*", re.ASCII)
+_SUMS = re.compile(
+    r"\s*(?:PC )?Reads Compl(?:eted|\.):\s+([0-9]{1,12})(?:,\s+([0-9]{1,15})KiB)?"
+    r"\s+(?:PC )?Writes Compl(?:eted|\.):\s+([0-9]{1,12})(?:,\s+([0-9]{1,15})KiB)?\s*",
+    re.ASCII,
+)
+_SECTORS_OF_KIB = 2
 _NOTES = (
     "blkparse: its times count from the begin of the trace; of which day is not in it (1970-01-01)",
     "blkparse: what was issued before the trace or is not completed in it is left out",
+    "blkparse: the trace is taken to end with its last event: it does not say how long it went on",
 )
 
 # When it was issued, how many sectors are still to end, and of how many: by device, first of those sectors
@@ -55,16 +66,21 @@ class _Completion:
 
 
 def read_blkparse(raw: bytes, name: str) -> ImportedFile:
-    """What a text of blkparse tells, as entries. BadInput, with the line, for what is no such text."""
-    completions = sorted(_completions(raw, name), key=lambda completion: completion.at_ns)
+    """What a text of blkparse tells, as entries. BadInput, with the line, for what is no such text, and where
+    its own sums say that it is not whole."""
+    trace = _Trace()
+    completions = sorted(_completions(raw, name, trace), key=lambda completion: completion.at_ns)
     if not completions:
         raise BadInput(f"{name}: no request is issued and completed in it")
     disks = sorted({completion.disk for completion in completions})
     if len(disks) > _MOST_DISKS:
         raise BadInput(f"{name}: {len(disks)} disks are more than {_MOST_DISKS}")
-    if completions[-1].at_ns >= _MOST_SECONDS * _SECOND:
+    if trace.end_ns >= _MOST_SECONDS * _SECOND:
         raise BadInput(f"{name}: it lasts for more than {_MOST_SECONDS} s")
-    return ImportedFile("blkparse", _SECOND, _entries(completions, disks), _NOTES)
+    if trace.end_ns <= trace.begin_ns:
+        raise BadInput(f"{name}: all of its events are of one moment: no rate follows")
+    _check(trace, name)
+    return ImportedFile("blkparse", _SECOND, _entries(completions, disks, trace), _NOTES)
 
 
 def is_blkparse(raw: bytes) -> bool:
@@ -72,7 +88,7 @@ def is_blkparse(raw: bytes) -> bool:
     return _EVENT.match(text_of(raw[:LONGEST_LINE].partition(b"\n")[0])) is not None
 
 
-def _completions(raw: bytes, name: str) -> Iterator[_Completion]:
+def _completions(raw: bytes, name: str, trace: _Trace) -> Iterator[_Completion]:
     issues, events = _Issues(), 0
     for number, line in enumerate(io.BytesIO(raw), 1):
         event = _EVENT.match(text_of(line)) if len(line) <= LONGEST_LINE else None
@@ -80,13 +96,63 @@ def _completions(raw: bytes, name: str) -> Iterator[_Completion]:
             # Behind the events stand sums, and between them what processes said.
             if not events and line.strip():
                 raise BadInput(f"{name}, line {number}: {text_of(line[:60])!r} is no event of blkparse")
+            trace.take_sums(line)
             continue
         events += 1
+        trace.take(event)
         completion = _completed(issues, event, text_of(line))
         if len(issues) > _MOST_IN_FLIGHT:
             raise BadInput(f"{name}, line {number}: {_MOST_IN_FLIGHT} requests are issued and not completed")
         if completion:
             yield completion
+
+
+@dataclass(slots=True)
+class _Trace:
+    """When the events were, how many ends are among them, and how many there were by blkparse's own sums:
+    (ends, KiB) of each device, of all CPUs and CPU by CPU."""
+
+    begin_ns: int = _MOST_SECONDS * _SECOND
+    end_ns: int = 0
+    ends: int = 0
+    sectors: int = 0
+    totals: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(lambda: [0, 0]))
+    by_cpu: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(lambda: [0, 0]))
+    _sums_of: tuple[bool, str] | None = None
+
+    def take(self, event: re.Match[str]) -> None:
+        at_ns = int(event[3]) * _SECOND + int(event[4])
+        self.begin_ns, self.end_ns = min(self.begin_ns, at_ns), max(self.end_ns, at_ns)
+        if event[5] == _COMPLETION:
+            self.ends += 1
+            self.sectors += int(event[8] or 0)
+
+    def take_sums(self, line: bytes) -> None:
+        text = text_of(line[:LONGEST_LINE])
+        if of := _SUMS_OF.fullmatch(text):
+            self._sums_of = of[1] == "Total", of[2]
+        elif self._sums_of and (counts := _SUMS.fullmatch(text)):
+            is_total, device = self._sums_of
+            sums = self.totals if is_total else self.by_cpu
+            if device in sums or len(sums) < _MOST_DISKS:
+                sums[device][0] += int(counts[1]) + int(counts[3])
+                sums[device][1] += int(counts[2] or 0) + int(counts[4] or 0)
+
+
+def _check(trace: _Trace, name: str) -> None:
+    """Refuse a text in which ends are missing that its own sums have."""
+    # A device of one CPU has no total.
+    sums = {**trace.by_cpu, **trace.totals}.values()
+    if not sums:
+        return
+    ends, kib = (sum(device[place] for device in sums) for place in (0, 1))
+    # Each sum is rounded down, of reads and of writes.
+    rounding = 2 * len(sums)
+    if trace.ends != ends or abs(trace.sectors / _SECTORS_OF_KIB - kib) > rounding:
+        raise BadInput(
+            f"{name}: it has {trace.ends} completions of {trace.sectors // _SECTORS_OF_KIB} KiB, and its own "
+            f"sums count {ends} of {kib} KiB: import the whole output of blkparse"
+        )
 
 
 def _completed(issues: _Issues, event: re.Match[str], line: str) -> _Completion | None:
@@ -130,14 +196,15 @@ def operation(flags: str) -> str | None:
     return "flush" if flags.startswith("F") else None
 
 
-def _entries(completions: list[_Completion], names: list[str]) -> Iterator[RunEntry]:
-    """The entries: a sample for every second, the last when the last request has ended."""
+def _entries(completions: list[_Completion], names: list[str], trace: _Trace) -> Iterator[RunEntry]:
+    """The entries: a sample for every second since the first event, and one at the last event."""
     disks = {
         name: ImportedDisk(place, name, "requests by blktrace", _LACKS) for place, name in enumerate(names)
     }
-    run, due_ns = ImportedRun([*disks.values()], -_SECOND), 2 * _SECOND
     # Moments begin at one second: 0 stands for none.
-    yield from run.begin(_SECOND)
+    run = ImportedRun([*disks.values()], -_SECOND)
+    due_ns, end_ns = trace.begin_ns + 2 * _SECOND, trace.end_ns + _SECOND
+    yield from run.begin(trace.begin_ns + _SECOND)
     for completion in completions:
         while completion.at_ns + _SECOND > due_ns:
             yield run.tick(due_ns)
@@ -154,5 +221,9 @@ def _entries(completions: list[_Completion], names: list[str]) -> Iterator[RunEn
                 errors=int(completion.is_error),
             ),
         )
-    yield run.tick(due_ns)
-    yield run.end(due_ns)
+    # The trace may have gone on without an end of a request.
+    while due_ns < end_ns:
+        yield run.tick(due_ns)
+        due_ns += _SECOND
+    yield run.tick(end_ns)
+    yield run.end(end_ns)

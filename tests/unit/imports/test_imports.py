@@ -136,6 +136,42 @@ def test_blkparse_has_every_request(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "not known: trust" in text
 
 
+def test_rates_of_a_trace_are_those_of_blkparse() -> None:
+    """Throughput (R/W): 266KiB/s / 402KiB/s, in which a discard is a write; the last event is at 1.44 s."""
+    story = Story()
+    source = read_blkparse((GOOD / "blkparse.txt").read_bytes(), "it")
+    news = [one for entry in source.entries for one in story.take(entry)]
+    interval = next(one for one in news if isinstance(one, Observation) and one.final).interval
+    assert interval.seconds == pytest.approx(1.441860616)
+    kib = {op: interval.ops[op].bytes / interval.seconds / 1024 for op in ("read", "write", "discard")}
+    assert (int(kib["read"]), int(kib["write"] + kib["discard"])) == (266, 402)
+
+
+@pytest.mark.parametrize("number", [0, 10])
+def test_a_trace_that_its_own_sums_call_incomplete_is_refused(number: int) -> None:
+    lines = (GOOD / "blkparse.txt").read_bytes().splitlines(keepends=True)
+    lines.remove([line for line in lines if b" C " in line][number])
+    with pytest.raises(BadInput, match="import the whole output of blkparse"):
+        read_blkparse(b"".join(lines), "it")
+
+
+def test_a_trace_begins_with_its_first_event_and_ends_with_its_last() -> None:
+    lines = [
+        "  8,0  1  1  7.500000000  55  D  R 1000 + 8 [a]",
+        "  8,0  1  2  7.750000000  55  C  R 1000 + 8 [0]",
+        "  8,0  1  3  9.750000000  55  Q  R 2000 + 8 [a]",
+    ]
+    story = Story()
+    source = read_blkparse("\n".join(lines).encode(), "it")
+    news = [one for entry in source.entries for one in story.take(entry)]
+    finals = [one for one in news if isinstance(one, Observation) and one.final]
+    lengths = [one.interval.seconds for one in news if isinstance(one, Observation) and not one.final]
+    assert [one.interval.seconds for one in finals] == [2.25]
+    assert lengths == [1, 1, 0.25]
+    with pytest.raises(BadInput, match="of one moment"):
+        read_blkparse("\n".join(line.replace("7.75", "7.50") for line in lines[:2]).encode(), "it")
+
+
 def test_partial_requeued_failed_and_unfinished_requests() -> None:
     lines = [
         "  8,0  1  1  0.100000000  55  D  R 1000 + 16 [a]",
@@ -181,7 +217,7 @@ def test_operations(flags: str, op: str | None) -> None:
         ("no-event.txt", "line 1: 'CPU0"),
         ("nothing-ends.txt", "no request is issued and completed in it"),
         ("../fio/negative.json", "job 2: write: total_ios is no count"),
-        ("../fio/no-json.txt", "fio printed no JSON"),
+        ("../fio/no-json.txt", "it has no JSON: run fio with"),
     ],
 )
 def test_a_file_that_is_none_leaves_nothing(

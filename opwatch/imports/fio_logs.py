@@ -1,9 +1,10 @@
 """Logs of fio (write_bw_log and its like), alone or with the report of the same run: each job in intervals of
-the length that the logs have. Pure."""
+log_avg_msec, or of one second where a log has a row for every request. Pure."""
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from opwatch.fio.results import FioReport
 from opwatch.foreign import text_of
 from opwatch.frozen import frozen
 from opwatch.imports.disk import Amounts, ImportedDisk, ImportedRun
+from opwatch.imports.fio_threads import LoggedThreads, LoggedTotal
 from opwatch.imports.source import ImportedFile
 from opwatch.samples.entries import RunEntry
 from opwatch.trace.lacking import CPU, DEPTH, ERRORS, ISSUED, MAXIMUM, PERCENTILES, TRUST
@@ -25,6 +27,8 @@ _SECOND = 10**9
 _MS = 10**6
 # The steps into which a log with a row for every request is cut.
 _STEP_MS = 1000
+# Rows come some milliseconds late, and the next one then that much earlier.
+_LEAST_GAP, _MOST_GAP = 0.75, 1.5
 _MOST_STEPS = 1 << 16
 # Milliseconds since 1970 are more than these since 2001, and no clock that began at a boot comes near.
 _LEAST_WALL_MS, _MOST_MS = 10**12, 9 * 10**12
@@ -44,11 +48,11 @@ _LATENCIES = (FioLogKind.COMPLETION, FioLogKind.LATENCY)
 
 @dataclass(slots=True)
 class _Sums:
-    """What one operation came to in one interval. `means` are latencies without a number of requests."""
+    """What one operation came to in one interval. `sum_ns` is of the means of a log, where it has means."""
 
     requests: float = 0.0
     bytes: float = 0.0
-    means: list[int] = field(default_factory=list)
+    sum_ns: float = 0.0
     latencies: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
 
 
@@ -73,9 +77,9 @@ class _Steps:
 
 
 class _Job:
-    """The logs of one job, each kind once."""
+    """The logs of one job, each kind once. `average_ms` is log_avg_msec, None where nobody gave it."""
 
-    def __init__(self, number: int | None, logs: Mapping[FioLogKind, FioLog]) -> None:
+    def __init__(self, number: int | None, logs: Mapping[FioLogKind, FioLog], average_ms: int | None) -> None:
         self.number, self.logs = number, logs
         self.name = "all jobs" if number is None else f"job {number}"
         latency = next((kind for kind in _LATENCIES if kind in logs), None)
@@ -83,13 +87,33 @@ class _Job:
         # A row of a single request has its size: any such log has all of them.
         singles = [log for log in (self.latency, *logs.values()) if log and _is_of_requests(log)]
         self.requests = singles[0] if singles else None
-        self.step_ms = _STEP_MS if self.requests else max(_step_ms(log) for log in logs.values())
         missing = [kind for kind in (FioLogKind.RATE, FioLogKind.BANDWIDTH) if kind not in logs]
         if missing and not self.requests:
             raise BadInput(
                 f"the logs of {self.name} have no {missing[0]} log: its requests and bytes follow from "
                 "write_iops_log and write_bw_log together, or from any log without log_avg_msec"
             )
+        self.step_ms = _STEP_MS if self.requests else self._step_ms(average_ms)
+
+    def _step_ms(self, average_ms: int | None) -> int:
+        """Return the milliseconds from one row to the next, where none is left out. A log does not say
+        log_avg_msec, and fio leaves out intervals without requests: the time between rows is no measure."""
+        if not average_ms:
+            raise BadInput(
+                f"the logs of {self.name} have means, and do not say of how many milliseconds: add the JSON "
+                "report of the same run, or --log-avg-msec MS with the log_avg_msec of the run"
+            )
+        steps: list[int] = []
+        for kind in (FioLogKind.RATE, FioLogKind.BANDWIDTH):
+            gaps = _gaps(self.logs[kind])
+            # Each row comes some milliseconds late.
+            steps += [gap for gap in gaps if _LEAST_GAP <= gap / average_ms < _MOST_GAP]
+            if gaps and median(gaps) < average_ms * _LEAST_GAP:
+                raise BadInput(
+                    f"the {kind} log of {self.name} has a row each {median(gaps):g} ms: log_avg_msec was not "
+                    f"{average_ms}, or several jobs share the log (per_job_logs=0)"
+                )
+        return round(median(steps)) if steps else average_ms
 
     @property
     def has_latencies(self) -> bool:
@@ -107,6 +131,23 @@ class _Job:
         """The milliseconds between which its rows lie."""
         rows = [row.time_ms for log in self._used() for row in log.rows()]
         return max(min(rows) - (1 if self.requests else self.step_ms), 0), max(rows)
+
+    def total(self, sums: Mapping[tuple[int, str], _Sums]) -> dict[str, LoggedTotal]:
+        """All intervals together, by operation."""
+        totals: dict[str, LoggedTotal] = {}
+        for operation in {operation for _, operation in sums}:
+            intervals = [one for (_, name), one in sums.items() if name == operation]
+            slack = 0.0
+            sum_ns = float(sum(ns * count for one in intervals for ns, count in one.latencies.items()))
+            has_mean = self.has_latencies
+            if not self.requests:
+                # Whole requests per second, and an interval that may be missing at either end.
+                slack = len(intervals) * self.step_ms / 1000 + 2 * max(one.requests for one in intervals)
+                sum_ns, has_mean = sum(one.sum_ns for one in intervals), self.latency is not None
+            requests = sum(one.requests for one in intervals)
+            mean_ns = sum_ns / requests if has_mean and requests else None
+            totals[operation] = LoggedTotal(requests, slack, mean_ns)
+        return totals
 
     def _used(self) -> list[FioLog]:
         # Means of latency come some milliseconds late: they are of the interval that has just ended.
@@ -130,50 +171,65 @@ class _Job:
                 if self.has_latencies:
                     one.latencies[row.value] += 1
             return dict(sums)
-        for row, seconds in _with_lengths(self.logs[FioLogKind.RATE]):
-            at(row.time_ms, row.operation).requests += row.value * seconds
-        for row, seconds in _with_lengths(self.logs[FioLogKind.BANDWIDTH]):
+        means = _Means(self.latency)
+        for row, seconds in self._with_lengths(FioLogKind.RATE):
+            one, requests = at(row.time_ms, row.operation), row.value * seconds
+            one.requests += requests
+            one.sum_ns += requests * means.of(row.operation, row.time_ms - seconds * 500)
+        for row, seconds in self._with_lengths(FioLogKind.BANDWIDTH):
             at(row.time_ms, row.operation).bytes += row.value * 1024 * seconds
-        for row in self.latency.rows() if self.latency else ():
-            at(row.time_ms, row.operation).means.append(row.value)
         return dict(sums)
+
+    def _with_lengths(self, kind: FioLogKind) -> Iterator[tuple[FioLogRow, float]]:
+        """Each row with the seconds that its mean covers: since the last row of its operation, or
+        log_avg_msec where that is longer ago, because a job that rests has no rows."""
+        before = dict[str, int]()
+        for row in self.logs[kind].rows():
+            since_ms = row.time_ms - before.get(row.operation, row.time_ms - self.step_ms)
+            before[row.operation] = row.time_ms
+            yield row, (since_ms if 0 <= since_ms < _MOST_GAP * self.step_ms else self.step_ms) / 1000
+
+
+class _Means:
+    """The means of a latency log. fio ends an interval of it only when the next request completes: its row is
+    the mean of all requests since the row before."""
+
+    def __init__(self, log: FioLog | None) -> None:
+        self._rows: defaultdict[str, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
+        for row in log.rows() if log else ():
+            times, means = self._rows[row.operation]
+            times.append(row.time_ms)
+            means.append(row.value)
+
+    def of(self, operation: str, time_ms: float) -> int:
+        """The mean that has the requests of a moment; the last of all where none is later."""
+        times, means = self._rows[operation]
+        return means[min(bisect_left(times, time_ms), len(means) - 1)] if means else 0
 
 
 def _is_of_requests(log: FioLog) -> bool:
     return len(log) > 0 and all(row.block_bytes for row in log.rows())
 
 
-def _with_lengths(log: FioLog) -> Iterator[tuple[FioLogRow, float]]:
-    """Each row with the seconds that its mean is of: since the one before of its operation, or as long as
-    the others where that is long ago, for a job that rests has no rows."""
-    step_ms, before = _step_ms(log), dict[str, int]()
+def _gaps(log: FioLog) -> list[int]:
+    """The milliseconds from one row to the next of its operation."""
+    times: defaultdict[str, list[int]] = defaultdict(list)
     for row in log.rows():
-        since_ms = row.time_ms - before.get(row.operation, row.time_ms - step_ms)
-        before[row.operation] = row.time_ms
-        yield row, (since_ms if 0 <= since_ms < 2 * step_ms else step_ms) / 1000
+        times[row.operation].append(row.time_ms)
+    return [max(later - time, 0) for of_one in times.values() for time, later in pairwise(of_one)]
 
 
-def _step_ms(log: FioLog) -> int:
-    """The milliseconds from one row to the next."""
-    by_operation: defaultdict[str, list[int]] = defaultdict(list)
-    for row in log.rows():
-        by_operation[row.operation].append(row.time_ms)
-    steps = [
-        later - time_ms
-        for times in by_operation.values()
-        for time_ms, later in pairwise(times)
-        if later > time_ms
-    ]
-    return max(round(median(steps)), 1) if steps else _STEP_MS
-
-
-def read_fio_logs(logs: Iterable[tuple[str, bytes]], report: tuple[str, bytes] | None = None) -> ImportedFile:
-    """What logs of one run tell, as entries; names of jobs are those of its report. BadInput, with the place,
-    for what is no log, and for logs of which nothing follows."""
-    jobs, left_out = _jobs(logs)
+def read_fio_logs(
+    logs: Iterable[tuple[str, bytes]],
+    report: tuple[str, bytes] | None = None,
+    average_ms: int | None = None,
+) -> ImportedFile:
+    """What logs of one run tell, as entries; names of jobs and log_avg_msec are those of its report.
+    `average_ms` is log_avg_msec for logs without one. BadInput, with the place, for what is no log, for logs
+    of which nothing follows, and for those that do not come to what the report says."""
     parsed = parse_report(text_of(report[1]), report[0]) if report else None
-    if parsed:
-        _name(jobs, parsed)
+    threads = LoggedThreads(parsed) if parsed else None
+    jobs, left_out = _jobs(logs, threads, average_ms)
     step_ms = max(job.step_ms for job in jobs)
     times = [job.times() for job in jobs]
     has_means = not any(job.requests for job in jobs)
@@ -183,16 +239,21 @@ def read_fio_logs(logs: Iterable[tuple[str, bytes]], report: tuple[str, bytes] |
             f"fio's logs go from {steps.begin_ms} to {steps.end_ms} ms in steps of {step_ms}: no run is so "
             "long"
         )
+    sums = [job.sums(steps) for job in jobs]
+    if threads:
+        threads.check({job.number: job.total(sum_) for job, sum_ in zip(jobs, sums, strict=True)})
     notes = [] if all(job.requests for job in jobs) else [_ROUNDED]
     notes += [_NO_CLOCK] if len(jobs) > 1 else []
     wall_ns = _wall_ns(steps, parsed)
     notes += [_NO_TIME] if wall_ns is None else []
-    entries = _entries(jobs, steps, wall_ns or 0)
+    entries = _entries(jobs, sums, steps, wall_ns or 0)
     program = parsed.version if parsed and parsed.version else "fio"
     return ImportedFile(program, step_ms * _MS, entries, (*notes, *left_out))
 
 
-def _jobs(logs: Iterable[tuple[str, bytes]]) -> tuple[list[_Job], list[str]]:
+def _jobs(
+    logs: Iterable[tuple[str, bytes]], threads: LoggedThreads | None, average_ms: int | None
+) -> tuple[list[_Job], list[str]]:
     """(the jobs, in their order; what was left out)."""
     by_job: defaultdict[int, dict[FioLogKind, FioLog]] = defaultdict(dict)
     names: dict[tuple[int, FioLogKind], str] = {}
@@ -210,16 +271,15 @@ def _jobs(logs: Iterable[tuple[str, bytes]]) -> tuple[list[_Job], list[str]]:
             by_job[number][log.kind], names[number, log.kind] = log, name
     if not by_job:
         raise BadInput("there is nothing in fio's logs: " + "; ".join(left_out))
-    return [_Job(number or None, by_job[number]) for number in sorted(by_job)], left_out
-
-
-def _name(jobs: Iterable[_Job], report: FioReport) -> None:
-    """Call jobs by their names, which stand in the order of their numbers unless they were put together."""
-    names = [job.name for job in report.jobs]
-    for job in jobs:
-        if job.number and job.number <= len(names):
-            name = names[job.number - 1]
-            job.name = name if names.count(name) == 1 else f"{name}.{job.number}"
+    jobs = []
+    for number in sorted(by_job):
+        reported_ms = threads.average_ms(number) if threads else None
+        if average_ms and reported_ms is not None and average_ms != reported_ms:
+            raise BadInput(f"--log-avg-msec is {average_ms}, and log_avg_msec of the report is {reported_ms}")
+        job = _Job(number or None, by_job[number], average_ms or reported_ms)
+        job.name = (threads.name(number) if threads else None) or job.name
+        jobs.append(job)
+    return jobs, left_out
 
 
 def _wall_ns(steps: _Steps, report: FioReport | None) -> int | None:
@@ -231,10 +291,12 @@ def _wall_ns(steps: _Steps, report: FioReport | None) -> int | None:
     return None
 
 
-def _entries(jobs: list[_Job], steps: _Steps, wall_ns: int) -> Iterator[RunEntry]:
+def _entries(
+    jobs: list[_Job], sums: list[dict[tuple[int, str], _Sums]], steps: _Steps, wall_ns: int
+) -> Iterator[RunEntry]:
     level = "jobs by fio's logs"
     disks = [ImportedDisk(place, job.name, level, job.lacks()) for place, job in enumerate(jobs)]
-    courses = [_JobCourse(disk, job.sums(steps)) for disk, job in zip(disks, jobs, strict=True)]
+    courses = [_JobCourse(disk, sum_) for disk, sum_ in zip(disks, sums, strict=True)]
     run = ImportedRun(disks, wall_ns - _SECOND)
     yield from run.begin(_SECOND)
     for step in range(1, steps.count + 1):
@@ -251,7 +313,6 @@ class _JobCourse:
         self._disk, self._sums = disk, sums
         self._operations = sorted({operation for _, operation in sums})
         self._rest: defaultdict[tuple[str, str], float] = defaultdict(float)
-        self._mean = dict[str, float]()
 
     def add(self, step: int) -> None:
         for operation in self._operations:
@@ -260,12 +321,11 @@ class _JobCourse:
                 self._disk.add(operation, self._amounts(operation, sums))
 
     def _amounts(self, operation: str, sums: _Sums) -> Amounts:
-        if sums.means:
-            self._mean[operation] = sum(sums.means) / len(sums.means)
         requests = self._whole(operation, "requests", sums.requests)
         bytes_ = self._whole(operation, "bytes", sums.bytes)
         if not sums.latencies:
-            return Amounts(requests, bytes_, sum_ns=round(requests * self._mean.get(operation, 0.0)))
+            mean_ns = sums.sum_ns / sums.requests if sums.requests else 0.0
+            return Amounts(requests, bytes_, sum_ns=round(requests * mean_ns))
         total_ns = sum(ns * count for ns, count in sums.latencies.items())
         return Amounts(requests, bytes_, total_ns, max(sums.latencies), sums.latencies)
 

@@ -1,16 +1,18 @@
-"""`iostat -x -t -o JSON`: rates and mean latencies of intervals. Pure."""
+"""`iostat -x -t`, its text or its JSON: rates and mean latencies of intervals. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import pairwise
 
 from opwatch.cpu import TICKS_PER_S, CpuTimes
 from opwatch.errors import BadInput
 from opwatch.fields import Fields
-from opwatch.foreign import parse_json, table_of
+from opwatch.foreign import parse_json, table_of, text_of
 from opwatch.frozen import frozen
 from opwatch.imports.disk import Amounts, ImportedDisk, ImportedRun
+from opwatch.imports.iostat_text import document_of, is_iostat_text
 from opwatch.imports.source import ImportedFile
 from opwatch.samples.entries import RunEntry
 from opwatch.trace.lacking import CPU, ERRORS, IRQ, ISSUED, MAXIMUM, PERCENTILES, TRUST
@@ -19,6 +21,7 @@ from opwatch.trace.lacking import CPU, ERRORS, IRQ, ISSUED, MAXIMUM, PERCENTILES
 _OPS = {"r": "read", "w": "write", "d": "discard", "f": "flush"}
 _SECOND = 10**9
 _MOST_DISKS, _MOST_REPORTS, _MOST_CPUS = 1024, 1 << 16, 1 << 16
+_HEAD = 512
 # Four shares of which each is rounded to 0.01.
 _MOST_SHARE = 100.03
 _FORMS = ("%Y-%m-%dT%H:%M:%S%z", "%m/%d/%Y %I:%M:%S %p", "%m/%d/%Y %H:%M:%S", "%m/%d/%y %H:%M:%S")
@@ -32,10 +35,15 @@ _LACKS = (
 _NO_CPU = f"{CPU}: there is no avg-cpu in it, or not for how many CPUs: run iostat without -d"
 _NO_IRQ = f"{IRQ}: iostat has it among what the system took"
 _OF_SHARES = "iostat: CPU time is made of percentages, which are rounded to 0.01"
-_NOTES = (
-    "iostat: rates are rounded to 0.01, and counts are made of them",
-    "iostat: intervals are as long as its times of whole seconds say on the mean",
+_ROUNDED = "iostat: rates are rounded to 0.01, and counts are made of them"
+_EVEN = "iostat: intervals are as long as its times of whole seconds say on the mean"
+_UNEVEN = (
+    "iostat: its intervals are uneven: each is as long as its times of whole seconds say, up to 1 s wrong"
 )
+# Bytes in the unit of its columns: -k (the default), -m, or sectors with POSIXLY_CORRECT.
+_UNITS = {"kB/s": 1 << 10, "MB/s": 1 << 20, "sec/s": 512}
+# MB/s of 0.01 that are smaller are more than 5 % wrong.
+_LEAST_MB = 0.1
 
 
 @frozen
@@ -49,6 +57,12 @@ class _Report:
     cpu: tuple[float, float, float] | None = None
 
 
+def is_iostat(raw: bytes) -> bool:
+    """Whether it begins as the text or the JSON of iostat does."""
+    head = raw[:_HEAD]
+    return b'"sysstat"' in head or is_iostat_text(text_of(head))
+
+
 def read_iostat(raw: bytes, name: str) -> ImportedFile:
     """What a report of iostat tells, as entries. BadInput, with the place, for what is no such report."""
     reports = _reports(raw, name)
@@ -58,8 +72,23 @@ def read_iostat(raw: bytes, name: str) -> ImportedFile:
     if span_s <= 0:
         raise BadInput(f"{name}: its reports are of no time, or go back: {reports[0].at} to {reports[-1].at}")
     step_ns = round(span_s * 1e9 / (len(reports) - 1))
-    notes = (*_NOTES, _OF_SHARES) if _have_cpu(reports) else _NOTES
-    return ImportedFile("iostat", step_ns, _entries(reports, step_ns), notes)
+    moments = _moments(reports, step_ns, name)
+    is_even = moments[-1] == step_ns * (len(reports) - 1)
+    notes = [_ROUNDED, _EVEN if is_even else _UNEVEN, *([_OF_SHARES] if _have_cpu(reports) else [])]
+    return ImportedFile("iostat", step_ns, _entries(reports, step_ns, moments), tuple(notes))
+
+
+def _moments(reports: Sequence[_Report], step_ns: int, name: str) -> list[int]:
+    """Return how long after the first each report ended. Times are whole seconds: where they allow it, all
+    intervals are of one length."""
+    times = [round((report.at - reports[0].at).total_seconds() * _SECOND) for report in reports]
+    even = [number * step_ns for number in range(len(reports))]
+    if all(abs(time - moment) <= _SECOND for time, moment in zip(times, even, strict=True)):
+        return even
+    for number, (before, after) in enumerate(pairwise(times), 2):
+        if after <= before:
+            raise BadInput(f"{name}: report {number} is not later than the one before it")
+    return times
 
 
 def _have_cpu(reports: Sequence[_Report]) -> bool:
@@ -67,7 +96,9 @@ def _have_cpu(reports: Sequence[_Report]) -> bool:
 
 
 def _reports(raw: bytes, name: str) -> list[_Report]:
-    document = Fields(table_of(parse_json(raw, name), name), name)
+    head = text_of(raw[:_HEAD])
+    table = document_of(text_of(raw), name) if is_iostat_text(head) else parse_json(raw, name)
+    document = Fields(table_of(table, name), name)
     reports = []
     for host in document.sub("sysstat").rows("hosts"):
         host_fields = Fields(table_of(host, f"{name}: a host"), name)
@@ -87,7 +118,7 @@ def _report(fields: Fields, cpus: int) -> _Report:
         disk = Fields(table_of(row, fields.where), fields.where)
         name = disk.text("disk_device")
         if "r/s" not in disk.table:
-            raise fields.bad(f"{name:.40} has no r/s: run iostat with -x")
+            raise fields.bad(f"{name:.40} has no r/s: run iostat with -x, and without -s")
         row_fields = Fields(disk.table, f"{fields.where}: {name:.40}")
         rows[name] = {
             op: _rates(row_fields, letter) for letter, op in _OPS.items() if f"{letter}/s" in disk.table
@@ -119,7 +150,7 @@ def _moment(fields: Fields) -> datetime:
     raise fields.bad(f"{text!r:.40} is no time: S_TIME_FORMAT=ISO has it written in one way")
 
 
-def _entries(reports: Sequence[_Report], step_ns: int) -> Iterator[RunEntry]:
+def _entries(reports: Sequence[_Report], step_ns: int, moments: Sequence[int]) -> Iterator[RunEntry]:
     """The first report is of the time before: it may be all since boot, and its end is where this begins."""
     names = sorted({name for report in reports for name in report.rows})
     has_cpu = _have_cpu(reports)
@@ -130,15 +161,16 @@ def _entries(reports: Sequence[_Report], step_ns: int) -> Iterator[RunEntry]:
     times = [0.0, 0.0, 0.0]
     run.cpu = _cpu_times(reports[0].cpus, times) if has_cpu else None
     yield from run.begin(begin_ns)
-    for number, report in enumerate(reports[1:], 1):
+    for report, (before, moment) in zip(reports[1:], pairwise(moments), strict=True):
+        length_ns = moment - before
         for at, cores in enumerate(report.cpu or () if has_cpu else ()):
-            times[at] += cores * step_ns / _SECOND
+            times[at] += cores * length_ns / _SECOND
         run.cpu = _cpu_times(report.cpus, times) if has_cpu else None
         for name, row in report.rows.items():
             for op, rates in row.items():
-                disks[name].add(op, _amounts(rates, step_ns))
-        yield run.tick(begin_ns + number * step_ns)
-    yield run.end(begin_ns + (len(reports) - 1) * step_ns)
+                disks[name].add(op, _amounts(rates, length_ns))
+        yield run.tick(begin_ns + moment)
+    yield run.end(begin_ns + moments[-1])
 
 
 def _cpu_times(cpus: int, seconds: Sequence[float]) -> CpuTimes:
@@ -147,12 +179,35 @@ def _cpu_times(cpus: int, seconds: Sequence[float]) -> CpuTimes:
 
 
 def _rates(row: Fields, letter: str) -> tuple[float, float, float]:
-    def rate(key: str) -> float:
-        return row.optional(key, row.amount) or 0.0
+    """(requests per second, bytes per second, mean latency in ns) of the operation with such a letter."""
+    requests = row.amount(f"{letter}/s")
+    await_ns = row.amount(f"{letter}_await") * 1e6 if f"{letter}_await" in row.table or requests else 0.0
+    # Flushes move no data.
+    return requests, 0.0 if letter == "f" else _bytes(row, letter, requests), await_ns
 
-    return rate(f"{letter}/s"), rate(f"{letter}kB/s") * 1024, rate(f"{letter}_await") * 1e6
+
+def _bytes(row: Fields, letter: str, requests: float) -> float:
+    """Bytes per second. BadInput where its unit is unknown, or too coarse, or its mean size disagrees."""
+    unit = next((unit for unit in _UNITS if f"{letter}{unit}" in row.table), None)
+    if unit is None:
+        raise row.bad(f"it has none of {', '.join(letter + unit for unit in _UNITS)}")
+    value = row.amount(f"{letter}{unit}")
+    rate, kib = value * _UNITS[unit], row.optional(f"{letter}areq-sz", row.amount)
+    if kib is None:
+        if unit == "MB/s" and requests and value < _LEAST_MB:
+            raise row.bad(f"{letter}{unit} is {value}, which is rounded too far: run iostat with -k")
+        return rate
+    step = 0.01 if any(value % 1 for value in row.table.values() if isinstance(value, float)) else 1.0
+    of_sizes, most = requests * kib * 1024, step * (requests + kib + step) * 1024
+    if abs(rate - of_sizes) > most + step * _UNITS[unit]:
+        raise row.bad(
+            f"{letter}{unit} is {value}, and {letter}/s of {letter}areq-sz KiB are "
+            f"{of_sizes / _UNITS[unit]:.2f}"
+        )
+    # Whichever was rounded less.
+    return of_sizes if step * _UNITS[unit] > most else rate
 
 
-def _amounts(rates: tuple[float, float, float], step_ns: int) -> Amounts:
-    requests, bytes_ = (round(rate * step_ns / _SECOND) for rate in rates[:2])
+def _amounts(rates: tuple[float, float, float], length_ns: int) -> Amounts:
+    requests, bytes_ = (round(rate * length_ns / _SECOND) for rate in rates[:2])
     return Amounts(requests, bytes_, sum_ns=round(requests * rates[2]))

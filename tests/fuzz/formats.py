@@ -11,6 +11,7 @@ import json
 import random
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -51,6 +52,8 @@ FIO = FIXTURES.parent / "fio"
 JOURNAL = FIXTURES.parent / "sweeps" / "three-levels.journal"
 EXPERIMENT = FIXTURES.parent / "scenarios" / "two-loads.experiment"
 IMPORTS = FIXTURES.parent / "imports"
+# What reads a file, and such a file.
+Import = tuple[Callable[[bytes, str], ImportedFile], bytes]
 KEPT_SWEEP = Path(__file__).parents[1] / "fixtures" / "good" / "sweeps" / "two-levels.json"
 _SWAPS = b"Filename\tType\n/dev/sdb1  partition\t5\t0\t-2\n"
 _FSTAB = b"/dev/sda1 / ext4 rw 0 1\nLABEL=a\\040b /m xfs x 0 2\n"
@@ -99,7 +102,21 @@ def _logs_with(logs: Sequence[tuple[str, bytes]], changed: str) -> Callable[[byt
     """What imports logs of one job, of which one was changed."""
     number = changed.split(".")[-2]
     others = [(name, raw) for name, raw in logs if name != changed and name.split(".")[-2] == number]
-    return lambda raw, _: read_fio_logs([(changed, raw), *others])
+    return lambda raw, _: read_fio_logs([(changed, raw), *others], average_ms=200)
+
+
+def _logs_and_report(logs: Sequence[tuple[str, bytes]], raw: bytes, name: str) -> ImportedFile:
+    """Import logs with a report that was changed."""
+    return read_fio_logs(logs, (name, raw))
+
+
+def _runs() -> list[Import]:
+    """Reports of fio that are imported with the logs of the same run."""
+    runs: list[Import] = []
+    for path in sorted(IMPORTS.glob("fio-*/*.json")):
+        logs = [(log.name, log.read_bytes()) for log in sorted(path.parent.glob("*.log"))]
+        runs.append((partial(_logs_and_report, logs), path.read_bytes()))
+    return runs
 
 
 def _small(path: Path) -> bytes:
@@ -125,12 +142,7 @@ class Fuzz:
         self._reports = [_small(path) for path in sorted(FIXTURES.glob("smartctl_exporter/*.json"))]
         self._fio = [_small(FIO / "mixed.json"), (FIO / "two.txt").read_bytes()]
         self._fio_logs = [(path.name, path.read_bytes()) for path in sorted(FIO.glob("*.log"))]
-        self._imports = [
-            (read_fio, self._fio[1]),
-            (read_iostat, (IMPORTS / "iostat.json").read_bytes()),
-            *((_logs_with(self._fio_logs, name), raw) for name, raw in self._fio_logs),
-            (read_blkparse, (IMPORTS / "blkparse.txt").read_bytes()[:4000]),
-        ]
+        self._imports = [*self._files(), *_runs()]
         self._kept = KEPT_SWEEP.read_bytes()
         self.targets: dict[str, Callable[[], object]] = {
             "mountinfo": self._mountinfo,
@@ -163,6 +175,19 @@ class Fuzz:
             name = self._random.choice(names)
             with refused_or_sound(name):
                 self.targets[name]()
+
+    def _files(self) -> list[Import]:
+        """Files that are imported one by one, and logs with the others of their job."""
+        trace = (IMPORTS / "blkparse.txt").read_bytes()
+        return [
+            (read_fio, self._fio[1]),
+            *((read_fio, path.read_bytes()) for path in sorted(IMPORTS.glob("fio-*.json"))),
+            *((read_iostat, path.read_bytes()) for path in sorted(IMPORTS.glob("iostat*"))),
+            *((_logs_with(self._fio_logs, name), raw) for name, raw in self._fio_logs),
+            (read_blkparse, trace[:4000]),
+            # Its last events, and its sums.
+            (read_blkparse, trace[-6000:].partition(b"\n")[2]),
+        ]
 
     def _damaged(self, raw: bytes) -> bytes:
         """Bytes changed, inserted and repeated; values replaced by others of another type or size."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,11 +15,11 @@ from opwatch.foreign import read_bytes
 from opwatch.imports.blkparse import is_blkparse, read_blkparse
 from opwatch.imports.fio import read_fio
 from opwatch.imports.fio_logs import read_fio_logs
-from opwatch.imports.iostat import read_iostat
+from opwatch.imports.iostat import is_iostat, read_iostat
 from opwatch.imports.source import ImportedFile
 from opwatch.recording.schema import NOTE
 from opwatch.sinks.terminal import say
-from opwatch.tools.arguments import file_name
+from opwatch.tools.arguments import count_between, file_name
 from opwatch.tools.kept_run import header, made, whole
 
 READERS: dict[str, Callable[[bytes, str], ImportedFile]] = {
@@ -26,8 +27,11 @@ READERS: dict[str, Callable[[bytes, str], ImportedFile]] = {
     "iostat": read_iostat,
     "blkparse": read_blkparse,
 }
-_SYSSTAT = b'"sysstat"'
-_HEAD = 256
+_HEAD = 4096
+# The magic of a binary trace, of either byte order.
+_BLKTRACE = (b"\x07tae", b"eat\x07")
+# What begins a report of fio, or the warnings before it.
+_FIO = re.compile(rb"^(\{|fio: |fio-[0-9]|[0-9];fio-|[^\n]{1,200}: \(g=[0-9]+\): )", re.MULTILINE)
 _TOGETHER = 256
 
 
@@ -38,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         type=Path,
         metavar="FILE",
-        help="fio JSON or JSON+, iostat -x -t -o JSON, text of blkparse; or logs of one fio, and its JSON",
+        help="fio JSON or JSON+, iostat -x -t (text, JSON), blkparse text; or logs of one fio, and its JSON",
     )
     parser.add_argument(
         "-o",
@@ -53,13 +57,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=READERS,
         help="which program made it (told from its begin)",
     )
+    parser.add_argument(
+        "--log-avg-msec",
+        type=count_between(1, 86_400_000),
+        metavar="MS",
+        help="log_avg_msec of fio's logs, where its JSON report is not given with them",
+    )
     parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but what went wrong")
 
 
-def _program_of(raw: bytes) -> str:
-    if _SYSSTAT in raw[:_HEAD]:
+def _program_of(raw: bytes, path: Path) -> str:
+    if is_iostat(raw):
         return "iostat"
-    return "blkparse" if is_blkparse(raw) else "fio"
+    if raw.startswith(_BLKTRACE):
+        raise BadInput(f"{path} is a binary trace: import the text of blkparse -i {path.name:.60}")
+    if is_blkparse(raw):
+        return "blkparse"
+    if _FIO.search(raw, 0, _HEAD) or b"\n{" in raw:
+        return "fio"
+    raise BadInput(
+        f"{path} has an unknown format: import the output of fio --output-format=json+, of "
+        "S_TIME_FORMAT=ISO iostat -x -t [-o JSON] or of blkparse -i TRACE, or fio's logs under their names"
+    )
 
 
 def _read(path: Path) -> bytes:
@@ -84,11 +103,13 @@ def _imported(args: argparse.Namespace) -> ImportedFile:
     raws = {path: _read(path) for path in args.files}
     if logs:
         report = next(((str(path), raws[path]) for path in others), None)
-        return read_fio_logs([(path.name, raws[path]) for path in logs], report)
+        return read_fio_logs([(path.name, raws[path]) for path in logs], report, args.log_avg_msec)
+    if args.log_avg_msec:
+        raise UsageError("--log-avg-msec is of fio's logs (PREFIX_bw.1.log and so on), and no FILE is one")
     [(path, raw)] = raws.items()
     if not raw.strip():
         raise BadInput(f"{path} is empty")
-    return READERS[args.from_program or _program_of(raw)](raw, str(path))
+    return READERS[args.from_program or _program_of(raw, path)](raw, str(path))
 
 
 def run(args: argparse.Namespace) -> int:

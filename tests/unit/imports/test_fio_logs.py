@@ -21,11 +21,11 @@ GOOD, BAD = FIXTURES / "good" / "fio", FIXTURES / "bad" / "imports"
 
 
 def imported(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], *names: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], *names: str, options: tuple[str, ...] = ()
 ) -> tuple[list[dict[str, Any]], str]:
     """(lines of its replay as JSON, what the import said)."""
     recording = tmp_path / "a.opw"
-    assert main(["import", *(str(GOOD / name) for name in names), "-o", str(recording)]) == 0
+    assert main(["import", *(str(GOOD / name) for name in names), "-o", str(recording), *options]) == 0
     said = capsys.readouterr().err
     assert main(["replay", "--json", str(recording)]) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -41,7 +41,7 @@ def finals(source: ImportedFile) -> list[Observation]:
 
 def test_means_of_intervals_are_intervals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     logs = [f"two_{kind}.2.log" for kind in ("bw", "iops", "clat")]
-    lines, said = imported(tmp_path, capsys, *logs)
+    lines, said = imported(tmp_path, capsys, *logs, options=("--log-avg-msec", "200"))
     intervals = [line for line in lines if line["type"] == "interval"]
     assert [line["interval_s"] for line in intervals] == [0.2] * 4
     reads = [line["ops"]["read"] for line in intervals]
@@ -88,7 +88,7 @@ def test_jobs_lie_side_by_side_on_a_wall_clock() -> None:
         rows = [f"{begin + 500 * row}, {{}}, 1, 0, 0" for row in range(1, 9)]
         logs.append((f"a_iops.{job}.log", "\n".join(rows).format(*[rate] * 8).encode()))
         logs.append((f"a_bw.{job}.log", "\n".join(rows).format(*[rate * 4] * 8).encode()))
-    one, three = finals(read_fio_logs(logs))
+    one, three = finals(read_fio_logs(logs, average_ms=500))
     assert [(one.device, three.device)] == [("job 1", "job 3")]
     assert [final.interval.ops["write"].count for final in (one, three)] == [40, 100]
     assert [final.interval.ops["write"].bytes for final in (one, three)] == [40 * 4096, 100 * 4096]
@@ -99,7 +99,7 @@ def test_rows_that_come_late_make_no_interval_of_their_own() -> None:
     """Rows as fio 3.33 wrote them with log_avg_msec=250."""
     times = [255, 511, 762, 1018, 1272, 1531, 1787]
     rows = "\n".join(f"{time}, 1000, 0, 0" for time in times).encode()
-    [final] = finals(read_fio_logs([("a_iops.1.log", rows), ("a_bw.1.log", rows)]))
+    [final] = finals(read_fio_logs([("a_iops.1.log", rows), ("a_bw.1.log", rows)], average_ms=250))
     assert final.interval.seconds == pytest.approx(1.787, rel=0.01)
     assert final.interval.ops["read"].count == pytest.approx(1787, rel=0.01)
 
@@ -108,7 +108,7 @@ def test_a_job_that_rested_is_not_made_to_have_worked() -> None:
     times = [500, 1000, 9000, 9500]
     rows = "\n".join(f"{time}, 100, 0, 0" for time in times).encode()
     logs = [(f"a_{kind}.1.log", rows) for kind in ("iops", "bw")]
-    [final] = finals(read_fio_logs(logs))
+    [final] = finals(read_fio_logs(logs, average_ms=500))
     assert final.interval.ops["read"].count == 200
 
 
@@ -123,7 +123,7 @@ def test_a_job_that_rested_is_not_made_to_have_worked() -> None:
 )
 def test_what_no_run_wrote_is_refused(names: list[str], words: str) -> None:
     with pytest.raises(BadInput, match=words):
-        read_fio_logs([(name, (BAD / name).read_bytes()) for name in names])
+        read_fio_logs([(name, (BAD / name).read_bytes()) for name in names], average_ms=500)
 
 
 @pytest.mark.parametrize("name", ["columns_iops.1.log", "operation_clat.1.log", "words_bw.1.log"])
@@ -148,3 +148,61 @@ def test_files_that_do_not_go_together(
     assert main(["import", *(str(GOOD / name) for name in names), "-o", str(recording)]) == status
     assert words in capsys.readouterr().err
     assert not recording.exists()
+
+
+def of_run(name: str) -> tuple[list[tuple[str, bytes]], tuple[str, bytes]]:
+    """Return (the logs of a run, its report)."""
+    folder = FIXTURES / "good" / "imports" / f"fio-{name}"
+    logs = [(path.name, path.read_bytes()) for path in sorted(folder.glob("*.log"))]
+    return logs, (f"{name}.json", (folder / f"{name}.json").read_bytes())
+
+
+def test_intervals_without_requests_do_not_stretch_the_others() -> None:
+    """Three requests every 1.7 s, with log_avg_msec=250: rows are 1.75 s apart."""
+    logs, report = of_run("sparse")
+    [final] = finals(read_fio_logs(logs, report))
+    write = final.interval.ops["write"]
+    assert write.count == 24
+    assert write.bytes == pytest.approx(24 * 4096, rel=0.01)
+    assert write.latency.mean == pytest.approx(2_432_780, rel=0.02)
+    [other] = finals(read_fio_logs(logs, average_ms=250))
+    assert other.interval.ops["write"].count == 24
+
+
+def test_logs_of_means_alone_are_refused_because_they_do_not_say_of_what_time() -> None:
+    logs, _ = of_run("sparse")
+    with pytest.raises(BadInput, match="--log-avg-msec MS"):
+        read_fio_logs(logs)
+
+
+def test_logs_of_grouped_jobs_have_the_names_of_their_threads() -> None:
+    logs, report = of_run("group")
+    rows = finals(read_fio_logs(logs, report))
+    assert [row.device for row in rows] == ["a.1", "a.2", "a.3"]
+    assert sum(row.interval.ops["read"].count for row in rows) == pytest.approx(901, rel=0.04)
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "average_ms", "words"),
+    [
+        ("sparse", b'"log_avg_msec" : "250"', b'"log_avg_msec" : "500"', None, "come to 48 write requests"),
+        ("sparse", b"", b"", 500, "log_avg_msec of the report is 250"),
+        ("sparse", b'"mean" : 2432779', b'"mean" : 4932779', None, "have a mean write latency of 24"),
+        ("group", b'"log_avg_msec" : "250"', b'"log_avg_msec" : "1000"', None, "a row each 250 ms"),
+        ("group", b'"log_avg_msec" : "250"', b'"log_avg_msec" : "1s"', None, "log_avg_msec=1s is no whole"),
+        ("group", b'"total_ios" : 901', b'"total_ios" : 2901', None, "and its report to 2901"),
+    ],
+)
+def test_logs_that_disagree_with_the_report_are_refused(
+    name: str, old: bytes, new: bytes, average_ms: int | None, words: str
+) -> None:
+    logs, (where, raw) = of_run(name)
+    assert old in raw
+    with pytest.raises(BadInput, match=words):
+        read_fio_logs(logs, (where, raw.replace(old, new) if old else raw), average_ms)
+
+
+def test_logs_that_several_jobs_share_are_refused_when_they_have_means() -> None:
+    rows = b"".join(b"%d, 100, 0, 0\n" % (500 * row) * 2 for row in range(1, 9))
+    with pytest.raises(BadInput, match="several jobs share the log"):
+        read_fio_logs([("a_iops.log", rows), ("a_bw.log", rows)], average_ms=500)

@@ -1,0 +1,110 @@
+"""Which job of a report each numbered log of fio is of, and whether logs and report agree. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+from opwatch.errors import BadInput
+from opwatch.fio.results import FioJob, FioReport
+from opwatch.frozen import frozen
+
+_MOST_THREADS = 1 << 16
+_MOST_DIGITS = 9
+# Means of intervals are weighted by rounded counts, and fio's own mean is of each request.
+_COUNT_TOLERANCE, _MEAN_TOLERANCE = 0.03, 0.15
+
+
+@frozen
+class LoggedTotal:
+    """What the logs of one thread come to of one operation. `slack` is how many requests rounding may hide;
+    `mean_ns` is None where no log has latencies."""
+
+    requests: float
+    slack: float
+    mean_ns: float | None
+
+
+class LoggedThreads:
+    """The threads of a run, in the order of the numbers of their logs. With group_reporting a job of the
+    report stands for `numjobs` of them."""
+
+    def __init__(self, report: FioReport) -> None:
+        self._report = report
+        # The place of each thread's job in the report; log N is of thread N.
+        self._places: list[int] = []
+        names = [job.name for job in report.jobs]
+        for place, job in enumerate(report.jobs):
+            clones = _whole(self._option(job, "numjobs"), "numjobs") or 1
+            is_grouped = names.count(job.name) < clones
+            self._places += [place] * (clones if is_grouped else 1)
+            if len(self._places) > _MOST_THREADS:
+                raise BadInput(f"fio's report is of more than {_MOST_THREADS} threads")
+
+    def _option(self, job: FioJob, name: str) -> str | None:
+        return job.options.get(name, self._report.global_options.get(name))
+
+    def _job(self, number: int) -> FioJob | None:
+        return self._report.jobs[self._places[number - 1]] if 0 < number <= len(self._places) else None
+
+    def name(self, number: int) -> str | None:
+        """The name of a log's job, with its number where several have it; None where it is not known."""
+        job = self._job(number)
+        if not job:
+            return None
+        names = [self._report.jobs[place].name for place in self._places]
+        return job.name if names.count(job.name) == 1 else f"{job.name}.{number}"
+
+    def average_ms(self, number: int) -> int | None:
+        """log_avg_msec of a log, 0 if each request has a row; None where the report does not have it."""
+        jobs = [job] if (job := self._job(number)) else [*self._report.jobs]
+        if not any(each.options for each in jobs) and not self._report.global_options:
+            # Options are in reports since fio 2.14.
+            return None
+        values = {_whole(self._option(each, "log_avg_msec"), "log_avg_msec") or 0 for each in jobs}
+        if len(values) > 1:
+            raise BadInput(
+                "jobs of the report have several log_avg_msec, and the logs do not say of which they are"
+            )
+        return values.pop()
+
+    def check(self, totals: Mapping[int | None, Mapping[str, LoggedTotal]]) -> None:
+        """Refuse logs that do not come to what the report says of a job all of whose logs are there."""
+        by_job: defaultdict[int, list[Mapping[str, LoggedTotal]]] = defaultdict(list)
+        for number, total in totals.items():
+            if number is not None and number <= len(self._places):
+                by_job[self._places[number - 1]].append(total)
+        for place, threads in by_job.items():
+            if len(threads) == self._places.count(place):
+                _check(self._report.jobs[place], threads)
+
+
+def _check(job: FioJob, threads: list[Mapping[str, LoggedTotal]]) -> None:
+    for op, operation in job.operations.items():
+        logged = [thread[op] for thread in threads if op in thread]
+        if not logged:
+            continue
+        requests = sum(total.requests for total in logged)
+        slack = sum(total.slack for total in logged) + operation.requests * _COUNT_TOLERANCE + 1
+        if abs(requests - operation.requests) > slack:
+            raise BadInput(
+                f"the logs of {job.name:.60} come to {requests:.0f} {op} requests, and its report to "
+                f"{operation.requests}: they are not of one run, or log_avg_msec was another"
+            )
+        latency = operation.latencies.get("clat") or operation.latencies.get("lat")
+        means = [total.mean_ns for total in logged if total.mean_ns is not None]
+        if latency and latency.mean_ns and len(means) == len(logged):
+            mean_ns = sum(total.requests * (total.mean_ns or 0) for total in logged) / requests
+            if abs(mean_ns - latency.mean_ns) > latency.mean_ns * _MEAN_TOLERANCE:
+                raise BadInput(
+                    f"the logs of {job.name:.60} have a mean {op} latency of {mean_ns:.0f} ns, and its "
+                    f"report {latency.mean_ns:.0f} ns"
+                )
+
+
+def _whole(text: str | None, name: str) -> int | None:
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS):
+        raise BadInput(f"fio's report: {name}={text:.40} is no whole number")
+    return int(text)

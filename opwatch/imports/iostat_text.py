@@ -1,0 +1,89 @@
+"""The plain text of `iostat -x -t`, as the document that its JSON would be. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from opwatch.errors import BadInput
+from opwatch.foreign import lines_of
+
+_HEADER = re.compile(r"Linux [^\n]{1,400}\(([0-9]{1,6}) CPU\)", re.ASCII)
+_NUMBER = re.compile(r"-?[0-9]{1,20}(?:[.,][0-9]{1,9})?", re.ASCII)
+# A date and a time, or both in one word as S_TIME_FORMAT=ISO has them.
+_TIME = re.compile(r"[0-9]{1,4}[-/.][0-9]{1,2}[-/.][0-9]{1,4}(?: |T)[0-9]{1,2}:[0-9]{2}:[0-9]{2}[^\n]{0,12}")
+_HUMAN = ("%", "k", "M", "G", "T")
+_CPU, _DEVICE = "avg-cpu:", "Device"
+_RUN = "run S_TIME_FORMAT=ISO iostat -x -t 1, or with -o JSON"
+_MOST_COLUMNS = 64
+
+
+def is_iostat_text(text: str) -> bool:
+    """Whether the first line is the one that iostat begins with."""
+    return _HEADER.match(text) is not None
+
+
+def document_of(text: str, name: str) -> dict[str, Any]:
+    """Return a document like that of `-o JSON`. BadInput, with the line, for other text. A report that is cut
+    at the end of the text is left out."""
+    header = _HEADER.match(text)
+    if not header:
+        raise BadInput(f"{name}, line 1: it is no text of iostat: {_RUN}")
+    parser = _Parser(name)
+    lines = lines_of(text)
+    for number, line in enumerate(lines[1:], 2):
+        parser.take(line.strip(), number, is_last=number == len(lines))
+    if not text.endswith(("\n\n", "\n\r\n")):
+        parser.end_early()
+    return {"sysstat": {"hosts": [{"number-of-cpus": int(header[1]), "statistics": parser.reports}]}}
+
+
+class _Parser:
+    """Reports that are complete but for the last, line by line."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self.reports: list[dict[str, Any]] = []
+        # What the columns of the rows are called: of disks, or of the CPUs.
+        self._disk_columns: list[str] = []
+        self._cpu_columns: list[str] = []
+
+    def take(self, line: str, number: int, *, is_last: bool) -> None:
+        where = f"{self._name}, line {number}"
+        words = line.split()
+        if _TIME.fullmatch(line):
+            self.reports.append({"timestamp": line, "disk": []})
+            self._disk_columns = []
+        elif not words or _HEADER.match(line):
+            # iostat ends each table with an empty line.
+            self._disk_columns = []
+        elif not self.reports:
+            raise BadInput(f"{where}: a report without its time: {_RUN}")
+        elif words[0] == _CPU:
+            self._cpu_columns = [word.removeprefix("%") for word in words[1:_MOST_COLUMNS]]
+        elif words[0].removesuffix(":") == _DEVICE:
+            self._disk_columns = words[1:_MOST_COLUMNS]
+        elif is_last and len(words) <= len(self._disk_columns):
+            # iostat was killed while it printed.
+            self.reports.pop()
+        elif self._cpu_columns:
+            self.reports[-1]["avg-cpu"] = _values(self._cpu_columns, words, where)
+            self._cpu_columns = []
+        elif self._disk_columns:
+            disk = _values(self._disk_columns, words[1:], where)
+            self.reports[-1]["disk"].append({"disk_device": words[0]} | disk)
+        else:
+            raise BadInput(f"{where}: {line[:60]!r} is no line of iostat -x: {_RUN}")
+
+    def end_early(self) -> None:
+        """Leave out the last report if disks of the one before are missing: it may have been cut."""
+        if len(self.reports) > 1 and len(self.reports[-1]["disk"]) < len(self.reports[-2]["disk"]):
+            self.reports.pop()
+
+
+def _values(columns: list[str], words: list[str], where: str) -> dict[str, Any]:
+    if any(word.endswith(_HUMAN) for word in words):
+        raise BadInput(f"{where}: numbers with units (-h, --human) are rounded too far: {_RUN}")
+    if len(words) != len(columns) or not all(_NUMBER.fullmatch(word) for word in words):
+        raise BadInput(f"{where}: it has not one number for each of its {len(columns)} columns")
+    return {column: float(word.replace(",", ".")) for column, word in zip(columns, words, strict=True)}

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from opwatch.collectors.audit.discard_programs import Loading, loader
 from opwatch.collectors.audit.discards import DiscardTracer
 from opwatch.collectors.block.blk import BlockTracer
-from opwatch.collectors.block.cgroups import cgroup_names
+from opwatch.collectors.owners.cgroups import cgroup_names
 from opwatch.collectors.stack.discard_limits import limits_of
 from opwatch.host.device import BlockDevice, Leaf
 from opwatch.host.usage import read_usage

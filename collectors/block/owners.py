@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from opwatch.collectors.block.blk import BlockTracer
-from opwatch.collectors.block.cgroups import IoHierarchy, find_io_hierarchy
-from opwatch.collectors.block.processes import find_process
+from opwatch.collectors.owners.cgroups import IoHierarchy, find_io_hierarchy
+from opwatch.collectors.owners.processes import find_process
 from opwatch.owners.cells import By, OwnedCounts, OwnerKey, OwnerKind, ReadCells
 from opwatch.owners.sample import OwnerRow, OwnerSample
 from opwatch.trace.tracer_set import TracerSet

@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection, Mapping
 
 from opwatch.collectors.block.blk import BlockTracer
-from opwatch.collectors.block.cgroups import cgroup_names, find_io_hierarchy
+from opwatch.collectors.owners.cgroups import cgroup_names, find_io_hierarchy
 from opwatch.host.device import Leaf
 from opwatch.samples.entries import Slowed
 from opwatch.samples.slow import SlowRequest

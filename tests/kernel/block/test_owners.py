@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from opwatch.collectors.block.blk import BlockTracer
-from opwatch.collectors.block.cgroups import find_io_hierarchy
+from opwatch.collectors.owners.cgroups import find_io_hierarchy
 from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
 from opwatch.owners.cells import By, OwnerKind, decode_cells

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from opwatch import foreign
-from opwatch.collectors.block.cgroups import cgroup_names
 from opwatch.collectors.check.open_files import deleted_files
 from opwatch.collectors.firmware.recorded import evidence_of
 from opwatch.collectors.firmware.smart import collect_smart
+from opwatch.collectors.owners.cgroups import cgroup_names
 from opwatch.counters.catalogue.families import load_catalogue, parse_catalogue
 from opwatch.counters.prove import sanity
 from opwatch.counters.reports.numbers import json_number, whole_number

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from opwatch.collectors.block.cgroups import IoHierarchy, find_io_hierarchy
 from opwatch.collectors.block.owners import note_of_groups
+from opwatch.collectors.owners.cgroups import IoHierarchy, find_io_hierarchy
 from opwatch.owners.cells import By
 
 HEAD = "#subsys_name\thierarchy\tnum_cgroups\tenabled\n"

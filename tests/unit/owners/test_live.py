@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 from opwatch.collectors.block.blk import BlockTracer
 from opwatch.collectors.block.owners import LiveOwners, note_of_groups
-from opwatch.collectors.block.processes import NamedProcess, find_process
+from opwatch.collectors.owners.processes import NamedProcess, find_process
 from opwatch.owners.cells import By, OwnedCounts, OwnerKey, OwnerKind, ReadCells
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ from opwatch.samples.observation import Observation
 from opwatch.trace.abi import LATENCY
 from opwatch.trace.derive import OpInterval
 from opwatch.trace.hist import Histogram
+from opwatch.trace.lacking import TRUST
 
 _Item = TypeVar("_Item")
 MOST_BINS = 1024
@@ -37,7 +38,9 @@ _NO_RATE = RateRange(0.0, 0.0)
 @frozen
 class OpBin:
     """One operation in some time. `device_s` is the time that requests spent in the device, all together;
-    `most_ns` the longest, None where nothing completed; `slots`, how many latencies lie in which slot."""
+    `most_ns` the longest, None where nothing completed; `slots`, how many latencies lie in which slot;
+    `ordered`, how many requests were issued of which it is known whether they were sequential, and
+    `sequential`, how many of these were."""
 
     count: int = 0
     bytes: int = 0
@@ -46,6 +49,13 @@ class OpBin:
     per_s: RateRange = _NO_RATE
     bytes_per_s: RateRange = _NO_RATE
     slots: dict[int, int] = field(default_factory=dict)
+    ordered: int = 0
+    sequential: float = 0.0
+
+    @property
+    def sequential_ratio(self) -> float | None:
+        """The share of sequential requests, None if it is not known."""
+        return self.sequential / self.ordered if self.ordered else None
 
     def with_(self, other: OpBin) -> OpBin:
         slots = dict(self.slots)
@@ -59,6 +69,8 @@ class OpBin:
             per_s=self.per_s.with_(other.per_s),
             bytes_per_s=self.bytes_per_s.with_(other.bytes_per_s),
             slots=slots,
+            ordered=self.ordered + other.ordered,
+            sequential=self.sequential + other.sequential,
         )
 
     def quantile_ns(self, share: float) -> float | None:
@@ -72,7 +84,9 @@ _IDLE = OpBin()
 
 @frozen
 class TimeBin:
-    """All operations of a disk from one moment to another: so many intervals of so many seconds in all."""
+    """All operations of a disk from one moment to another: so many intervals of so many seconds in all.
+    `in_flight` is how many requests of the disk were in flight at the ends of the intervals, the fewest and
+    the most; None if that is not known."""
 
     begin_ns: int
     end_ns: int
@@ -80,6 +94,7 @@ class TimeBin:
     intervals: int
     ops: dict[str, OpBin]
     owners: OwnersBin | None = None
+    in_flight: RateRange | None = None
 
     @property
     def middle_ns(self) -> int:
@@ -108,6 +123,7 @@ class TimeBin:
             intervals=self.intervals + later.intervals,
             ops={name: self.op(name).with_(later.op(name)) for name in names},
             owners=both(self.owners, later.owners),
+            in_flight=self.in_flight.with_(later.in_flight) if self.in_flight and later.in_flight else None,
         )
 
 
@@ -129,6 +145,8 @@ def _op_bin(op: OpInterval, seconds: float) -> OpBin:
         per_s=RateRange(per_s, per_s),
         bytes_per_s=RateRange(bytes_per_s, bytes_per_s),
         slots=op.latency.histogram.in_use(),
+        ordered=op.issued if op.sequential_ratio is not None else 0,
+        sequential=op.issued * (op.sequential_ratio or 0.0),
     )
 
 
@@ -139,7 +157,16 @@ def bin_of(observation: Observation) -> TimeBin | None:
         return None
     ops = {name: _op_bin(op, interval.seconds) for name, op in interval.ops.items()}
     owners = owners_bin(observation.owners) if observation.owners else None
-    return TimeBin(interval.begin_ns, interval.end_ns, interval.seconds, 1, ops, owners)
+    flying = observation.trust.in_flight
+    return TimeBin(
+        begin_ns=interval.begin_ns,
+        end_ns=interval.end_ns,
+        seconds=interval.seconds,
+        intervals=1,
+        ops=ops,
+        owners=owners,
+        in_flight=None if TRUST in observation.absent else RateRange(flying, flying),
+    )
 
 
 def merged(bins: Iterable[TimeBin]) -> TimeBin:

@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from opwatch.compare.amplification import LEAST_STRETCHES
 from opwatch.frozen import frozen, replace
 from opwatch.recording.reading.phases import Phase
-from opwatch.report.bins import TimeBin, grouped, thinned
+from opwatch.report.bins import TimeBin, grouped, merged, thinned
 from opwatch.report.drive_course import DriveCourse
 from opwatch.report.gathering import DiskPicture
-from opwatch.report.levels import Levels, LevelSeries, levels_of
+from opwatch.report.levels import Level, Levels, LevelSeries, Pause, levels_of
+from opwatch.report.loads import load_changes
 from opwatch.report.periods import Period, period_of
 
 # More intervals than this are added up: a change that lasts is seen all the same.
@@ -55,14 +56,48 @@ def _is_within(begin_ns: int, end_ns: int, phase: Phase) -> bool:
 
 
 def _op_changes(op: str, bins: Sequence[TimeBin], phase: Phase | None) -> Iterator[CourseChanges]:
-    """What changed in requests a second and in p99, from the first request to the last."""
+    """What changed in requests a second and in p99, from the first request on."""
     busy = [place for place, one in enumerate(bins) if one.op(op).count]
     if not busy:
         return
-    few = thinned(bins[busy[0] : busy[-1] + 1], _MOST_INTERVALS)
-    yield _named(RATE, op, phase, few, lambda one: one.op(op).count, lambda one: one.seconds)
+    few = thinned(bins[busy[0] :], _MOST_INTERVALS)
+    rate = _rate_changes(op, phase, few)
+    if not any(pause.is_last for pause in rate.levels.pauses):
+        # Intervals without requests at the end that are no pause belong to no level either.
+        few = thinned(bins[busy[0] : busy[-1] + 1], _MOST_INTERVALS)
+        rate = _rate_changes(op, phase, few)
+    yield rate
     known = [one for one in few if one.op(op).quantile_ns(0.99)]
     yield _named(P99, op, phase, known, lambda one: one.op(op).quantile_ns(0.99) or 0.0, lambda one: 1.0)
+
+
+def _rate_changes(op: str, phase: Phase | None, bins: Sequence[TimeBin]) -> CourseChanges:
+    """What changed in requests a second, and what of the load changed with it."""
+    change = _named(RATE, op, phase, bins, lambda one: one.op(op).count, lambda one: one.seconds)
+    pauses = tuple(_with_in_flight(pause, op, bins) for pause in change.levels.pauses)
+    active = [one for one in bins if not any(_is_in(one, pause) for pause in pauses)]
+    steps = tuple(
+        replace(step, load=load_changes(op, _bins_of(step.before, active), _bins_of(step.after, active)))
+        for step in change.levels.steps
+    )
+    return replace(change, levels=replace(change.levels, steps=steps, pauses=pauses))
+
+
+def _bins_of(part: Level, bins: Sequence[TimeBin]) -> list[TimeBin]:
+    return [one for one in bins if _is_in(one, part)]
+
+
+def _is_in(one: TimeBin, part: Level | Pause) -> bool:
+    return part.begin_ns <= one.begin_ns and one.end_ns <= part.end_ns
+
+
+def _with_in_flight(pause: Pause, op: str, bins: Sequence[TimeBin]) -> Pause:
+    """The pause with what was in flight, if no other operation can be what that was."""
+    inside = merged(one for one in bins if _is_in(one, pause))
+    flying = inside.in_flight
+    if not flying or (flying.most and any(inside.op(other).count for other in inside.ops if other != op)):
+        return pause
+    return replace(pause, in_flight=(flying.least, flying.most))
 
 
 def _named(
@@ -102,14 +137,22 @@ def _drive_changes(drive: DriveCourse, phase: Phase | None) -> Iterator[CourseCh
 
 def _changes(figure: str, op: str | None, phase: Phase | None, series: LevelSeries) -> CourseChanges:
     levels = levels_of(series)
-    begin = levels.levels[-1].place if levels.levels else 0
-    last = series.part(begin, len(series))
     length = (series.ends_ns[-1] - series.begins_ns[0]) / 1e9 / len(series) if len(series) else 0.0
     # What still rises or falls has no level to go up and down around.
     is_level = levels.rest is not None and levels.rest.is_steady is not False
     is_level = is_level and not any(step.is_beyond for step in levels.steps)
-    period = period_of(last.values) if is_level else None
+    period = period_of(_last_values(series, levels)) if is_level else None
     return CourseChanges(figure, op, phase.name if phase else None, levels, period, length)
+
+
+def _last_values(series: LevelSeries, levels: Levels) -> list[float]:
+    """The values of the last level, without those of pauses."""
+    begin = levels.rest.level.begin_ns if levels.rest else 0
+    return [
+        value
+        for at, value in zip(series.begins_ns, series.values, strict=True)
+        if at >= begin and not any(pause.begin_ns <= at < pause.end_ns for pause in levels.pauses)
+    ]
 
 
 def with_steps(changes: Sequence[CourseChanges]) -> list[CourseChanges]:

@@ -8,13 +8,18 @@ it: by the comparison that holds two recordings against each other, which knows 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise
 from statistics import median
 
 from opwatch.compare.differences import Difference, Statement, difference
 from opwatch.compare.estimates import LEAST_INTERVALS, Estimate, influences_of, judged, ratio_of
+from opwatch.compare.student import threshold
 from opwatch.frozen import frozen, replace
+from opwatch.report.jumps import is_gradual, jumps_of
+from opwatch.report.loads import LoadChange
+from opwatch.report.pauses import QUIET, pauses_of, quiet_places
 
 # Of courses that do not change, this part at most may have a change named, for each of its places.
 CHANCE = 1e-4
@@ -30,6 +35,10 @@ _MOST_PARTS = 16
 _LEAST_GAIN = 5.0
 _LEAST_NOISE = 0.01
 _MAD = 1.4826
+# Intervals without requests are rare up to this share.
+_MOST_RARE = 0.1
+# A difference of levels so many times the sudden change is mostly a gradual one.
+_MOSTLY = 1.5
 
 
 @frozen
@@ -54,6 +63,20 @@ class LevelSeries:
             under=self.under[cut],
             begins_ns=self.begins_ns[cut],
             ends_ns=self.ends_ns[cut],
+        )
+
+    def without(self, pauses: Sequence[tuple[int, int]]) -> LevelSeries:
+        """The same intervals without those of the pauses."""
+        if not pauses:
+            return self
+        edges = [0, *(edge for pause in pauses for edge in pause), len(self)]
+        parts = [self.part(begin, end) for begin, end in zip(edges[::2], edges[1::2], strict=True)]
+        return replace(
+            self,
+            over=[value for part in parts for value in part.over],
+            under=[value for part in parts for value in part.under],
+            begins_ns=[at for part in parts for at in part.begins_ns],
+            ends_ns=[at for part in parts for at in part.ends_ns],
         )
 
     @property
@@ -85,18 +108,37 @@ class Level:
 @frozen
 class Step:
     """A level that gives way to another: `difference` is of the later one to the earlier. `is_beyond`: what
-    came after has no level of its own, but all of it lies beyond all that was before."""
+    came after has no level of its own, but all of it lies beyond all that was before. `is_gradual`: a line
+    describes the change better than a step does. `is_on_trend`: a sudden change of a course that also changes
+    slowly; its levels are the intervals next to it. `load`: what of the load changed with it, None if that is
+    not known."""
 
     at_ns: int
     before: Level
     after: Level
     difference: Difference
     is_beyond: bool = False
+    is_gradual: bool = False
+    is_on_trend: bool = False
+    load: tuple[LoadChange, ...] | None = None
 
     @property
     def is_cliff(self) -> bool:
         ratio = self.difference.ratio
-        return ratio is not None and ratio <= CLIFF and not self.is_beyond
+        return ratio is not None and ratio <= CLIFF and not self.is_beyond and not self.is_gradual
+
+
+@frozen
+class Pause:
+    """Intervals in which nearly nothing completed, and far more of them in a row than the load explains.
+    `in_flight`: how many requests were in flight at the end of each of them, the fewest and the most; None if
+    that is not known, or if other operations went on. `is_last`: it lasts to the end."""
+
+    begin_ns: int
+    end_ns: int
+    intervals: int
+    is_last: bool = False
+    in_flight: tuple[float, float] | None = None
 
 
 @frozen
@@ -114,23 +156,33 @@ class Rest:
 @frozen
 class Levels:
     """All levels of a course, the steps between them, and whether the last is at rest. `reason` is why
-    nothing could be looked for."""
+    no levels were found. `pauses` are no part of the levels."""
 
     levels: tuple[Level, ...] = ()
     steps: tuple[Step, ...] = ()
     rest: Rest | None = None
     reason: str | None = None
+    pauses: tuple[Pause, ...] = ()
 
 
 def levels_of(series: LevelSeries) -> Levels:
-    """What a course consists of."""
+    """What a course consists of. Levels and steps are those of the intervals outside of pauses."""
+    pauses = pauses_of(series.values, series.least) if sum(series.over) else []
+    active = series.without(pauses)
+    return replace(_active_levels(active), pauses=tuple(_pause(series, *pause) for pause in pauses))
+
+
+def _active_levels(series: LevelSeries) -> Levels:
     if len(series) < 2 * series.least:
         return Levels(reason=f"{len(series)} intervals are too few, {2 * series.least} are needed")
     if not sum(series.over):
         return Levels(reason="there was none of it")
-    cuts = _joined(series, _cuts(_logs(series), series.least))
+    logs = _logs(series)
+    jumps = _cuts(logs, series.least)
+    cuts = _joined(series, jumps)
     if len(cuts) > MOST_STEPS:
-        return Levels(reason=f"it goes up and down: {len(cuts)} changes of level are no steps any more")
+        reason = f"it goes up and down: {len(cuts)} changes of level are no steps any more"
+        return Levels(steps=tuple(_sudden(series, logs)), reason=reason)
     left_at = None if cuts else _left_at(series.values, series.least)
     edges = [0, *cuts, len(series)] if left_at is None else [0, left_at, len(series)]
     parts = [series.part(begin, end) for begin, end in pairwise(edges)]
@@ -139,10 +191,53 @@ def levels_of(series: LevelSeries) -> Levels:
     if left_at is not None:
         changes = [_beyond(*parts)]
     steps = [
-        Step(other.begin_ns, one, other, change, left_at is not None)
-        for change, (one, other) in zip(changes, pairwise(levels), strict=True)
+        Step(other.begin_ns, one, other, change, left_at is not None, is_gradual(logs, at, begin, end))
+        for change, (one, other), (begin, at, end) in zip(
+            changes, pairwise(levels), _triples(edges), strict=True
+        )
     ]
+    if jumps:
+        steps = _with_sudden(series, steps, _sudden(series, logs))
     return Levels(tuple(levels), tuple(steps), _rest(parts[-1], levels[-1]))
+
+
+def _triples(edges: Sequence[int]) -> list[tuple[int, int, int]]:
+    return list(zip(edges, edges[1:], edges[2:], strict=False))
+
+
+def _sudden(series: LevelSeries, logs: Sequence[float]) -> Iterator[Step]:
+    """The sudden changes of a course that also changes slowly, each between the intervals next to it."""
+    for at, size, usual in jumps_of(logs, math.log(LEAST_STEP)):
+        near = series.least
+        before = _level(series.part(max(at - near, 0), at), max(at - near, 0))
+        after = _level(series.part(at, min(at + near, len(series))), at)
+        error = threshold(CHANCE, len(logs)) * max(usual, _LEAST_NOISE)
+        statement = Statement.HIGHER if size > 0 else Statement.LOWER
+        change = Difference(statement, math.exp(size), math.exp(size - error), math.exp(size + error))
+        yield Step(after.begin_ns, before, after, change, is_on_trend=True)
+
+
+def _with_sudden(series: LevelSeries, steps: Sequence[Step], sudden: Iterable[Step]) -> list[Step]:
+    """The steps, with the sudden ones instead of those close to them that are gradual or mostly so."""
+    for jump in sudden:
+        near = [step for step in steps if abs(step.after.place - jump.after.place) <= series.least]
+        if all(step.is_gradual or _is_mostly_gradual(step, jump) for step in near):
+            steps = [*(step for step in steps if step not in near), jump]
+    return sorted(steps, key=lambda step: step.at_ns)
+
+
+def _is_mostly_gradual(step: Step, jump: Step) -> bool:
+    """Whether the means of two levels differ by far more than what changed at once."""
+    whole, at_once = step.difference.ratio, jump.difference
+    if not whole or not at_once.low or not at_once.high:
+        return False
+    is_beyond = not at_once.low <= whole <= at_once.high
+    return is_beyond and abs(math.log(whole)) > _MOSTLY * abs(math.log(at_once.ratio or 1.0))
+
+
+def _pause(series: LevelSeries, begin: int, end: int) -> Pause:
+    part = series.part(begin, end)
+    return Pause(part.begins_ns[0], part.ends_ns[-1], end - begin, is_last=end == len(series))
 
 
 def _left_at(values: Sequence[float], fewest: int) -> int | None:
@@ -182,10 +277,16 @@ def _level(part: LevelSeries, place: int) -> Level:
 
 
 def _logs(series: LevelSeries) -> list[float]:
-    """Logarithms, in which nothing is less than a hundredth of what is usual."""
+    """Logarithms, in which nothing is less than a hundredth of the usual value. Rare intervals without
+    requests get the value before them: next to a change they would move it, being further from both
+    levels than these are from each other."""
     values = series.values
     usual = median(value for value in values if value > 0)
-    return [math.log(max(value, usual / 100)) for value in values]
+    quiet = quiet_places(values)
+    if sum(quiet) <= _MOST_RARE * len(quiet):
+        active = [place for place, is_quiet in enumerate(quiet) if not is_quiet]
+        values = [values[active[max(bisect_right(active, place) - 1, 0)]] for place in range(len(values))]
+    return [math.log(max(value, QUIET * usual)) for value in values]
 
 
 def _noise(logs: Sequence[float]) -> float:

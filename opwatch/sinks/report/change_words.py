@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from opwatch import units
 from opwatch.report.changes import P99, RATE, WAF, CourseChanges, at_once, with_steps
-from opwatch.report.levels import CHANCE, LEAST_STEP, STEADY, Rest, Step
+from opwatch.report.levels import CHANCE, LEAST_STEP, STEADY, Pause, Rest, Step
+from opwatch.report.loads import LoadChange, LoadFigure
 from opwatch.report.subject import ReportedRun
 from opwatch.sinks.report.plots import amounts
 from opwatch.sinks.report.tables import WordTable, clock
@@ -27,12 +29,36 @@ def shown_level(change: CourseChanges, value: float) -> str:
 
 
 def step_name(change: CourseChanges, step: Step) -> str:
-    """A cliff is a rate that falls to half or less; all else is a step."""
-    if change.figure == RATE and step.is_cliff:
+    """A cliff is a rate that falls to half or less under the same load. What changes slowly is a rise or a
+    fall, everything else a step."""
+    if change.figure == RATE and step.is_cliff and step.load == ():
         return "cliff"
-    if step.is_beyond:
+    if step.is_beyond or step.is_gradual:
         return "rise" if step.after.value > step.before.value else "fall"
     return "step up" if step.after.value > step.before.value else "step down"
+
+
+def _load_words(load: LoadChange) -> str:
+    if load.figure is LoadFigure.DEPTH:
+        return f"queue depth {load.before:.2f} to {load.after:.2f}"
+    if load.figure is LoadFigure.SIZE:
+        return f"mean size {units.size(round(load.before))} to {units.size(round(load.after))}"
+    if load.figure is LoadFigure.SEQUENTIAL:
+        return f"sequential {amounts.percent(load.before)} to {amounts.percent(load.after)}"
+    return f"{load.op} requests {amounts.rate(load.before)} to {amounts.rate(load.after)} per second"
+
+
+def _load_sentence(change: CourseChanges, step: Step) -> str:
+    """What is known of the load at a step, as the end of a sentence."""
+    if step_name(change, step) == "cliff":
+        return ", a cliff: the load did not change"
+    if change.figure != RATE:
+        return ""
+    if step.load:
+        return f"; the load changed ({', '.join(map(_load_words, step.load))})"
+    if step.load is None and step.is_cliff:
+        return "; whether the load changed is not known, because the queue depth is not recorded"
+    return ""
 
 
 def _how(step: Step) -> str:
@@ -42,12 +68,26 @@ def _how(step: Step) -> str:
             f"each of the {step.after.intervals} intervals from then on lies beyond each of the "
             f"{step.before.intervals} before, by {LEAST_STEP:g} times or more"
         )
+    load = ""
+    if step.load is not None:
+        load = (
+            f"; the load changed: {', '.join(map(_load_words, step.load))}"
+            if step.load
+            else "; the same load"
+        )
     between = ""
     if change.ratio and change.low is not None and change.high is not None:
         between = f", the ratio {change.ratio:.2f} is between {change.low:.2f} and {change.high:.2f}"
+    if step.is_on_trend:
+        return (
+            f"lines fitted to the intervals on each side are apart{between}, far more than anywhere else on "
+            f"this course{load}"
+        )
+    trend = ", and a straight line describes them better than two levels do" if step.is_gradual else ""
     return (
         f"means of {step.before.intervals} and {step.after.intervals} intervals{between} by their scatter, "
         f"which chance exceeds once in {1 / CHANCE:,.0f} times; less than {LEAST_STEP:g} times is no step"
+        f"{trend}{load}"
     )
 
 
@@ -70,6 +110,12 @@ def _rows(run: ReportedRun, change: CourseChanges) -> Iterator[list[str]]:
     for step in levels.steps:
         values = f"{shown_level(change, step.before.value)} to {shown_level(change, step.after.value)}"
         yield [name, step_name(change, step), clock(run, step.at_ns), values, _how(step)]
+    for pause in levels.pauses:
+        words = (
+            f"{pause.intervals} intervals in a row with next to no requests, more than the load's usual gaps"
+        )
+        span = amounts.span((pause.end_ns - pause.begin_ns) / 1e9)
+        yield [name, "pause", clock(run, pause.begin_ns), f"none for {span}", words]
     rest = levels.rest
     if rest:
         level = rest.level
@@ -103,7 +149,8 @@ def _step_words(change: CourseChanges, step: Step) -> str:
         verb = "began to rise" if is_up else "began to fall"
         way = "up to" if is_up else "down to"
         return f"{figure_name(change)} {verb}, from {before} {way} {shown_level(change, end)}"
-    return f"{figure_name(change)} {'rose' if is_up else 'fell'} from {before} to {after}"
+    verb = f"{'rose' if is_up else 'fell'}{' gradually' if step.is_gradual else ''}"
+    return f"{figure_name(change)} {verb} from {before} to {after}"
 
 
 def change_sentences(run: ReportedRun, label: str, changes: Sequence[CourseChanges]) -> Iterator[str]:
@@ -116,18 +163,65 @@ def change_sentences(run: ReportedRun, label: str, changes: Sequence[CourseChang
             near = at_once(change, changes, step.at_ns)
             done.update(id(other.levels.steps[0]) for other in near)
             words = _step_words(change, step)
-            mark = ", a cliff" if step_name(change, step) == "cliff" else ""
+            mark = _load_sentence(change, step)
             also = "".join(f"; {_step_words(other, other.levels.steps[0])}" for other in near)
             yield f"{label}, {clock(run, step.at_ns)}: {words}{mark}{also}."
     for change in changes:
         rest, period = change.levels.rest, change.period
         if rest and rest.is_steady and change.figure == RATE:
             phase = f" of {change.phase}" if change.phase else ""
-            since = f"from {clock(run, rest.level.begin_ns)} on" if change.levels.steps else "throughout"
             value = shown_level(change, rest.level.value)
-            yield f"{label}: {figure_name(change)}{phase} are steady at {value} {since}."
+            yield f"{label}: {figure_name(change)}{phase} are steady at {value} {_since(run, change, rest)}."
         if period and change.figure == RATE:
             yield (
                 f"{label}: {figure_name(change)} go up and down every "
                 f"{amounts.span(period.intervals * change.interval_s)}."
             )
+
+
+def _since(run: ReportedRun, change: CourseChanges, rest: Rest) -> str:
+    """The time in which a level is steady."""
+    level = rest.level
+    begin = max(
+        [phase.begin_ns for phase in run.phases if phase.name == change.phase] or [run.picture.begin_ns]
+    )
+    is_late = bool(change.levels.steps) or level.begin_ns - begin > 3e9 * change.interval_s
+    inside = [pause for pause in change.levels.pauses if pause.end_ns > level.begin_ns and not pause.is_last]
+    except_ = ", pauses apart" if inside else ""
+    if any(pause.is_last for pause in change.levels.pauses):
+        first = f"from {clock(run, level.begin_ns)}" if is_late else "from the start"
+        return f"{first} until they stop{except_}"
+    return (f"from {clock(run, level.begin_ns)} on" if is_late else "throughout") + except_
+
+
+def pause_sentences(run: ReportedRun, label: str, changes: Sequence[CourseChanges]) -> Iterator[str]:
+    """Each pause of reads and writes, the earliest first, and what was in flight during it."""
+    pauses = [
+        (pause, change) for change in changes if change.figure == RATE for pause in change.levels.pauses
+    ]
+    pauses.sort(key=lambda pair: pair[0].begin_ns)
+    while pauses:
+        pause, change = pauses[0]
+        reach = 1.5e9 * change.interval_s
+        same = [
+            other
+            for other in pauses
+            if abs(other[0].begin_ns - pause.begin_ns) <= reach
+            and abs(other[0].end_ns - pause.end_ns) <= reach
+        ]
+        pauses = [other for other in pauses if other not in same]
+        names = " and ".join(dict.fromkeys(figure_name(other) for _, other in same))
+        yield f"{label}: {_pause_words(run, names, pause, change)}."
+
+
+def _pause_words(run: ReportedRun, names: str, pause: Pause, change: CourseChanges) -> str:
+    length = amounts.span((pause.end_ns - pause.begin_ns) / 1e9)
+    until = f", to the end{' of ' + change.phase if change.phase else ''}" if pause.is_last else ""
+    when = f"for {length} from {clock(run, pause.begin_ns)}{until}"
+    if pause.in_flight and pause.in_flight[0]:
+        fewest, most = pause.in_flight
+        flying = f"{fewest:.0f}" if fewest == most else f"{fewest:.0f} to {most:.0f}"
+        return f"{names} stalled {when}: next to none completed with {flying} in flight"
+    if pause.in_flight and not pause.in_flight[1]:
+        return f"{names} stopped {when}: no request was in flight, so the load paused"
+    return f"{names} stopped {when}: next to none completed"

@@ -12,6 +12,7 @@ from opwatch.report.bins import TimeBin
 from opwatch.report.changes import CourseChanges
 from opwatch.report.drive_course import DriveCourse
 from opwatch.report.gathering import DiskPicture
+from opwatch.report.levels import Step
 from opwatch.report.owner_bins import OwnersBin
 from opwatch.report.subject import ReportedRun
 from opwatch.sinks.compare import document as compared_document
@@ -88,15 +89,15 @@ def _change(change: CourseChanges) -> dict[str, Any]:
             }
             for level in change.levels.levels
         ],
-        "steps": [
+        "steps": [_step(change, step) for step in change.levels.steps],
+        "pauses": [
             {
-                "name": step_name(change, step),
-                "mono_ns": step.at_ns,
-                "ratio": step.difference.ratio,
-                "ratio_low": step.difference.low,
-                "ratio_high": step.difference.high,
+                "begin_mono_ns": pause.begin_ns,
+                "end_mono_ns": pause.end_ns,
+                "intervals": pause.intervals,
+                "in_flight": list(pause.in_flight) if pause.in_flight else None,
             }
-            for step in change.levels.steps
+            for pause in change.levels.pauses
         ],
         "is_steady": rest.is_steady if rest else None,
         "halves_low": rest.low if rest else None,
@@ -105,6 +106,27 @@ def _change(change: CourseChanges) -> dict[str, Any]:
         "period_s": period.intervals * change.interval_s if period else None,
         "period_likeness": period.likeness if period else None,
     }
+
+
+def _step(change: CourseChanges, step: Step) -> dict[str, Any]:
+    return {
+        "name": step_name(change, step),
+        "mono_ns": step.at_ns,
+        "ratio": step.difference.ratio,
+        "ratio_low": step.difference.low,
+        "ratio_high": step.difference.high,
+        "load_changes": _load(step),
+    }
+
+
+def _load(step: Step) -> list[dict[str, Any]] | None:
+    """What of the load changed with a step, None if that is not known."""
+    if step.load is None:
+        return None
+    return [
+        {"figure": load.figure.value, "op": load.op, "before": load.before, "after": load.after}
+        for load in step.load
+    ]
 
 
 def _bin(one: TimeBin) -> dict[str, Any]:

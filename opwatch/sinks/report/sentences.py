@@ -9,7 +9,7 @@ from opwatch.report.drive_course import DriveCourse
 from opwatch.report.gathering import DiskPicture
 from opwatch.report.subject import ReportedRun
 from opwatch.samples.observation import Observation
-from opwatch.sinks.report.change_words import change_sentences
+from opwatch.sinks.report.change_words import change_sentences, pause_sentences
 from opwatch.sinks.report.owner_table import owner_sentences
 from opwatch.sinks.report.plots import amounts
 from opwatch.trace.derive import OpInterval
@@ -108,6 +108,7 @@ def summary(run: ReportedRun) -> list[str]:
     """All that is worth a sentence, disk by disk."""
     sentences: list[str] = []
     for disk in run.picture.disks.values():
+        sentences += pause_sentences(run, disk.label, run.changes[disk.label])
         for final in disk.finals:
             sentences += disk_sentences(final)
         sentences += owner_sentences(disk)

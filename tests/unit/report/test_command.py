@@ -228,7 +228,9 @@ def test_several_are_drawn_over_each_other(report: Shown) -> None:
 
 def test_a_cliff_is_named_marked_and_explained(report: Shown) -> None:
     rates = [2000 + 13 * (at % 5) if at < 30 else 600 + 7 * (at % 4) for at in range(70)]
-    write_recording(Path("a.opw"), entries([{"write": {400_000: rate}} for rate in rates]))
+    # As many in flight before and after.
+    seconds: list[Second] = [{"write": {800_000_000 // rate: rate}} for rate in rates]
+    write_recording(Path("a.opw"), entries(seconds))
     _, out, _ = report("a.opw", "--json")
     (run,) = json.loads(out)["runs"]
     change = next(one for one in run["devices"][0]["changes"] if one["figure"] == "rate")
@@ -244,3 +246,34 @@ def test_a_cliff_is_named_marked_and_explained(report: Shown) -> None:
     assert 'class="flag change"' in text
     assert ">cliff</span>" in text
     assert "means of 30 and 40 intervals" in text
+
+
+def test_a_smaller_load_is_no_cliff(report: Shown) -> None:
+    rates = [2000 + 13 * (at % 5) if at < 30 else 600 + 7 * (at % 4) for at in range(70)]
+    write_recording(Path("a.opw"), entries([{"write": {400_000: rate}} for rate in rates]))
+    _, out, _ = report("a.opw", "--json")
+    (run,) = json.loads(out)["runs"]
+    change = next(one for one in run["devices"][0]["changes"] if one["figure"] == "rate")
+    (step,) = change["steps"]
+    assert step["name"] == "step down"
+    (load,) = step["load_changes"]
+    assert (load["figure"], load["op"]) == ("queue depth", None)
+    assert (load["before"], load["after"]) == (pytest.approx(0.81, abs=0.01), pytest.approx(0.244, abs=0.01))
+    assert not any("cliff" in words for words in run["sentences"])
+    assert any("the load changed (queue depth 0.81 to 0.24)" in words for words in run["sentences"])
+
+
+def test_a_stall_is_in_the_first_sentence(report: Shown) -> None:
+    """The requests of the last 200 s are none, and nothing is steady throughout."""
+    seconds: list[Second] = [{"write": {900_000: 500 + at % 5}} for at in range(600)]
+    write_recording(Path("a.opw"), entries([*seconds, *[{}] * 200]))
+    _, out, _ = report("a.opw", "--json")
+    (run,) = json.loads(out)["runs"]
+    assert run["sentences"][0].startswith("nvme0n1: writes stopped for 3 min 20 s from ")
+    assert "10 min in, to the end: no request was in flight" in run["sentences"][0]
+    assert not any("throughout" in words for words in run["sentences"])
+    change = next(one for one in run["devices"][0]["changes"] if one["figure"] == "rate")
+    (pause,) = change["pauses"]
+    assert (pause["end_mono_ns"] - pause["begin_mono_ns"]) / 1e9 == pytest.approx(200, abs=3)
+    assert report("a.opw", "-o", "a.html")[0] == 0
+    assert "writes stopped for" in Path("a.html").read_text()

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from opwatch.report.levels import MOST_STEPS, LevelSeries, levels_of
+from opwatch.report.pauses import pauses_of
 from opwatch.report.periods import period_of
 
 S = 10**9
@@ -144,3 +145,72 @@ def test_a_period_is_as_long_as_it_is(length: int) -> None:
     assert period and period.intervals == length
     assert levels_of(series(dips)).steps == ()
     assert period_of(dips[: 3 * length]) is None
+
+
+@pytest.mark.parametrize(("pause", "after"), [(2, 300), (5, 300), (10, 300), (10, 600), (15, 300)])
+def test_a_step_behind_a_pause_is_where_the_level_begins(pause: int, after: float) -> None:
+    """Of 40 seeds each, with a scatter of 30 %. What is left is what that scatter leaves open."""
+    right = pauses = 0
+    for seed in range(40):
+        chance = random.Random(seed)
+        values = [
+            max(level * (1 + 0.3 * chance.gauss(0, 1)), 1.0) if level else 0.0
+            for seconds, level in ((60, 1000.0), (pause, 0.0), (60, after))
+            for _ in range(seconds)
+        ]
+        levels = levels_of(series(values))
+        right += any(abs(step.at_ns - (60 + pause) * S) <= 2 * S for step in levels.steps)
+        pauses += [(one.begin_ns // S, one.end_ns // S) for one in levels.pauses] == [(60, 60 + pause)]
+    assert right >= (36 if after == 300 else 28)
+    assert pauses >= 36 or pause == 2
+
+
+def test_a_stall_is_a_pause_and_no_steady_level() -> None:
+    levels = levels_of(series([*noisy([(600, 500)], 0.02), *[0.0] * 200]))
+    (pause,) = levels.pauses
+    assert (pause.begin_ns, pause.end_ns, pause.is_last) == (600 * S, 800 * S, True)
+    assert levels.rest and levels.rest.level.end_ns == 600 * S
+    (pause,) = levels_of(series([*noisy([(60, 500)], 0.02), *[0.0] * 8, *noisy([(60, 500)], 0.02)])).pauses
+    assert (pause.begin_ns, pause.end_ns, pause.is_last) == (60 * S, 68 * S, False)
+
+
+@pytest.mark.parametrize("rate", [0.05, 0.2, 1.0, 5.0])
+def test_gaps_of_a_sparse_load_are_no_pauses(rate: float) -> None:
+    pauses = 0
+    for seed in range(50):
+        chance = random.Random(seed)
+        values = [float(sum(chance.random() < rate / 20 for _ in range(20))) for _ in range(300)]
+        pauses += bool(pauses_of(values, 12))
+    assert pauses == 0
+    # Neither are those of a load that works every five seconds.
+    assert pauses_of([500.0, 0.0, 0.0, 0.0, 0.0] * 60, 12) == []
+
+
+@pytest.mark.parametrize("days", [1, 2])
+def test_a_fall_on_a_daily_curve_is_named(days: int) -> None:
+    def curve(seed: int, fall: float) -> list[float]:
+        chance = random.Random(seed)
+        return [
+            1000
+            * (1 + 0.6 * math.sin(2 * math.pi * days * at / 360))
+            * (1 + 0.05 * chance.gauss(0, 1))
+            * (fall if at >= 200 else 1)
+            for at in range(360)
+        ]
+
+    for seed in range(10):
+        sudden = [step for step in levels_of(series(curve(seed, 0.6))).steps if not step.is_gradual]
+        (step,) = sudden
+        assert abs(step.at_ns - 200 * S) <= 2 * S
+        assert step.difference.ratio == pytest.approx(0.6, abs=0.1)
+        assert not step.is_cliff
+        assert all(step.is_gradual for step in levels_of(series(curve(seed, 1.0))).steps)
+
+
+def test_a_slow_fall_is_no_cliff() -> None:
+    chance = random.Random(1)
+    values = [
+        (1000 - 700 * min(max((at - 40) / 80, 0), 1)) * (1 + 0.05 * chance.gauss(0, 1)) for at in range(160)
+    ]
+    steps = levels_of(series(values)).steps
+    assert all(step.is_gradual and not step.is_cliff for step in steps)

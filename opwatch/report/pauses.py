@@ -1,0 +1,50 @@
+"""Runs of intervals in which nothing completed, although the load was otherwise regular. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby, takewhile
+from statistics import median
+
+# Chance may make a pause of gaps that the load has anyway once in this many courses.
+_CHANCE = 1e-4
+# An interval with less than this share of the usual value counts as one without any.
+QUIET = 0.01
+_FEWEST = 3
+_MOST_PAUSES = 4
+
+
+def quiet_places(values: Sequence[float]) -> list[bool]:
+    """Return for each interval whether nearly nothing completed in it."""
+    usual = median([value for value in values if value > 0] or [0.0])
+    return [value < QUIET * usual for value in values]
+
+
+def pauses_of(values: Sequence[float], fewest_active: int) -> list[tuple[int, int]]:
+    """Return the (begin, end) of each pause: a run of quiet intervals too long to be one of the load's usual
+    gaps. Empty if too few intervals have requests, or if pauses are so frequent that they are the load."""
+    runs = list[tuple[int, int]]()
+    at = 0
+    for is_quiet, group in groupby(quiet_places(values)):
+        length = len(list(group))
+        if is_quiet:
+            runs.append((at, at + length))
+        at += length
+    active = len(values) - sum(end - begin for begin, end in runs)
+    if active < fewest_active:
+        return []
+    runs.sort(key=lambda run: run[0] - run[1])
+    lengths = [end - begin for begin, end in runs]
+    pauses = list(takewhile(lambda run: _is_pause(run[1] - run[0], lengths, active), runs))
+    return sorted(pauses) if len(pauses) <= _MOST_PAUSES else []
+
+
+def _is_pause(length: int, lengths: Sequence[int], active: int) -> bool:
+    """Whether neither chance nor the shorter gaps of this load explain a gap this long."""
+    gaps = [other for other in lengths if 2 * other < length]
+    empty = sum(gaps)
+    count = active + empty
+    by_chance = count * ((empty + 1) / (count + 1)) ** length
+    # Gaps that last: each further interval is empty with the share found in the shorter gaps.
+    by_gaps = len(gaps) * (1 - len(gaps) / empty) ** (length - 1) if gaps else 0.0
+    return length >= _FEWEST and max(by_chance, by_gaps) < _CHANCE

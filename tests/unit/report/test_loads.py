@@ -1,0 +1,65 @@
+"""A slower drive and a smaller load are told apart by what was in flight, and by what was asked for."""
+
+from __future__ import annotations
+
+from opwatch.report.bins import OpBin, TimeBin
+from opwatch.report.loads import LoadFigure, load_changes
+
+S = 10**9
+
+
+def second(depth: float = 8.0, *, rate: int = 1000, size: int = 4096, ordered: float | None = None) -> OpBin:
+    return OpBin(
+        count=rate,
+        bytes=rate * size,
+        device_s=depth,
+        ordered=rate if ordered is not None else 0,
+        sequential=rate * (ordered or 0.0),
+    )
+
+
+def seconds(**ops: OpBin) -> list[TimeBin]:
+    return [TimeBin(at * S, (at + 1) * S, 1.0, 1, ops) for at in range(5)]
+
+
+def figures(before: list[TimeBin], after: list[TimeBin], op: str = "write") -> list[LoadFigure] | None:
+    changes = load_changes(op, before, after)
+    return None if changes is None else [change.figure for change in changes]
+
+
+def test_a_drive_that_gets_slower_under_the_same_load() -> None:
+    assert figures(seconds(write=second()), seconds(write=second(rate=300))) == []
+    # More in flight is what an open load makes of a slower drive.
+    assert figures(seconds(write=second()), seconds(write=second(16.0, rate=300))) == []
+    assert figures(seconds(write=second(rate=300)), seconds(write=second(4.0))) == []
+
+
+def test_fewer_in_flight_are_a_smaller_load() -> None:
+    before = seconds(write=second())
+    assert figures(before, seconds(write=second(2.4, rate=300))) == [LoadFigure.DEPTH]
+    assert figures(seconds(write=second(2.4, rate=300)), before) == [LoadFigure.DEPTH]
+
+
+def test_other_sizes_and_another_order_are_another_load() -> None:
+    before = seconds(write=second(ordered=0.98))
+    assert figures(before, seconds(write=second(rate=100, size=65536))) == [LoadFigure.SIZE]
+    assert figures(before, seconds(write=second(rate=300, ordered=0.02))) == [LoadFigure.SEQUENTIAL]
+
+
+def test_another_operation_that_takes_its_share() -> None:
+    before = seconds(write=second(), read=second(0.1, rate=50))
+    after = seconds(write=second(rate=300), read=second(rate=4000))
+    (change,) = load_changes("write", before, after) or ()
+    assert (change.figure, change.op, change.before, change.after) == (LoadFigure.OTHER, "read", 50, 4000)
+    # It is faster with as many in flight, because there is less to write.
+    assert (
+        figures(
+            seconds(write=second(), read=second()), seconds(write=second(rate=300), read=second(rate=2000))
+        )
+        == []
+    )
+
+
+def test_without_queue_depths_it_is_not_known() -> None:
+    assert figures(seconds(write=second(0.0)), seconds(write=second(0.0, rate=300))) is None
+    assert figures([], seconds(write=second())) is None

@@ -1,0 +1,43 @@
+"""A pause with requests in flight is a stall, and one without is the load's own."""
+
+from __future__ import annotations
+
+import pytest
+
+from opwatch.report.bins import OpBin, RateRange, TimeBin
+from opwatch.report.changes import RATE, disk_changes
+from opwatch.report.gathering import DiskPicture
+from opwatch.report.levels import Pause
+
+S = 10**9
+
+
+def pause_of(flying: int, *, others: bool = False) -> Pause:
+    """The pause of 10 s in a run of 100 s, with so many requests in flight."""
+    disk = DiskPicture("sda", "sda")
+    for at in range(100):
+        is_pause = 50 <= at < 60
+        ops = {} if is_pause else {"write": OpBin(500 + at % 3, 500 * 4096, 0.5)}
+        if others:
+            ops["read"] = OpBin(70, 70 * 4096, 0.1)
+        in_flight = RateRange(flying, flying) if is_pause else RateRange(1, 1)
+        disk.course.add(TimeBin(at * S, (at + 1) * S, 1.0, 1, ops, in_flight=in_flight))
+    changes = disk_changes(disk, None, ())
+    (pause,) = next(one for one in changes if (one.figure, one.op) == (RATE, "write")).levels.pauses
+    return pause
+
+
+@pytest.fixture(autouse=True)
+def reads_and_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which operations there were is in the summaries, of which there are none here."""
+    monkeypatch.setattr(DiskPicture, "ops", ["read", "write"])
+
+
+@pytest.mark.parametrize("flying", [0, 3])
+def test_what_was_in_flight_during_a_pause(flying: int) -> None:
+    pause = pause_of(flying)
+    assert (pause.begin_ns, pause.end_ns, pause.in_flight) == (50 * S, 60 * S, (flying, flying))
+
+
+def test_in_flight_is_not_known_while_another_operation_goes_on() -> None:
+    assert pause_of(3, others=True).in_flight is None

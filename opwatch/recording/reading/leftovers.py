@@ -22,6 +22,8 @@ _LOCKS_BEGIN, _LOCKS = 0x40000002, 510
 # struct flock: type, whence, begin, length, process.
 _FLOCK = struct.Struct("@hhqqi4x")
 _PART = 1 << 30
+# Of st_blocks.
+_BLOCK = 512
 
 
 def log_beside(path: Path) -> Path | None:
@@ -52,7 +54,7 @@ def copied(path: Path, log: Path) -> Iterator[Path]:
     copy in it."""
     with contextlib.ExitStack() as stack:
         files = [stack.enter_context(regular_file(name)) for name in (path, log)]
-        size = sum(os.fstat(file).st_size for file in files)
+        size = sum(min(status.st_size, status.st_blocks * _BLOCK) for status in map(os.fstat, files))
         try:
             folder = Path(tempfile.mkdtemp(prefix="opwatch-"))
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
@@ -90,8 +92,20 @@ def _copy(source: int, name: Path) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     target = os.open(name, flags, 0o600)
     try:
-        offset, size = 0, os.fstat(source).st_size
-        while offset < size and (done := os.sendfile(target, source, offset, min(size - offset, _PART))):
-            offset += done
+        os.truncate(target, os.fstat(source).st_size)
+        for begin, end in _written(source):
+            os.lseek(target, begin, os.SEEK_SET)
+            while begin < end and (done := os.sendfile(target, source, begin, min(end - begin, _PART))):
+                begin += done
     finally:
         os.close(target)
+
+
+def _written(descriptor: int) -> Iterator[tuple[int, int]]:
+    """Yield where the data of a file are: what a hole stands for takes no time and no room."""
+    end = 0
+    with contextlib.suppress(OSError):
+        while True:
+            begin = os.lseek(descriptor, end, os.SEEK_DATA)
+            end = os.lseek(descriptor, begin, os.SEEK_HOLE)
+            yield begin, end

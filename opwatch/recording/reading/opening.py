@@ -12,6 +12,7 @@ from urllib.parse import quote
 from opwatch.errors import BadInput
 from opwatch.foreign import parse_json
 from opwatch.recording.reading.leftovers import copied, is_being_written, log_beside, regular_file
+from opwatch.recording.reading.log import CommittedPages, committed_pages
 from opwatch.recording.schema import (
     APPLICATION_ID,
     FIRST_VERSION,
@@ -50,10 +51,9 @@ class CheckedFile:
 
     def __init__(self, path: Path) -> None:
         self.name = str(path)
-        size, by_header = _sizes(path)
+        # `missing`: bytes that the file has lost at its end.
+        size, self.missing = _size_and_missing(path)
         self._most_rows = size // _LEAST_ROW
-        # Bytes that the file has lost at its end, by what its header says.
-        self.missing = max(by_header - size, 0)
         try:
             self._connection = _connected(path, is_cut=self.missing > 0)
         except _ERRORS as error:
@@ -128,17 +128,25 @@ def _word(kind: Any) -> str:  # noqa: ANN401
     return {int: "whole number", str: "text", bytes: "blob"}.get(kind, "number or text")
 
 
-def _sizes(path: Path) -> tuple[int, int]:
-    """(the size of the file, the size that its first page claims): the latter is 0 where no page is
-    SQLite's."""
+def _size_and_missing(path: Path) -> tuple[int, int]:
+    """Return the size of the file, with that of its log, and how many bytes it has lost at its end: those of
+    pages that its header or its log counts, and that are in neither."""
     with regular_file(path) as descriptor:
         if is_being_written(descriptor):
             raise BadInput(f"{path} is being written: look at it when its recorder has ended")
         size, head = os.fstat(descriptor).st_size, os.pread(descriptor, 32, 0)
-    if len(head) < 32 or not head.startswith(MAGIC):
-        return size, 0
-    page = int.from_bytes(head[16:18])
-    return size, (page if page > 1 else 1 << 16) * int.from_bytes(head[28:32])
+    pages, log = CommittedPages(), log_beside(path)
+    size_of_log = 0
+    if log:
+        with regular_file(log) as descriptor:
+            pages, size_of_log = committed_pages(descriptor), os.fstat(descriptor).st_size
+    page = int.from_bytes(head[16:18]) if len(head) == 32 and head.startswith(MAGIC) else 0
+    if not page:
+        return size + size_of_log, 0
+    page = page if page > 1 else 1 << 16
+    total, there = pages.total or int.from_bytes(head[28:32]), size // page
+    missing = total - there - sum(there < number <= total for number in pages.numbers)
+    return size + size_of_log, max(missing * page - size % page, 0)
 
 
 def _connected(path: Path, *, is_cut: bool) -> sqlite3.Connection:

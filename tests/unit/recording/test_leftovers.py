@@ -5,11 +5,16 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from opwatch.errors import BadInput, OpwatchError
+from opwatch.recording.reading.opening import CheckedFile
 from opwatch.recording.reading.reader import RecordedRun
 from opwatch.recording.writing.newfile import NewDatabase
 from opwatch.recording.writing.writer import RecordingWriter
@@ -72,6 +77,49 @@ def test_it_is_read_by_another_name_as_well(killed: Path, tmp_path: Path) -> Non
     assert read(tmp_path / "link.opw") == RUN
 
 
+def frames(log: bytes) -> Iterator[tuple[int, bytes]]:
+    """The pages of a log, with their numbers."""
+    page = int.from_bytes(log[8:12])
+    for at in range(32, len(log), 24 + page):
+        yield int.from_bytes(log[at : at + 4]), log[at + 24 : at + 24 + page]
+
+
+@pytest.mark.parametrize("moved", [1, 2, 40])
+def test_nothing_is_missing_when_the_recorder_was_killed_while_its_log_was_moved(
+    killed: Path, moved: int
+) -> None:
+    """The first page is moved first: it counts pages that are in the log alone."""
+    pages = dict(frames(killed.with_name("run.opw-wal").read_bytes()))
+    assert len(pages) > 40
+    with killed.open("r+b") as file:
+        for number in sorted(pages)[:moved]:
+            file.seek((number - 1) * 512)
+            file.write(pages[number])
+    with closing(RecordedRun(killed)) as recording:
+        assert recording.missing == 0
+        assert list(recording.entries()) == RUN
+
+
+def test_what_is_missing_is_in_neither_file(killed: Path) -> None:
+    log = killed.with_name("run.opw-wal")
+    pages = dict(frames(log.read_bytes()))
+    with killed.open("r+b") as file:
+        file.write(pages[1])
+    log.write_bytes(b"")
+    with pytest.raises(BadInput, match=r"run\.opw"):
+        read(killed)
+    with closing(CheckedFile(killed)) as checked:
+        assert checked.missing == max(pages) * 512 - killed.stat().st_size
+
+
+def test_sparse_log_takes_neither_time_nor_room(killed: Path) -> None:
+    log = killed.with_name("run.opw-wal")
+    os.truncate(log, 200 << 30)
+    begin = time.process_time()
+    assert read(killed) == RUN
+    assert time.process_time() - begin < 5
+
+
 def test_nothing_is_left_where_it_was_put_together(
     killed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,8 +144,9 @@ def test_without_room_for_it_it_says_so(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     before = os.listdir(tmp_path)
     with killed.open("r+b") as file:
-        # More than there is anywhere; it takes no room where it lies.
-        file.truncate(1 << 43)
+        file.seek(0, os.SEEK_END)
+        file.write(bytes(1 << 20))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1 << 19))
     with pytest.raises(OpwatchError, match="TMPDIR"):
         RecordedRun(killed)
     assert os.listdir(tmp_path) == before

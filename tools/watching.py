@@ -18,7 +18,7 @@ from opwatch.cpu import CpuClock
 from opwatch.errors import OpwatchError
 from opwatch.host.device import BlockDevice, Leaf
 from opwatch.owners.cells import By
-from opwatch.samples.entries import Began, Ended, Left, Looked, NotWatched, RunEntry, Ticked
+from opwatch.samples.entries import Began, Blinded, Ended, Left, Looked, NotWatched, RunEntry, Ticked
 from opwatch.samples.membership import Change, Departure, Member, Membership, Why
 from opwatch.samples.observation import Arrival, Event, Leaving
 from opwatch.samples.sample import DiskSample, WatchedDisk
@@ -70,6 +70,7 @@ class Watching:
         self._membership, self._tracers = membership, tracers
         self._slow = LiveSlow(tracers, slow_ns)
         self._owners = LiveOwners(tracers, by)
+        # The probe is dropped when it has told what it knows.
         self._contexts, self._cpu = contexts, CpuClock()
         self._live, self._discards = live, discards
         self._unwatched = Unwatched()
@@ -125,7 +126,7 @@ class Watching:
         discards, owners = self._discards.read(), self._owners.read(samples)
         # What became known meanwhile is in this interval; nothing of it is worked out before the samples are
         # taken.
-        looks = self._looks_at_drives()
+        looks = [*self._looks_at_drives(), *self._blinded(samples)]
         return [*entries, *looks, *self._slowed(samples), Ticked(samples, discards, owners)]
 
     def summary(self, *, with_rest: bool) -> list[RunEntry]:
@@ -147,10 +148,9 @@ class Watching:
             discards=self._discards.read(),
             leaving=leaving,
             with_rest=with_rest,
-            is_blind=self._is_blind(self._rows, readings),
             owners=self._owners.read(samples),
         )
-        return [*entries, *self._slowed(samples), ended]
+        return [*entries, *self._blinded(samples), *self._slowed(samples), ended]
 
     def close(self) -> None:
         self._live.stop()
@@ -254,8 +254,7 @@ class Watching:
         readings = self._tracers.read([row.place for row in rows])
         samples, discards = self._samples(rows, readings), self._discards.read()
         owners = self._owners.read(samples)
-        is_blind = self._is_blind(rows, readings)
-        entries = [*self._looks_at_drives(), *self._slowed(samples)]
+        entries = [*self._looks_at_drives(), *self._blinded(samples), *self._slowed(samples)]
         for row in rows:
             self._unwatched.left(row.leaf.device, row.beside, readings[row.place])
             leaving = self._leaving(why[row.member], readings[row.place])
@@ -266,7 +265,6 @@ class Watching:
                     leaving=leaving,
                     text=_words_of_leaving(row.leaf, why[row.member]),
                     discards=discards.get(row.place),
-                    is_blind=is_blind,
                     owners=owners.get(row.place),
                 )
             )
@@ -306,13 +304,22 @@ class Watching:
             row.place: DiskSample(row.first.disk, readings[row.place], misses, anchor, cpu) for row in rows
         }
 
-    def _is_blind(self, rows: Sequence[_Row], readings: dict[int, Reading]) -> bool:
-        """Whether this kernel runs no programs somewhere. Worth waiting for when something is missing."""
-        if not self._contexts:
-            return False
-        trusts = (trust(row.first.reading, readings[row.place], None) for row in rows)
-        is_missing = any(drift.drift > 0 for account in trusts for drift in account.drift.values())
-        return self._contexts.skips(_PROBE_S if is_missing else 0.0)
+    def _blinded(self, samples: Mapping[int, DiskSample]) -> list[RunEntry]:
+        """Return the entry that says where the kernel runs no programs, once, as soon as that is known. It is
+        worth waiting for when something is missing."""
+        if not self._contexts or not samples:
+            return []
+        rows = [row for row in self._rows if row.place in samples]
+        trusts = (trust(row.first.reading, samples[row.place].reading, None) for row in rows)
+        is_over = self._contexts.is_over
+        is_missing = not is_over and any(
+            drift.drift > 0 for account in trusts for drift in account.drift.values()
+        )
+        is_blind = self._contexts.skips(_PROBE_S if is_missing else 0.0)
+        if is_over or is_blind:
+            self._contexts = None
+        at_ns = min(sample.reading.sample.end_ns for sample in samples.values())
+        return [Blinded(at_ns)] if is_blind else []
 
 
 def _words_of_arrival(leaf: Leaf, arrival: Arrival) -> str:

@@ -87,6 +87,11 @@ class ContextProbe:
         self._thread.join(wait_s)
         return isinstance(self._switches, Switches) and bool(self._switches.skipped)
 
+    @property
+    def is_over(self) -> bool:
+        """Whether it has found out what it can."""
+        return not self._thread.is_alive()
+
     def note(self, wait_s: float = 0.0) -> str | None:
         """What it means for what was followed meanwhile, None where nothing is known to be skipped."""
         return missing_there({}) if self.skips(wait_s) else None

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 from opwatch.counters.looks.sample import FirmwareSample
 from opwatch.cpu import CpuUse, cpu_use
-from opwatch.samples.entries import Began, Looked, RunEntry
+from opwatch.samples.entries import Began, Blinded, Looked, RunEntry
 from opwatch.samples.entry_parts import samples_in
-from opwatch.samples.observe import observe
+from opwatch.samples.observe import losses_of, observe
 from opwatch.samples.sample import DiskSample
 from opwatch.trace.abi import OpSample
 from opwatch.trace.lacking import CPU, lacking
@@ -58,7 +58,8 @@ class CountedStretch:
 @dataclass(slots=True)
 class DiskCourse:
     """What one disk did. `blur_s`: how far off the length of the whole may be, for a reading takes time;
-    `most_ns`: the longest latency by operation, and how much less it may be; `doubts`: what was lost;
+    `most_ns`: the longest latency by operation, and how much less it may be; `doubts`: what was lost for no
+    known cause, `explained` for a known one;
     `no_cpu`: why there is no CPU time, if that was said."""
 
     device: str
@@ -67,6 +68,7 @@ class DiskCourse:
     blur_s: float = 0.0
     most_ns: dict[str, tuple[int, int]] = field(default_factory=dict)
     doubts: list[str] = field(default_factory=list)
+    explained: list[str] = field(default_factory=list)
     no_cpu: str | None = None
     _merged: int = 1
     _waiting: int = 0
@@ -117,7 +119,9 @@ class _Stay:
 def sampled(entries: Iterable[RunEntry]) -> SampledRun:
     """What was counted in all of a run."""
     run, places = SampledRun(), dict[int, _Stay]()
+    is_blind = False
     for entry in entries:
+        is_blind = is_blind or isinstance(entry, Blinded)
         if isinstance(entry, Looked):
             run.looks.setdefault(entry.sample.disk, []).append(entry.sample)
         drive = entry.drive if isinstance(entry, Began) else None
@@ -139,7 +143,7 @@ def sampled(entries: Iterable[RunEntry]) -> SampledRun:
             stretch.requests = requests
             places[place].course.add(stretch)
     for watched in places.values():
-        _finish(watched)
+        _finish(watched, is_blind=is_blind)
     return run
 
 
@@ -170,13 +174,14 @@ def _grown(begin: dict[str, OpSample], end: dict[str, OpSample]) -> Iterator[tup
         )
 
 
-def _finish(watched: _Stay) -> None:
+def _finish(watched: _Stay, *, is_blind: bool) -> None:
     """Add what only all of the time tells."""
     course, first, last = watched.course, watched.first, watched.last
     widths = [sample.reading.sample.end_ns - sample.reading.sample.begin_ns for sample in (first, last)]
     course.blur_s += sum(widths) / 1e9
-    whole = observe(first, last, final=True)
+    whole = observe(first, last, final=True, losses=losses_of(first, last, is_blind=is_blind))
     course.doubts += whole.unexplained
+    course.explained += [loss.words for loss in whole.explained]
     for op, counted in whole.interval.ops.items():
         if counted.latency.max is not None:
             most = counted.latency.max, counted.latency.max_slack_ns

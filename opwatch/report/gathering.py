@@ -100,6 +100,7 @@ class RunPicture:
     disks: dict[str, DiskPicture] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
     unexplained: list[str] = field(default_factory=list)
+    explained: list[str] = field(default_factory=list)
     sampled: SampledRun = field(default_factory=SampledRun)
 
     @property
@@ -136,5 +137,5 @@ def gathered(entries: Iterable[RunEntry]) -> RunPicture:
     """All of a run, in one reading."""
     story, picture = Story(), RunPicture()
     picture.sampled = sampled(_passing(entries, story, picture))
-    picture.unexplained = story.unexplained
+    picture.unexplained, picture.explained = story.unexplained, story.explained
     return picture

@@ -46,14 +46,13 @@ class Ticked:
 
 @frozen
 class Left:
-    """A disk is watched no longer. `is_blind`: this kernel is known to run no programs in some contexts."""
+    """A disk is watched no longer."""
 
     place: int
     sample: DiskSample
     leaving: Leaving
     text: str
     discards: DiscardSample | None = None
-    is_blind: bool = False
     owners: OwnerSample | None = None
 
 
@@ -84,6 +83,14 @@ class Slowed:
 
 
 @frozen
+class Blinded:
+    """From now on it is known that the kernel skips BPF programs while PID 1 is current: some requests begin
+    or end unseen, and nothing counts them."""
+
+    at_ns: int
+
+
+@frozen
 class Ended:
     """The last of every disk that was watched until now, by place. `leaving`, of those that were gone by
     then. `with_rest`: what came after the last interval is to be shown as one, if there is anything."""
@@ -92,8 +99,7 @@ class Ended:
     discards: Mapping[int, DiscardSample] = field(default_factory=dict)
     leaving: Mapping[int, Leaving] = field(default_factory=dict)
     with_rest: bool = False
-    is_blind: bool = False
     owners: Mapping[int, OwnerSample] = field(default_factory=dict)
 
 
-RunEntry = Began | Ticked | Left | NotWatched | Looked | Slowed | Ended
+RunEntry = Began | Ticked | Left | NotWatched | Looked | Slowed | Blinded | Ended

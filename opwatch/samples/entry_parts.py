@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from opwatch.samples.entries import Began, Ended, Left, Looked, NotWatched, RunEntry, Slowed, Ticked
+from opwatch.samples.entries import (
+    Began,
+    Blinded,
+    Ended,
+    Left,
+    Looked,
+    NotWatched,
+    RunEntry,
+    Slowed,
+    Ticked,
+)
 from opwatch.samples.sample import DiskSample
 
 # The kinds of entries, by the name under which a file has them.
 KINDS: dict[str, type[RunEntry]] = {
-    kind.__name__: kind for kind in (Began, Ticked, Left, NotWatched, Looked, Slowed, Ended)
+    kind.__name__: kind for kind in (Began, Ticked, Left, NotWatched, Looked, Slowed, Blinded, Ended)
 }
 
 
@@ -24,7 +34,7 @@ def first_moment(entry: RunEntry) -> int:
     """When it became known, by the clock of the samples; 0 of one that has neither samples nor a moment."""
     if isinstance(entry, NotWatched):
         return entry.event.at_ns
-    if isinstance(entry, Slowed):
+    if isinstance(entry, Slowed | Blinded):
         return entry.at_ns
     if isinstance(entry, Looked):
         return entry.sample.end_ns

@@ -5,7 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from opwatch.owners.sample import OwnerSample
-from opwatch.samples.entries import Began, Ended, Left, Looked, NotWatched, RunEntry, Slowed, Ticked
+from opwatch.samples.entries import (
+    Began,
+    Blinded,
+    Ended,
+    Left,
+    Looked,
+    NotWatched,
+    RunEntry,
+    Slowed,
+    Ticked,
+)
 from opwatch.samples.sample import DiskSample
 from opwatch.trim.audit.live import DiscardSample
 
@@ -22,6 +32,7 @@ class Newest:
     # What a drive said last is what its figures begin with.
     _looks: dict[str, Looked] = field(default_factory=dict)
     _slowed: Slowed | None = None
+    _blinded: list[RunEntry] = field(default_factory=list)
 
     def take(self, entry: RunEntry) -> None:
         match entry:
@@ -42,6 +53,8 @@ class Newest:
                 self._slowed = entry
             case Looked():
                 self._looks[entry.sample.disk] = entry
+            case Blinded():
+                self._blinded = [entry]
             case NotWatched():
                 pass
 
@@ -63,7 +76,7 @@ class Newest:
             )
             for place, began in self._began.items()
         ]
-        return [*begun, *self._looks.values(), *self._slow_counts()]
+        return [*begun, *self._blinded, *self._looks.values(), *self._slow_counts()]
 
     def _slow_counts(self) -> list[RunEntry]:
         """An entry that says where the counts of slow requests begin, if there are any."""

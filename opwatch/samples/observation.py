@@ -10,6 +10,7 @@ from opwatch.frozen import frozen, replace
 from opwatch.trace.derive import Interval
 from opwatch.trace.kernel_times import KernelTimes
 from opwatch.trace.lacking import TRUST, lacking
+from opwatch.trace.losses import Loss
 from opwatch.trace.surplus import SurplusBounds
 from opwatch.trace.trust import Trust
 
@@ -100,10 +101,10 @@ class Observation:
     and why; `live`, what its firmware counters tell, None where they are not read; `discards`, who sent them
     and what waited for them, None where nobody asked; `arrival`, of a disk that came meanwhile, in its first
     interval and in the summary; `leaving`, of one that left, in its last and in the summary; `blind`, where
-    this kernel runs no programs and what that means for the counts; `slow`, what took longer than a limit,
-    None where nobody asked; `owners`, whose the requests were, likewise; `kernel_times`, what iostat would
-    say, None where the kernel does not; `cpu`, what the whole machine worked meanwhile, None where nobody
-    read it."""
+    this kernel runs no programs and what that means for the counts; `losses`, what was not traced and why;
+    `slow`, what took longer than a limit, None where nobody asked; `owners`, whose the requests were,
+    likewise; `kernel_times`, what iostat would say, None where the kernel does not; `cpu`, what the whole
+    machine worked meanwhile, None where nobody read it."""
 
     device: str
     origin: str
@@ -125,6 +126,7 @@ class Observation:
     owners: Owners | None = None
     kernel_times: KernelTimes | None = None
     cpu: CpuUse | None = None
+    losses: tuple[Loss, ...] = ()
 
     @property
     def label(self) -> str:
@@ -136,10 +138,15 @@ class Observation:
         return lacking(self.lacks)
 
     @property
+    def explained(self) -> list[Loss]:
+        """What was not traced for a known cause, which explains how much it is."""
+        return [] if TRUST in self.absent else [loss for loss in self.losses if loss.is_explained]
+
+    @property
     def unexplained(self) -> list[str]:
         if TRUST in self.absent:
             return []
-        reasons = self.trust.unexplained(self.in_flight_at_start, self.flush_queues)
+        reasons = [loss.words for loss in self.losses if not loss.is_explained]
         reasons += self.arrival.unexplained if self.arrival else []
         reasons += [self.leaving.doubt] if self.leaving and self.leaving.doubt else []
         return reasons

@@ -9,7 +9,8 @@ from opwatch.samples.observation import Arrival, Leaving, Observation
 from opwatch.samples.sample import DiskSample
 from opwatch.trace.derive import derive
 from opwatch.trace.kernel_times import kernel_times
-from opwatch.trace.trust import trust
+from opwatch.trace.losses import Loss, Tally, list_losses, tally_losses
+from opwatch.trace.trust import Trust, trust
 
 if TYPE_CHECKING:
     from opwatch.owners.sample import Owners
@@ -29,6 +30,7 @@ def observe(
     leaving: Leaving | None = None,
     slow: SlowIo | None = None,
     owners: Owners | None = None,
+    losses: tuple[Loss, ...] = (),
 ) -> Observation:
     """What a sink is given of the time between two samples of one disk, with what else is known of it.
     `final`: it is the whole watch."""
@@ -40,7 +42,7 @@ def observe(
         at=now.anchor.wall(now.reading.sample.end_ns),
         final=final,
         interval=derive(then.reading.sample, now.reading.sample),
-        trust=trust(then.reading, now.reading, _grown(then.misses, now.misses)),
+        trust=_account(then, now),
         in_flight_at_start=disk.in_flight,
         flush_queues=disk.flush_queues,
         backend=disk.backend,
@@ -53,7 +55,27 @@ def observe(
         owners=owners,
         kernel_times=kernel_times(then.reading.after, now.reading.after),
         cpu=cpu_use(then.cpu, now.cpu, now.anchor.mono_ns - then.anchor.mono_ns),
+        losses=losses,
     )
+
+
+def tally(first: DiskSample, now: DiskSample) -> Tally:
+    """Count what a run lacks from its first sample to this one."""
+    return tally_losses(_account(first, now), now.disk.in_flight, now.disk.flush_queues)
+
+
+def losses_of(
+    then: DiskSample, now: DiskSample, lost: Tally | None = None, *, is_blind: bool
+) -> tuple[Loss, ...]:
+    """Return what was lost between two samples: `lost` in an interval, which is by how much the run's tally
+    grew; of the whole run without it. `is_blind`: the kernel skips programs while PID 1 is current."""
+    is_whole = lost is None
+    grown = tally(then, now) if lost is None else lost
+    return list_losses(grown, _account(then, now), is_blind=is_blind, is_whole=is_whole)
+
+
+def _account(then: DiskSample, now: DiskSample) -> Trust:
+    return trust(then.reading, now.reading, _grown(then.misses, now.misses))
 
 
 def _grown(then: int | None, now: int | None) -> int | None:

@@ -4,19 +4,30 @@ lies in a file give the same."""
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from opwatch.errors import BadInput
 from opwatch.frozen import frozen
 from opwatch.owners.sample import Owners, OwnerSample, owners_between
-from opwatch.samples.entries import Began, Ended, Left, Looked, NotWatched, RunEntry, Slowed, Ticked
+from opwatch.samples.entries import (
+    Began,
+    Blinded,
+    Ended,
+    Left,
+    Looked,
+    NotWatched,
+    RunEntry,
+    Slowed,
+    Ticked,
+)
 from opwatch.samples.observation import Arrival, Event, Leaving, Observation
-from opwatch.samples.observe import observe
+from opwatch.samples.observe import losses_of, observe, tally
 from opwatch.samples.sample import DiskSample
 from opwatch.samples.slow_tally import SlowTally
 from opwatch.trace.contexts import missing_there
 from opwatch.trace.derive import derive
+from opwatch.trace.losses import Tally
 from opwatch.trace.surplus import SurplusBounds, bounds, narrowed
 from opwatch.trim.audit.live import Discards, DiscardSample, discards_between
 
@@ -55,6 +66,14 @@ class _Disk:
     slow: SlowTally | None = None
     # Its arrival is news until its first interval is shown.
     is_news: bool = False
+    # What earlier intervals reported as lost.
+    lost: Tally = field(default_factory=Tally)
+
+    def take_losses(self, now: DiskSample) -> Tally:
+        """Return what is known to be lost by now and was in no earlier interval."""
+        whole = tally(self.first.sample, now)
+        grown, self.lost = whole - self.lost, whole | self.lost
+        return grown
 
     def learn(self, now: DiskSample) -> None:
         """See what a further reading says of the time before the first."""
@@ -76,10 +95,13 @@ class _Disk:
 
 
 class Story:
-    """Takes the entries of a run one after the other. `unexplained` is what stayed so, once all is shown."""
+    """Takes the entries of a run one after the other. Once all is shown, `unexplained` and `explained` have
+    what was lost by each disk, with its name."""
 
     def __init__(self) -> None:
         self.unexplained: list[str] = []
+        self.explained: list[str] = []
+        self._is_blind = False
         self._disks: dict[int, _Disk] = {}
         self._trails: dict[str, LiveTrail] = {}
         # Summaries of disks that left, which are shown at the end.
@@ -100,6 +122,9 @@ class Story:
                 return [entry.event]
             case Looked():
                 self._look(entry)
+                return []
+            case Blinded():
+                self._is_blind = True
                 return []
             case Slowed():
                 self._slow_down(entry)
@@ -124,7 +149,7 @@ class Story:
         event = _event("left", entry.sample, entry.leaving, entry.text)
         now = _Moment(entry.sample, entry.discards, entry.owners)
         interval = self._interval(disk, now)
-        self._past.append(self._final(disk, now, is_blind=entry.is_blind))
+        self._past.append(self._final(disk, now))
         del self._disks[entry.place]
         oldest = self._past[: max(len(self._past) - MOST_PAST, 0)]
         del self._past[: len(oldest)]
@@ -159,10 +184,7 @@ class Story:
             self._disk(place).has_news(sample) for place, sample in entry.samples.items()
         ):
             news += self._intervals(entry)
-        finals = [
-            self._final(self._disk(place), _moment(entry, place), is_blind=entry.is_blind)
-            for place in entry.samples
-        ]
+        finals = [self._final(self._disk(place), _moment(entry, place)) for place in entry.samples]
         news += self._finals([*self._past, *finals])
         self._past = []
         self.unexplained += self._not_watched
@@ -171,7 +193,9 @@ class Story:
     def _finals(self, observations: Iterable[Observation]) -> list[Observation]:
         """Summaries that are shown now, with what they leave unexplained."""
         shown = list(observations)
-        self.unexplained += [line for observation in shown for line in observation.unexplained]
+        for one in shown:
+            self.unexplained += [f"{one.label}: {words}" for words in one.unexplained]
+            self.explained += [f"{one.label}: {loss.words}" for loss in one.explained]
         return shown
 
     def _disk(self, place: int) -> _Disk:
@@ -194,11 +218,14 @@ class Story:
             leaving=disk.leaving,
             slow=disk.slow.interval() if disk.slow else None,
             owners=_owners(disk.last, now),
+            losses=losses_of(
+                disk.last.sample, now.sample, disk.take_losses(now.sample), is_blind=self._is_blind
+            ),
         )
         disk.last, disk.is_news = now, False
         return observation
 
-    def _final(self, disk: _Disk, now: _Moment, *, is_blind: bool) -> Observation:
+    def _final(self, disk: _Disk, now: _Moment) -> Observation:
         disk.learn(now.sample)
         observation = observe(
             disk.first.sample,
@@ -210,8 +237,9 @@ class Story:
             leaving=disk.leaving,
             slow=disk.slow.summary() if disk.slow else None,
             owners=_owners(disk.first, now),
+            losses=losses_of(disk.first.sample, now.sample, is_blind=self._is_blind),
         )
-        blind = missing_there(observation.trust.drift) if is_blind else None
+        blind = missing_there(observation.trust.drift) if self._is_blind else None
         return replace(observation, blind=blind) if blind else observation
 
     def _figure(self, disk: _Disk) -> Live | None:

@@ -93,6 +93,8 @@ def runs_of(comparison: RunComparison, disk: ComparedDisk) -> Iterator[str]:
     for run, (file, course) in enumerate(zip(comparison.files, disk.courses, strict=True)):
         count = len(course.stretches)
         yield f"{label(run)}  {file}: {course.device}, {course.seconds:.1f} s in {count} intervals"
+        for words in course.explained:
+            yield f"   {words}"
         for doubt in course.doubts:
             yield f"   UNEXPLAINED: {doubt}"
 
@@ -182,6 +184,7 @@ def _disk(disk: ComparedDisk) -> dict[str, Any]:
                 "seconds": course.seconds,
                 "intervals": len(course.stretches),
                 "unexplained": list(course.doubts),
+                "explained": list(course.explained),
             }
             for course in disk.courses
         ],

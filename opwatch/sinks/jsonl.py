@@ -209,6 +209,7 @@ def document(observation: Observation) -> dict[str, Any]:
         "trust": None if TRUST in absent else _trust(observation.trust),
         "in_flight_at_start": observation.in_flight_at_start,
         "unexplained": None if TRUST in absent else observation.unexplained,
+        "explained": None if TRUST in absent else [loss.words for loss in observation.explained],
         "lacks": list(observation.lacks),
         "blind": observation.blind,
         "waf": None if observation.live is None else _live(observation.live),

@@ -301,7 +301,8 @@ class Lines:
     def _interval(self, observation: Observation) -> None:
         time = self._time(observation)
         lost = "; ".join(observation.unexplained)
-        mark = _stay(observation) + (f"  ! {lost}" if lost else "")
+        explained = "; ".join(loss.brief for loss in observation.explained)
+        mark = _stay(observation) + (f"  {explained}" if explained else "") + (f"  ! {lost}" if lost else "")
         if not observation.interval.ops:
             self._print(
                 f"{time} {observation.label}: idle"
@@ -373,8 +374,8 @@ class Lines:
         head = LineKind.ALARM if observation.unexplained else LineKind.TRUST
         for place, line in enumerate(trust_lines(observation.trust, observation.in_flight_at_start)):
             self._print(line, LineKind.TEXT if place else head)
-        if observation.blind:
-            self._print(f"  {observation.blind}")
+        for loss in observation.explained:
+            self._print(f"  {loss.words}")
         for line in observation.unexplained:
             self._print(f"  UNEXPLAINED: {line}", LineKind.ALARM)
         for sentence in observation.lacks:

@@ -23,7 +23,7 @@ _OF_OPS = ("per_s", "bytes_per_s", "latency_ns.mean", "latency_ns.p50", "latency
 USUAL = (
     *("time", "device", "interval_s"),
     *(f"ops.{op}.{field}" for op in _OPS for field in _OF_OPS),
-    *("waf.waf", "waf.waf_error", "waf.nand_bytes_per_s", "unexplained", "cpu.busy_cores"),
+    *("waf.waf", "waf.waf_error", "waf.nand_bytes_per_s", "unexplained", "cpu.busy_cores", "explained"),
 )
 # What a table of slow requests begins with, where each is a row.
 SLOW = (

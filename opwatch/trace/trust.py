@@ -73,35 +73,6 @@ class Trust:
     byte_drift: dict[str, Drift]
     no_drift: str | None
 
-    def unexplained(self, in_flight_at_start: int, flush_queues: int = 0) -> list[str]:
-        """What nothing explains. An unmatched completion is explained while it can be a request that was
-        in flight when we attached. The kernel's count of those leaves flushes out, of which each hardware
-        queue has at most one in flight: `flush_queues` of them."""
-        reasons = []
-        if self.unmatched - min(self.unmatched_flushes, flush_queues) > in_flight_at_start:
-            reasons.append(f"{self.unmatched} completions without an issue")
-        for count, what in (
-            (self.overwritten, "completions missed"),
-            (self.map_full, "requests that could not be remembered"),
-            (self.misses, "program runs skipped by the kernel"),
-            (self.clock_back, "completions stamped before their issue"),
-        ):
-            if count:
-                reasons.append(f"{count} {what}")
-        reasons += [
-            f"{drift.drift:+d} {group} requests by the kernel's count"
-            for group, drift in self.drift.items()
-            if drift.drift
-        ]
-        reasons += [
-            f"{drift.drift:+d} {group} bytes by the kernel's count"
-            for group, drift in self.byte_drift.items()
-            if drift.drift
-        ]
-        if self.no_drift:
-            reasons.append(f"drift unknown: {self.no_drift}")
-        return reasons
-
 
 def _drift(traced: int, least: int, most: int) -> Drift:
     """The kernel's difference lies between two bounds; the distance of what was traced from them."""

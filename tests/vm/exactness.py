@@ -35,13 +35,15 @@ TAIL = """
 
 Some virtual machines have a kernel that skips every BPF program while a thread of process 1 is current, and
 counts that nowhere (`skipped by kernel` stays 0). A request whose end interrupts PID 1 is completed unseen,
-so the drift against the kernel's own count is above 0 and the trust line says UNEXPLAINED.
+so the drift against the kernel's own count is above 0.
 
 opwatch finds out when it starts: a small program counts the switches from PID 1 to other tasks, and
-`/proc/1/task/*/status` says how many there were. `opwatch doctor` prints what came of it, the summary says
-how many completions may be missing for it, and JSON has it as `blind`. Only PID 1 is concerned: on such a
-kernel (6.18) in 10 s of load every other task was seen at each of its switches, and all threads of PID 1 at
-none.
+`/proc/1/task/*/status` says how many there were. `opwatch doctor` prints the result. On such a kernel
+every request that began or ended unseen is reported once, in one line with this cause, and is no alarm:
+its number is exact by the kernel's count. Whether each of them met PID 1 cannot be measured. What PID 1
+cannot explain stays UNEXPLAINED: requests that the kernel did not count, and completions stamped before
+their issue. Only PID 1 is concerned: on such a kernel (6.18) in 10 s of load every other task was seen at
+each of its switches, and all threads of PID 1 at none.
 
 Ten runs of 3 s with fio on a loop device there (randrw, 4 KiB, depth 8) missed 16 of 92,464, 8 of 62,032
 and none of the other eight (10,400 to 74,717). How many depends on what PID 1 does. Nothing that can be

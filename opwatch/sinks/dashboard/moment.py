@@ -128,6 +128,7 @@ class DiskMoment:
     packed: dict[str, bytes]
     in_flight: int
     unexplained: tuple[str, ...]
+    explained: tuple[str, ...]
     absent: tuple[str, ...]
     live: Live | None
     discards: Discards | None
@@ -180,6 +181,7 @@ def moment_of(observation: Observation) -> DiskMoment:
         packed={name: _packed(op) for name, op in interval.ops.items()},
         in_flight=observation.trust.in_flight,
         unexplained=tuple(observation.unexplained),
+        explained=tuple(loss.brief for loss in observation.explained),
         absent=tuple(observation.absent),
         live=observation.live,
         discards=discards if discards and (discards.bios or discards.lost or discards.unseen) else None,

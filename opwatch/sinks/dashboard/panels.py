@@ -97,7 +97,8 @@ def trust_row(disk: DiskPast, moment: DiskMoment | None) -> Row:
         return [("trust: its source keeps no account", Tone.FAINT)]
     if moment.unexplained:
         return [("! ", Tone.ALARM), (clean("; ".join(moment.unexplained)), Tone.ALARM)]
-    good: Row = [("trust: ", Tone.GOOD), ("all accounted for", Tone.GOOD)]
+    words = clean("; ".join(moment.explained)) or "all accounted for"
+    good: Row = [("trust: ", Tone.GOOD), (words, Tone.GOOD)]
     if disk.doubtful:
         intervals = "interval" if disk.doubtful == 1 else "intervals"
         return [*good, (f"  ! not so in {disk.doubtful} {intervals} of the watch", Tone.ALARM)]

@@ -131,9 +131,8 @@ def account(disk: DiskPicture) -> str:
     lines: list[str] = []
     for final in disk.finals:
         if TRUST not in final.absent:
-            lines += trust_lines(final.trust, final.in_flight_at_start) + (
-                [final.blind] if final.blind else []
-            )
+            lines += trust_lines(final.trust, final.in_flight_at_start)
+            lines += [loss.words for loss in final.losses]
     if not lines:
         return ""
     title = f"How that is known, {markup.text(disk.label)}"

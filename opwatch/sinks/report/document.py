@@ -46,6 +46,7 @@ def _run(run: ReportedRun) -> dict[str, Any]:
         "sentences": summary(run),
         "is_accounted_for": is_well,
         "unexplained": run.picture.unexplained,
+        "explained": run.picture.explained,
         "devices": [_disk(run, disk) for disk in run.picture.disks.values()],
         "drives": [_drive(course) for course in run.drives.values()],
         "phases": [

@@ -121,8 +121,9 @@ def summary(run: ReportedRun) -> list[str]:
 
 def trust_sentences(run: ReportedRun) -> tuple[list[str], bool]:
     """Whether every request is accounted for: what is to be said of it, and whether all is well."""
+    explained = [f"{words}." for words in run.picture.explained]
     if run.picture.unexplained:
-        return [f"Unexplained: {reason}" for reason in run.picture.unexplained], False
+        return [*explained, *(f"Unexplained: {words}." for words in run.picture.unexplained)], False
     finals = [final for disk in run.picture.disks.values() for final in disk.finals]
     imported = [final for final in finals if TRUST in final.absent]
     if imported:
@@ -131,9 +132,10 @@ def trust_sentences(run: ReportedRun) -> tuple[list[str], bool]:
     completed = sum(final.trust.completed for final in finals)
     if not finals:
         return ["Nothing was watched to its end."], False
-    words = (
-        f"Every request is accounted for: {issued:,} were issued and {completed:,} completed, none was lost"
-    )
+    counts = f"{issued:,} were issued and {completed:,} completed"
+    if explained:
+        return [*explained, f"Every other request is accounted for: {counts}."], True
+    words = f"Every request is accounted for: {counts}, none was lost"
     if all(final.trust.drift for final in finals):
         words += ", and the kernel's own count says the same"
     return [f"{words}."], True

@@ -16,11 +16,11 @@ from opwatch.host.scratch import ScratchDisk
 from opwatch.tools.backends import attach
 from opwatch.tools.commands.watch import choose_leaves
 from tests.kernel.support.load import BLKZEROOUT, BLOCK, discards, flushes, reads, writes
-from tests.kernel.support.watching import ATTEMPTS, REST_S, Watched, lines, opwatch, watch
+from tests.kernel.support.watching import ATTEMPTS, REST_S, Watched, lines, losses, opwatch, watch
 
 
 def assert_nothing_lost(watched: Watched) -> None:
-    assert watched.trust.unexplained(0) == []
+    assert losses(watched.trust) == []
     assert watched.trust.in_flight == 0
 
 
@@ -248,4 +248,4 @@ def test_a_bio_based_device_is_counted_by_bio(zram: str) -> None:
     assert counts["write"] == (41, 41 * BLOCK)
     assert counts["read"] == (43, 43 * BLOCK)
     assert {group: drift.drift for group, drift in watched.trust.drift.items()} == {"read": 0, "write": 0}
-    assert watched.trust.unexplained(0) == []
+    assert losses(watched.trust) == []

@@ -13,6 +13,7 @@ from opwatch.host.device import Devices
 from opwatch.tools.backends import attach
 from opwatch.tools.commands.watch import choose_leaves
 from opwatch.trace.derive import Interval, derive
+from opwatch.trace.losses import list_losses, tally_losses
 from opwatch.trace.trust import Trust, trust
 
 # Some virtual machines skip BPF programs while PID 1 is current and count it nowhere. A completion that
@@ -32,6 +33,14 @@ class Watched:
 
     def counts(self) -> dict[str, tuple[int, int]]:
         return {name: (op.count, op.bytes) for name, op in self.interval.ops.items()}
+
+
+def losses(account: Trust) -> list[str]:
+    """Return all that a run lacks, known causes included. Runs that the kernel skipped count even if no
+    request of this disk is missing."""
+    lost = list_losses(tally_losses(account, 0), account, is_blind=False, is_whole=True)
+    skipped = [f"{account.misses} program runs skipped"] if account.misses else []
+    return [loss.words for loss in lost] + skipped
 
 
 def _once(

@@ -114,7 +114,7 @@ def test_of_very_many_that_left_the_oldest_are_shown_early() -> None:
         finals += sum(isinstance(one, Observation) and one.final for one in news)
     assert finals == 3
     assert len(story.take(Ended({}))) == MOST_PAST
-    assert story.unexplained.count("a doubt") == MOST_PAST + 3
+    assert story.unexplained.count("sda: a doubt") == MOST_PAST + 3
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,6 +14,7 @@ from opwatch.sinks.lines import Lines
 from opwatch.sinks.terminal import COLUMNS
 from opwatch.trace.abi import OPS
 from opwatch.trace.derive import derive
+from opwatch.trace.losses import list_losses, tally_losses
 from opwatch.trace.trust import Reading, trust
 from tests.unit.support.samples import Op, sample
 
@@ -25,7 +27,15 @@ def observation(*, final: bool = False, **ops: Op) -> Observation:
     account = trust(Reading(begin, None, None, "statistics are off"), Reading(end, None, None), 0)
     at = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
     interval = derive(begin, end)
-    return Observation("sda", "dm-0", "requests by tp_btf", at, final, interval, account, 0)
+    losses = list_losses(tally_losses(account, 0), account, is_blind=False, is_whole=final)
+    return Observation("sda", "dm-0", "requests by tp_btf", at, final, interval, account, 0, losses=losses)
+
+
+def with_account(one: Observation, *, is_blind: bool = False, **changes: Any) -> Observation:  # noqa: ANN401
+    """The same observation with another loss account."""
+    account = replace(one.trust, **changes)
+    losses = list_losses(tally_losses(account, 0), account, is_blind=is_blind, is_whole=one.final)
+    return replace(one, trust=account, losses=losses)
 
 
 def written(interval: Observation) -> dict[str, Any]:

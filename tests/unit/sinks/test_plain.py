@@ -16,7 +16,8 @@ from opwatch.sinks.plain.painting import LineKind, painted
 from opwatch.trace.abi import LATENCY
 from opwatch.trace.hist import Histogram
 from opwatch.trace.kernel_times import Awaited, KernelTimes
-from tests.unit.sinks.test_jsonl import BUSY, observation
+from opwatch.trace.trust import Drift
+from tests.unit.sinks.test_jsonl import BUSY, observation, with_account
 from tests.unit.support.samples import Op
 
 _SGR = re.compile(r"\x1b\[[0-9;]*m")
@@ -40,8 +41,8 @@ def shown(observations: list[Observation], *, stream: io.StringIO | None = None,
 @pytest.fixture
 def watched() -> list[Observation]:
     busy = observation(read=Op([20_000], [4096]), write=replace(BUSY, statuses={7: 3}))
-    busy = replace(busy, trust=replace(busy.trust, no_drift=None))
-    lost = replace(busy, trust=replace(busy.trust, overwritten=2))
+    busy = with_account(busy, no_drift=None)
+    lost = with_account(busy, overwritten=2)
     return [busy, lost, observation(), replace(lost, final=True), replace(busy, final=True)]
 
 
@@ -70,15 +71,32 @@ def test_a_terminal_of_80_columns_is_shown_what_a_pipe_is(
 def test_what_went_wrong_stands_out(watched: list[Observation]) -> None:
     text = shown(watched, inked=True)
     for wrong in (
-        "  ! 2 completions missed",
+        "  ! not traced: 2 requests, cause unknown",
         "write errors, medium: 3",
-        "  UNEXPLAINED: 2 completions missed",
+        "  UNEXPLAINED: not traced: 2 requests, cause unknown",
     ):
         assert f"{Ink.ALARM.value}{wrong}" in text
     assert f"{Ink.ALARM.value}trust:" in text
     assert f"{Ink.GOOD.value}trust:" in text
     rows = [line for line in text.splitlines() if "write\x1b" in line or "write  " in line]
     assert any(f"{Ink.ALARM.value}3" in row for row in rows)
+
+
+def test_a_loss_with_a_known_cause_is_one_line_and_no_alarm() -> None:
+    lost = with_account(
+        observation(read=Op([20_000], [4096])),
+        is_blind=True,
+        overwritten=1,
+        no_drift=None,
+        drift={"read": Drift(1, 0)},
+        byte_drift={"read": Drift(4096, 0)},
+    )
+    text = shown([lost, replace(lost, final=True)], inked=True)
+    assert Ink.ALARM.value not in text
+    summary = _SGR.sub("", text).partition("==")[2].replace("\n    ", " ")
+    assert [line for line in summary.splitlines() if "not traced" in line] == [
+        "  not traced: 1 read (4096 bytes), because this kernel runs no BPF programs while PID 1 is current"
+    ]
 
 
 def test_the_errors_of_a_row_are_in_its_last_column() -> None:

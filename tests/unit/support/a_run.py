@@ -6,7 +6,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from opwatch.clock import Anchor
-from opwatch.samples.entries import Began, Ended, Left, Looked, NotWatched, RunEntry, Ticked
+from opwatch.samples.entries import Began, Blinded, Ended, Left, Looked, NotWatched, RunEntry, Ticked
 from opwatch.samples.observation import Arrival, Event, Leaving
 from opwatch.samples.sample import DiskSample, WatchedDisk
 from opwatch.trace.stat import StatSample
@@ -89,7 +89,8 @@ def a_run(*, ticks: int = 4, seed: int = 5) -> list[RunEntry]:
             refused = Event("not_watched", "sdy", "sdy", moment(at_s), at_s * S, "sdy came: no room for it")
             leaving = Leaving(moment(at_s), at_s * S, "unused", "a doubt")
             run += [
-                Left(1, disk_sample("sdb", at_s, 13, 2), leaving, "sdb no longer does I/O", is_blind=True),
+                Blinded(at_s * S),
+                Left(1, disk_sample("sdb", at_s, 13, 2), leaving, "sdb no longer does I/O"),
                 Began(
                     late, disk_sample("sdc", at_s, 8, 2), arrival=arrival, text="sdc has come; 3 reads unseen"
                 ),
@@ -99,5 +100,5 @@ def a_run(*, ticks: int = 4, seed: int = 5) -> list[RunEntry]:
     gone = Leaving(moment(at_s), at_s * S, "gone")
     last = {0: disk_sample(nvme, at_s, 997, 153), late: disk_sample("sdc", at_s, 50, 2)}
     run.append(Looked(look_at(drive, ("nvme0n1 1 2",), disk=nvme)))
-    ended = Ended(last, {0: discard_sample(nvme, 7 * ticks + 3)}, {late: gone}, with_rest=True, is_blind=True)
+    ended = Ended(last, {0: discard_sample(nvme, 7 * ticks + 3)}, {late: gone}, with_rest=True)
     return [*run, ended]

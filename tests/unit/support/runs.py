@@ -22,7 +22,7 @@ from opwatch.counters.reading import DriveFacts
 from opwatch.cpu import CpuTimes
 from opwatch.owners.cells import By, OwnedCounts, OwnerKind
 from opwatch.owners.sample import OwnerRow, OwnerSample
-from opwatch.samples.entries import Began, Ended, Left, Looked, NotWatched, RunEntry, Slowed, Ticked
+from opwatch.samples.entries import Began, Blinded, Ended, Left, Looked, NotWatched, RunEntry, Slowed, Ticked
 from opwatch.samples.entry_parts import first_moment
 from opwatch.samples.observation import Arrival, Event, Leaving
 from opwatch.samples.sample import DiskSample, WatchedDisk
@@ -217,7 +217,7 @@ class MadeUpRun:
         last = self.sample(place)
         at_ns = last.reading.sample.end_ns
         leaving = Leaving(last.anchor.wall(at_ns), at_ns, "gone", "some of it may be another's")
-        return Left(place, last, leaving, "it has gone", self.discards(place), True, self.owners(place))
+        return Left(place, last, leaving, "it has gone", self.discards(place), self.owners(place))
 
     def refuse(self) -> NotWatched:
         at = datetime.fromtimestamp(1_760_007_000.25, UTC)
@@ -251,6 +251,7 @@ def a_run(seconds: int = 5, seed: int = 0) -> Iterator[RunEntry]:
             places = [0, 1, 2]
         if second == seconds - 2 and 2 in places:
             yield run.refuse()
+            yield Blinded(tick.samples[0].reading.sample.end_ns)
             yield run.leave(2)
             places = [0, 1]
     yield run.end(places)

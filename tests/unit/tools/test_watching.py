@@ -106,7 +106,7 @@ def test_what_came_is_news_once_and_in_the_summary(tree: Tree) -> None:
     words = "what came before it was watched is not known: there is no kernel here"
     assert [words in line["unexplained"] for line in late] == [True, False]
     assert words in watch.lines("summary")[1]["unexplained"]
-    assert words in unexplained
+    assert f"sdb (of dm-7): {words}" in unexplained
 
 
 def test_a_disk_that_was_replaced_is_never_without_a_word(tree: Tree) -> None:

@@ -5,6 +5,7 @@ import pytest
 from opwatch.sinks.lines import trust_lines
 from opwatch.trace import tracing
 from opwatch.trace.abi import TargetSample
+from opwatch.trace.losses import list_losses, tally_losses
 from opwatch.trace.stat import StatSample
 from opwatch.trace.tracing import Counted, settled
 from opwatch.trace.trust import Reading, Trust, trust
@@ -38,6 +39,11 @@ def account(end: Reading, misses: int | None = 0) -> Trust:
     return trust(Reading(sample(0), stat(), stat()), end, misses)
 
 
+def losses_of(verdict: Trust, in_flight_at_start: int = 0) -> list[str]:
+    lost = tally_losses(verdict, in_flight_at_start)
+    return [loss.words for loss in list_losses(lost, verdict, is_blind=False, is_whole=True)]
+
+
 def reads(n: int, **scalars: int) -> Op:
     return Op([1000] * n, [4096] * n, scalars=scalars)
 
@@ -46,14 +52,14 @@ def test_what_agrees_leaves_nothing_unexplained() -> None:
     verdict = account(Reading(sample(1, read=reads(23)), stat(23), stat(23)))
     assert {group: drift.drift for group, drift in verdict.drift.items()} == dict.fromkeys(verdict.drift, 0)
     assert verdict.in_flight == 0
-    assert verdict.unexplained(0) == []
+    assert losses_of(verdict) == []
 
 
 def test_what_the_kernel_counted_more_is_drift() -> None:
     verdict = account(Reading(sample(1, read=reads(23)), stat(29), stat(29)))
     assert verdict.drift["read"].drift == 6
     assert verdict.byte_drift["read"].drift == 6 * 4096
-    assert len(verdict.unexplained(0)) == 2
+    assert losses_of(verdict) == ["not traced: 6 reads (24576 bytes), cause unknown"]
 
 
 def test_what_we_counted_more_is_negative_drift() -> None:
@@ -64,7 +70,7 @@ def test_what_we_counted_more_is_negative_drift() -> None:
 def test_completions_while_reading_are_slack_and_not_drift() -> None:
     verdict = account(Reading(sample(1, read=reads(23)), stat(20), stat(25)))
     assert (verdict.drift["read"].drift, verdict.drift["read"].slack) == (0, 5)
-    assert verdict.unexplained(0) == []
+    assert losses_of(verdict) == []
     beyond = account(Reading(sample(1, read=reads(19)), stat(20), stat(25)))
     assert (beyond.drift["read"].drift, beyond.drift["read"].slack) == (1, 5)
 
@@ -79,8 +85,9 @@ def test_an_empty_flush_is_a_write_for_the_kernel_alone() -> None:
 def test_unmatched_is_explained_by_what_was_in_flight_at_the_start() -> None:
     read = reads(10, ends=13, unmatched=3, unseen_bytes=3 * 4096)
     verdict = account(Reading(sample(1, read=read), stat(13), stat(13)))
-    assert verdict.unexplained(in_flight_at_start=3) == []
-    assert verdict.unexplained(in_flight_at_start=2) == ["3 completions without an issue"]
+    assert losses_of(verdict, in_flight_at_start=3) == []
+    [line] = losses_of(verdict, in_flight_at_start=2)
+    assert "1 request" in line
 
 
 def test_a_flush_in_flight_at_the_start_is_in_no_count_of_the_kernel() -> None:
@@ -88,34 +95,23 @@ def test_a_flush_in_flight_at_the_start_is_in_no_count_of_the_kernel() -> None:
     verdict = account(Reading(sample(1, flush=flush, read=reads(2)), stat(2), stat(2)))
     drift = verdict.drift["flush"]
     assert (verdict.unmatched, verdict.unmatched_flushes, drift.drift) == (1, 1, -4)
-    assert "1 completions without an issue" not in verdict.unexplained(0, flush_queues=1)
-    assert "1 completions without an issue" in verdict.unexplained(0)
-    read = reads(2, unmatched=1)
-    lost = account(Reading(sample(1, read=read), stat(3), stat(3)))
-    assert "1 completions without an issue" in lost.unexplained(0, flush_queues=1)
 
 
 @pytest.mark.parametrize(
-    ("scalar", "words"),
-    [("overwritten", "missed"), ("map_full", "remembered"), ("clock_back", "stamped")],
+    ("scalar", "number"),
+    [("overwritten", "2 requests"), ("map_full", "2 requests"), ("clock_back", "2 requests")],
 )
-def test_each_loss_is_named(scalar: str, words: str) -> None:
+def test_each_loss_is_named(scalar: str, number: str) -> None:
     verdict = account(Reading(sample(1, read=reads(5, **{scalar: 2})), stat(5), stat(5)))
-    [line] = verdict.unexplained(0)
-    assert line.startswith("2 ")
-    assert words in line
-
-
-def test_recursion_misses_are_unexplained() -> None:
-    verdict = account(Reading(sample(1), stat(), stat()), misses=4)
-    assert verdict.unexplained(0) == ["4 program runs skipped by the kernel"]
+    [line] = losses_of(verdict)
+    assert number in line
 
 
 def test_no_witness_is_a_reason_and_no_zero() -> None:
     verdict = account(Reading(sample(1), None, None, "statistics are off"))
     assert verdict.drift == {}
     assert verdict.no_drift == "statistics are off"
-    assert verdict.unexplained(0) == ["drift unknown: statistics are off"]
+    assert losses_of(verdict) == ["drift unknown: statistics are off"]
 
 
 def test_a_requeued_request_is_not_in_flight_twice() -> None:
@@ -126,7 +122,7 @@ def test_a_requeued_request_is_not_in_flight_twice() -> None:
 def test_a_backend_that_knows_no_misses_has_none() -> None:
     verdict = account(Reading(sample(1, read=reads(23)), stat(23), stat(23)), misses=None)
     assert verdict.misses is None
-    assert verdict.unexplained(0) == []
+    assert losses_of(verdict) == []
     assert any("skipped by kernel ? " in line for line in trust_lines(verdict, 0))
 
 
@@ -135,7 +131,7 @@ def test_what_was_taken_back_is_no_completion_but_the_kernel_counts_it() -> None
     verdict = account(at_rest(sample(1, read=read), counted({"read": 15}, {"read": 10 * 4096})))
     assert (verdict.taken_back, verdict.refused, verdict.completed, verdict.in_flight) == (5, 2, 10, 0)
     assert (verdict.drift["read"].drift, verdict.byte_drift["read"].drift) == (0, 0)
-    assert verdict.unexplained(0) == []
+    assert losses_of(verdict) == []
     assert "  taken back for another path: 5, 2 before their issue" in trust_lines(verdict, 0)
 
 
@@ -144,14 +140,14 @@ def test_the_data_of_a_sequence_counts_when_the_sequence_ends() -> None:
     write = Op([1000] * 7, [4096] * 7, scalars={"ends": 6, "flush_tails": 2})
     verdict = account(at_rest(sample(1, write=write), counted({"write": 6}, {"write": 7 * 4096})))
     assert (verdict.drift["write"].drift, verdict.byte_drift["write"].drift) == (0, 0)
-    assert verdict.unexplained(0) == []
+    assert losses_of(verdict) == []
 
 
 def test_other_operations_count_as_the_kernel_counted_them() -> None:
     other = Op([1000] * 9, scalars={"stat_writes": 5, "stat_write_bytes": 512, "stat_reads": 2})
     verdict = account(at_rest(sample(1, other=other), counted({"read": 2, "write": 5}, {"write": 512})))
     assert verdict.completed == 9
-    assert verdict.unexplained(0) == []
+    assert losses_of(verdict) == []
 
 
 def test_what_no_driver_keeps_is_not_kept_and_not_unexplained() -> None:
@@ -161,9 +157,9 @@ def test_what_no_driver_keeps_is_not_kept_and_not_unexplained() -> None:
     end = Reading(sample(1, read=reads(9), discard=discard), last, last)
     verdict = trust(Reading(sample(0), first, first), end, 0)
     assert {group: drift.drift for group, drift in verdict.drift.items()} == {"read": 0}
-    assert verdict.unexplained(0) == []
+    assert losses_of(verdict) == []
     verdict = trust(Reading(sample(0), first, first), Reading(sample(1, read=reads(9)), first, first), 0)
-    assert (verdict.drift, verdict.no_drift, verdict.unexplained(0)) == ({}, None, [])
+    assert (verdict.drift, verdict.no_drift, losses_of(verdict)) == ({}, None, [])
     assert "  drift against the kernel: not kept, this driver counts nothing" in trust_lines(verdict, 0)
 
 

@@ -51,7 +51,7 @@ def test_what_is_missing_at_a_reading_in_between_is_seen() -> None:
     cut = judge([_reading(0, 0), _reading(4, 5), _reading(7, 7), _reading(9, 9)])
     assert cut.readings == 3
     assert [reason.split(":")[0] for reason in cut.unexplained] == ["reading 1"]
-    assert "+1 read requests by the kernel's count" in cut.unexplained[0]
+    assert "1 read (4096 bytes)" in cut.unexplained[0]
 
 
 def test_a_request_that_the_kernel_has_not_counted_yet_is_not_excused() -> None:

@@ -24,7 +24,7 @@ from opwatch.sinks.dashboard.view import View
 from opwatch.sinks.jsonl import document
 from opwatch.trace.lacking import OWNERS
 from tests.unit.sinks.dashboard.shown import screen_text, shown_past, smart_page
-from tests.unit.sinks.test_jsonl import BUSY, observation
+from tests.unit.sinks.test_jsonl import BUSY, observation, with_account
 from tests.unit.support.runs import MadeUpRun, a_run
 
 SCREENS = Path(__file__).parents[3] / "fixtures" / "good" / "dashboard"
@@ -149,14 +149,25 @@ def test_why_there_are_no_owners_is_one_line() -> None:
 def test_what_is_unexplained_is_always_in_sight() -> None:
     past, _ = shown_past(a_run(3))
     lost = observation(read=BUSY)
-    past.write(replace(lost, trust=replace(lost.trust, overwritten=2, no_drift=None)))
+    past.write(with_account(lost, overwritten=2, no_drift=None))
     view = View(disk_name="sda")
     for width, height in ((80, 24), (250, 60), (60, 12)):
         rows = screen(past, view, Frame(width, height))
-        assert ("2 completions missed", Tone.ALARM) in [piece for row in rows for piece in row]
-    past.write(replace(lost, trust=replace(lost.trust, no_drift=None)))
+        assert ("not traced: 2 requests, cause unknown", Tone.ALARM) in [
+            piece for row in rows for piece in row
+        ]
+    past.write(with_account(lost, no_drift=None))
     lines = screen_text(past, view, 80, 24)
     assert "trust: all accounted for  ! not so in 1 interval of the watch" in lines[1]
+
+
+def test_a_loss_with_a_known_cause_is_shown_and_is_no_alarm() -> None:
+    past, _ = shown_past(a_run(3))
+    past.write(with_account(observation(read=BUSY), is_blind=True, overwritten=2, no_drift=None))
+    view = View(disk_name="sda")
+    rows = screen(past, view, Frame(80, 24))
+    assert any("2 requests (PID 1)" in text for row in rows for text, _ in row)
+    assert not any(tone is Tone.ALARM for text, tone in rows[1])
 
 
 def test_what_a_drive_says_is_shown_as_it_was_then() -> None:

@@ -16,7 +16,7 @@ from opwatch.host.device import Devices
 from opwatch.tools.backends import BACKENDS
 from opwatch.tools.commands.watch import choose_leaves
 from tests.kernel.support.load import flushes, mixture, reads, writes
-from tests.kernel.support.watching import Watched, lines, opwatch
+from tests.kernel.support.watching import Watched, lines, losses, opwatch
 from tests.vm.guest.support import stacked, sysfs
 from tests.vm.guest.support.agreement import Together, share_within_one_slot, together
 from tests.vm.guest.support.exact import assert_counted, assert_explained, observe, observe_themselves
@@ -70,7 +70,7 @@ def test_counts_and_bytes_are_equal(timed: dict[str, Watched]) -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_nothing_is_unexplained(timed: dict[str, Watched], backend: str) -> None:
-    assert timed[backend].trust.unexplained(0) == []
+    assert losses(timed[backend].trust) == []
     assert timed[backend].trust.in_flight == 0
 
 
@@ -110,7 +110,7 @@ def test_every_class_is_equal(all_three: Together, driver: str) -> None:
     assert counts["flush"][0] >= 11
     for backend in BACKENDS:
         assert watched[backend].counts() == counts
-        assert watched[backend].trust.unexplained(0) == []
+        assert losses(watched[backend].trust) == []
         assert watched[backend].trust.never_issued == watched["libbpf"].trust.never_issued
         assert watched[backend].trust.flush_tails == watched["libbpf"].trust.flush_tails
         assert watched[backend].trust.taken_back == 0

@@ -13,7 +13,7 @@ from opwatch.tools.commands.watch import choose_leaves
 from opwatch.trace.derive import derive
 from opwatch.trace.tracing import Tracer
 from opwatch.trace.trust import Reading, trust
-from tests.kernel.support.watching import REST_S, Watched
+from tests.kernel.support.watching import REST_S, Watched, losses
 
 # As often as a person's `opwatch --dev D 0.2` reads.
 INTERVAL_S = 0.2
@@ -35,7 +35,7 @@ def judge(readings: Sequence[Reading]) -> Between:
     """The readings of one disk, each held against the first. Misses are not known for one disk; the whole,
     which has them, is judged by itself."""
     first, *others = readings
-    complaints = [trust(first, now, None).unexplained(0) for now in others]
+    complaints = [losses(trust(first, now, None)) for now in others]
     reasons = [f"reading {index}: {'; '.join(why)}" for index, why in enumerate(complaints, 1) if why]
     return Between(len(others), tuple(reasons))
 

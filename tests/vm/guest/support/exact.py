@@ -13,7 +13,7 @@ from opwatch.host.device import Devices, Leaf
 from opwatch.tools.backends import attach
 from opwatch.trace.derive import derive
 from opwatch.trace.trust import GROUPS, Trust, trust
-from tests.kernel.support.watching import REST_S, Watched, watch
+from tests.kernel.support.watching import REST_S, Watched, losses, watch
 from tests.vm import exactness
 from tests.vm.guest.support.between import Between, observe_between
 from tests.vm.guest.support.workload import Fio, FioCounts, fio
@@ -116,7 +116,7 @@ def assert_explained(
     if watched.trust.misses and (EVERY_RUN in lacks() or backend in SKIPPING):
         assert_skips_explain(watched.trust)
         return
-    assert watched.trust.unexplained(0) == [], watched.trust
+    assert losses(watched.trust) == [], watched.trust
     assert watched.trust.in_flight == 0
     drifts = (*watched.trust.drift.values(), *watched.trust.byte_drift.values())
     assert all(drift.slack == 0 for drift in drifts)

@@ -1,0 +1,133 @@
+"""What a trace lacks, and why: the one place that turns loss counters into a short list of losses.
+
+A request that was not traced leaves several traces: the kernel counted it and its bytes, its place among the
+requests in flight stays taken, or its completion has no issue. It is one loss all the same. A loss whose
+cause explains its number is reported and is no alarm; the rest is unexplained."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from opwatch.frozen import frozen
+from opwatch.trace.contexts import WHERE
+from opwatch.trace.trust import GROUPS, Drift, Trust
+
+# What a tally counts, each by group of the kernel's statistics where that is known.
+_MISSED, _MISSED_BYTES = "missed", "missed bytes"
+_EXTRA, _EXTRA_BYTES = "extra", "extra bytes"
+_UNMATCHED, _UNREMEMBERED, _SKIPPED, _CLOCK_BACK = "unmatched", "unremembered", "skipped", "clock back"
+_ANY = ""
+_AGREES = Drift(0, 0)
+_NAMES = {
+    "read": ("read", "reads"),
+    "write": ("write", "writes"),
+    "flush": ("flush", "flushes"),
+    "discard": ("discard", "discards"),
+    _ANY: ("request", "requests"),
+}
+
+Tally = Counter[tuple[str, str]]
+
+
+@frozen
+class Loss:
+    """Something that a trace lacks. `words` is the sentence for a person, `brief` a short form for a table.
+    It is explained if its cause is known and explains its number."""
+
+    words: str
+    brief: str
+    is_explained: bool
+
+
+def tally_losses(whole: Trust, in_flight_at_start: int, flush_queues: int = 0) -> Tally:
+    """Count what a run lacks by now, at least, from its account since the attachment.
+
+    Only the whole run can be counted. A completion without an issue is no loss while it can be one of the
+    requests in flight at the attachment, and these may end at any time. The kernel's count of those leaves
+    flushes out, of which each hardware queue has at most one in flight. A place that a missed completion left
+    taken is found later."""
+    tally: Tally = Counter()
+    for group, drift in whole.drift.items():
+        tally[_MISSED if drift.drift > 0 else _EXTRA, group] = abs(drift.drift)
+    for group, drift in whole.byte_drift.items():
+        # Bytes are a loss of their own only where the requests agree exactly: a part of a request was missed.
+        if whole.drift.get(group, _AGREES) == _AGREES:
+            tally[_MISSED_BYTES if drift.drift > 0 else _EXTRA_BYTES, group] = abs(drift.drift)
+    by_kernel = sum(max(drift.drift, 0) + drift.slack for drift in whole.drift.values())
+    tally[_MISSED, _ANY] = max(whole.overwritten - by_kernel, 0)
+    excused = in_flight_at_start + min(whole.unmatched_flushes, flush_queues) + whole.map_full
+    tally[_UNMATCHED, _ANY] = max(whole.unmatched - excused, 0)
+    tally[_UNREMEMBERED, _ANY] = whole.map_full
+    tally[_SKIPPED, _ANY] = whole.misses or 0
+    tally[_CLOCK_BACK, _ANY] = whole.clock_back
+    return +tally
+
+
+def list_losses(tally: Tally, trust: Trust, *, is_blind: bool, is_whole: bool) -> tuple[Loss, ...]:
+    """Return what a stretch lacks: `tally` is by how much the run's tally grew in it, `trust` its account.
+    `is_blind`: the kernel is known to skip programs while PID 1 is current."""
+    losses = []
+    if remembered := tally[_UNREMEMBERED, _ANY]:
+        what = _count(remembered, _ANY)
+        losses.append(_explained(what, "no room was left to remember them", "no room"))
+    losses += _untraced(tally, trust, is_blind=is_blind)
+    if what := _amount(tally, trust, _EXTRA, _EXTRA_BYTES):
+        losses.append(_unexplained(f"traced, and not counted by the kernel: {what}"))
+    if back := tally[_CLOCK_BACK, _ANY]:
+        losses.append(
+            _unexplained(f"{_count(back, _ANY)} stamped as completed before the issue, counted as 0 ns")
+        )
+    if trust.no_drift:
+        losses.append(_unexplained(f"drift unknown: {trust.no_drift}"))
+    if is_whole and is_blind and not trust.drift:
+        losses.append(_explained("an unknown number of requests", WHERE, "PID 1"))
+    return tuple(losses)
+
+
+def _untraced(tally: Tally, trust: Trust, *, is_blind: bool) -> list[Loss]:
+    """Return the requests that began or ended unseen, each once, with the cause if it is known."""
+    parts = [_amount(tally, trust, _MISSED, _MISSED_BYTES)]
+    if unmatched := tally[_UNMATCHED, _ANY]:
+        parts.append(f"the issue of {_count(unmatched, _ANY)}")
+    what, skipped = " and ".join(part for part in parts if part), tally[_SKIPPED, _ANY]
+    cause = f"the kernel skipped {skipped} runs of our programs, counted for all disks together"
+    if not what:
+        # Where the kernel counts the requests of this disk, the runs that it skipped were for others.
+        if skipped and not trust.drift:
+            return [_explained(f"up to {_count(skipped, _ANY)}", cause, "runs skipped")]
+        return []
+    if is_blind:
+        return [_explained(what, WHERE, "PID 1")]
+    lost = unmatched + sum(tally[_MISSED, group] for group in _NAMES)
+    if skipped >= max(lost, 1):
+        return [_explained(what, cause, "runs skipped")]
+    if skipped:
+        rest = f"not traced: {_count(lost - skipped, _ANY)} more, cause unknown"
+        return [_explained(f"{skipped} of {what}", cause, "runs skipped"), _unexplained(rest)]
+    return [_unexplained(f"not traced: {what}, cause unknown")]
+
+
+def _amount(tally: Tally, trust: Trust, of_requests: str, of_bytes: str) -> str:
+    """Return how many requests and bytes of each group, in words; nothing if there are none."""
+    groups = [group for group in _NAMES if tally[of_requests, group]]
+    drifts = {group: trust.drift.get(group, _AGREES) for group in groups}
+    counts = [_count(tally[of_requests, group], group, drifts[group].slack) for group in groups]
+    size = sum(abs(trust.byte_drift.get(group, _AGREES).drift) for group in groups)
+    words = [", ".join(counts) + (f" ({size} bytes)" if size else "")] if counts else []
+    words += [
+        f"{tally[of_bytes, group]} bytes of {_NAMES[group][1]}" for group in GROUPS if tally[of_bytes, group]
+    ]
+    return ", ".join(words)
+
+
+def _count(count: int, group: str, slack: int = 0) -> str:
+    most = f" to {count + slack}" if slack else ""
+    return f"{count}{most} {_NAMES[group][count + slack != 1]}"
+
+
+def _explained(what: str, cause: str, brief: str) -> Loss:
+    return Loss(f"not traced: {what}, because {cause}", f"not traced: {what} ({brief})", is_explained=True)
+
+
+def _unexplained(words: str) -> Loss:
+    return Loss(words, words, is_explained=False)

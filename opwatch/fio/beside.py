@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from opwatch.fio.kept import kept_report
 from opwatch.fio.results import FioJob, FioReport
-from opwatch.frozen import frozen
+from opwatch.frozen import field, frozen, replace
 from opwatch.recording.reading.phases import Phase, entries_within, phases_of
 from opwatch.recording.reading.reader import RecordedRun
 from opwatch.recording.reading.window import ended
@@ -15,34 +15,46 @@ from opwatch.samples.story import Story
 
 # The percentiles of a watch that fio prints where it was not asked for others.
 PERCENTAGES = {"p50": 50.0, "p99": 99.0, "p99_9": 99.9}
+# fio prints the middle of one of 64 bins of an octave.
+PERCENTILE_ERROR = 1 / 128
 
 
 @frozen
 class MeasuredRow:
     """One operation as fio or we measured it. `percentiles_ns` has None for what is not known; `device` is
-    None in fio's own."""
+    None in fio's own, where `own_percentiles_ns` has all by percentage, rounded down to `quantum_ns`."""
 
     requests: int
     mean_ns: float | None
     percentiles_ns: dict[str, float | None]
     device: str | None = None
+    own_percentiles_ns: Mapping[float, int] = field(default_factory=dict)
+    quantum_ns: int = 1
 
 
 @frozen
 class JobBeside:
     """One operation of one job: fio's row, and one of each disk that had any. `phase` is the time that ours
-    are of; None for the whole run, where the job is no phase."""
+    are of; None for the whole run, where the job is no phase. `is_imported` if no disk was watched: the
+    recording is of fio's report itself."""
 
     job: str
     op: str
     phase: Phase | None
     fio: MeasuredRow
     disks: tuple[MeasuredRow, ...]
+    is_imported: bool = False
 
 
 def beside(run: RecordedRun) -> list[JobBeside]:
     """What fio and we measured of each job. It is empty where no report of fio is in the recording."""
     report = kept_report(run)
+    if report and "imported" in run.header:
+        return [
+            row
+            for name, job in zip(report.names, report.jobs, strict=True)
+            for row in _of_job(replace(job, name=name), None, None)
+        ]
     return _rows(report, run) if report else []
 
 
@@ -61,7 +73,8 @@ def _rows(report: FioReport, run: RecordedRun) -> list[JobBeside]:
     return rows
 
 
-def _of_job(job: FioJob, phase: Phase | None, summaries: Iterable[Observation]) -> list[JobBeside]:
+def _of_job(job: FioJob, phase: Phase | None, summaries: Iterable[Observation] | None) -> list[JobBeside]:
+    """The rows of a job; without summaries, of an imported one."""
     rows = []
     for op, operation in job.operations.items():
         latency = operation.latency
@@ -70,8 +83,15 @@ def _of_job(job: FioJob, phase: Phase | None, summaries: Iterable[Observation]) 
         values: dict[str, float | None] = {
             name: latency.percentiles.get(percentage) for name, percentage in PERCENTAGES.items()
         }
-        fio = MeasuredRow(operation.requests, latency.mean_ns, values)
-        rows.append(JobBeside(job.name, op, phase, fio, tuple(_of_disks(op, summaries))))
+        own = MeasuredRow(
+            operation.requests,
+            latency.mean_ns,
+            values,
+            own_percentiles_ns=latency.percentiles,
+            quantum_ns=latency.quantum_ns,
+        )
+        disks = tuple(_of_disks(op, summaries or ()))
+        rows.append(JobBeside(job.name, op, phase, own, disks, is_imported=summaries is None))
     return rows
 
 

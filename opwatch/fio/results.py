@@ -108,6 +108,15 @@ class FioReport:
     end_wall_ns: int | None
 
     @property
+    def names(self) -> list[str]:
+        """The names of the jobs, in their order. Those of one name have their number as well."""
+        names = [job.name for job in self.jobs]
+        return [
+            name if names.count(name) == 1 else f"{name}.{names[:place].count(name) + 1}"
+            for place, name in enumerate(names)
+        ]
+
+    @property
     def total(self) -> FioTotal:
         """The sum of all jobs. Flushes are not in it. A job that has all operations in one has none of them
         for itself."""

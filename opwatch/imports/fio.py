@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from opwatch.errors import BadInput
-from opwatch.fio.report import parse_report
+from opwatch.fio.kept import REPORT_NAME
+from opwatch.fio.report import json_in, parse_report
 from opwatch.fio.results import TRANSFERS, FioLatency, FioOperation, FioReport
 from opwatch.foreign import text_of
 from opwatch.imports.disk import Amounts, ImportedDisk, ImportedRun
@@ -47,9 +48,9 @@ def read_fio(raw: bytes, name: str) -> ImportedFile:
     notes = [*_NOTES, _APART] if len(rows) > len(report.jobs) else [*_NOTES]
     if any(latency.quantum_ns > 1 for row in rows for latency in _latencies(row)):
         notes.append(_WHOLE_US)
-    return ImportedFile(
-        report.version or "fio", round(longest_s * _SECOND), _entries(report, rows), tuple(notes)
-    )
+    program, step_ns = report.version or "fio", round(longest_s * _SECOND)
+    kept = ((REPORT_NAME, json_in(text, name).encode("utf-8", "replace")),)
+    return ImportedFile(program, step_ns, _entries(report, rows), tuple(notes), kept)
 
 
 def _entries(report: FioReport, rows: Sequence[FioRow]) -> Iterator[RunEntry]:

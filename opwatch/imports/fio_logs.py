@@ -12,8 +12,9 @@ from itertools import pairwise
 from statistics import median
 
 from opwatch.errors import BadInput
+from opwatch.fio.kept import REPORT_NAME
 from opwatch.fio.logs import FioHistogramLog, FioLog, FioLogKind, FioLogRow, parse_log
-from opwatch.fio.report import parse_report
+from opwatch.fio.report import json_in, parse_report
 from opwatch.fio.results import FioReport
 from opwatch.foreign import text_of
 from opwatch.frozen import frozen
@@ -248,7 +249,9 @@ def read_fio_logs(
     notes += [_NO_TIME] if wall_ns is None else []
     entries = _entries(jobs, sums, steps, wall_ns or 0)
     program = parsed.version if parsed and parsed.version else "fio"
-    return ImportedFile(program, step_ms * _MS, entries, (*notes, *left_out))
+    # The report has percentiles, which means of intervals do not.
+    kept = ((REPORT_NAME, json_in(text_of(report[1])).encode("utf-8", "replace")),) if report else ()
+    return ImportedFile(program, step_ms * _MS, entries, (*notes, *left_out), kept)
 
 
 def _jobs(

@@ -27,20 +27,11 @@ class FioRow:
 
 def rows_of(report: FioReport, where: str) -> list[FioRow]:
     """Return the rows of all jobs. BadInput where one disagrees with what fio itself reports of it."""
-    rows = [row for name, job in zip(_names(report), report.jobs, strict=True) for row in _rows(name, job)]
+    rows = [row for name, job in zip(report.names, report.jobs, strict=True) for row in _rows(name, job)]
     for row in rows:
         for op, operation in row.operations.items():
             _check(row, operation, f"{where}: {row.name:.60}: {op}")
     return rows
-
-
-def _names(report: FioReport) -> list[str]:
-    """The names of the jobs. Those of one name have their number as well."""
-    names = [job.name for job in report.jobs]
-    return [
-        name if names.count(name) == 1 else f"{name}.{names[:place].count(name) + 1}"
-        for place, name in enumerate(names)
-    ]
 
 
 def _rows(name: str, job: FioJob) -> Iterator[FioRow]:

@@ -57,11 +57,12 @@ class LoggedThreads:
 
     def average_ms(self, number: int) -> int | None:
         """log_avg_msec of a log, 0 if each request has a row; None where the report does not have it."""
-        jobs = [job] if (job := self._job(number)) else [*self._report.jobs]
-        if not any(each.options for each in jobs) and not self._report.global_options:
+        own = self._job(number)
+        jobs = [own] if own else [*self._report.jobs]
+        if not any(job.options for job in jobs) and not self._report.global_options:
             # Options are in reports since fio 2.14.
             return None
-        values = {_whole(self._option(each, "log_avg_msec"), "log_avg_msec") or 0 for each in jobs}
+        values = {_whole(self._option(job, "log_avg_msec"), "log_avg_msec") or 0 for job in jobs}
         if len(values) > 1:
             raise BadInput(
                 "jobs of the report have several log_avg_msec, and the logs do not say of which they are"

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from opwatch.counters.catalogue.families import Catalogue
+from opwatch.fio.beside import JobBeside, beside
 from opwatch.frozen import frozen, replace
 from opwatch.recording.reading.notes import kept_notes
 from opwatch.recording.reading.phases import Phase, phases_of
@@ -31,7 +32,7 @@ class RunMark:
 @frozen
 class ReportedRun:
     """A recording as a report shows it. `ending` says how it ended, or that it did not; `changes`,
-    what has a name in the courses of each disk, by its label."""
+    what has a name in the courses of each disk, by its label; `fio`, what a fio measured of it."""
 
     name: str
     header: dict[str, str | int]
@@ -43,6 +44,7 @@ class ReportedRun:
     notes: tuple[str, ...]
     ending: str
     anchor: Callable[[int], datetime | None]
+    fio: tuple[JobBeside, ...] = ()
 
     def wall(self, at_ns: int) -> datetime | None:
         """The local time of a moment; None where the recording has no clock."""
@@ -97,6 +99,7 @@ def reported(
         notes=tuple(note.text for note in kept_notes(run) if note.is_early or not note.at),
         ending=_ending(run),
         anchor=run.wall,
+        fio=tuple(beside(run)),
     )
     changes = {
         disk.label: disk_changes(disk, subject.drive_of(disk.device), subject.phases)

@@ -11,12 +11,14 @@ from opwatch.compare.pairing import paired
 from opwatch.compare.sampling import SampledRun, sampled
 from opwatch.counters.catalogue.families import standard_catalogue
 from opwatch.errors import NotEnoughData, UsageError
+from opwatch.fio.beside import JobBeside, beside
 from opwatch.recording.reading.command import command_cpu
 from opwatch.recording.reading.phases import entries_within, phase_named
 from opwatch.rules.parse import parse_rule
 from opwatch.rules.rule import Rule
 from opwatch.sinks.compare import document, lines, ruling_of
 from opwatch.sinks.compare_markdown import markdown
+from opwatch.sinks.fio.beside import compared_document, compared_lines
 from opwatch.sinks.terminal import data, say
 from opwatch.tools.arguments import file_name
 from opwatch.tools.commands.replay import made_without_intervals, notes_of, open_run
@@ -86,22 +88,24 @@ def _rule(text: str) -> Rule:
     return check(parse_rule(text))
 
 
-def _sampled(path: Path, phase: str | None) -> SampledRun:
+def _sampled(path: Path, phase: str | None) -> tuple[SampledRun, list[JobBeside]]:
+    """Return (what is compared, what a fio measured that was imported)."""
     recording = open_run(path)
     try:
         if reason := made_without_intervals(recording):
             raise NotEnoughData(f"{path}: {reason}: opwatch replay shows it, with --json for programs")
         for note in notes_of(recording):
             say(note)
+        own = beside(recording) if "imported" in recording.header else []
         if phase is None:
             run = sampled(recording.entries())
             spent = command_cpu(recording)
             run.command_s = spent.total_s if spent else None
-            return run
+            return run, own
         run = sampled(entries_within(recording, phase_named(recording, phase)))
         if not run.disks:
             raise NotEnoughData(f"{path}: phase {phase!r} is shorter than two samples")
-        return run
+        return run, own
     finally:
         recording.close()
 
@@ -129,7 +133,9 @@ def run(args: argparse.Namespace) -> int:
             "held against the first"
         )
     files, phases = _parts(args)
-    runs = [_sampled(path, phase) for path, phase in zip(args.files, phases, strict=True)]
+    both = [_sampled(path, phase) for path, phase in zip(args.files, phases, strict=True)]
+    runs = [run for run, _ in both]
+    of_fio = [(file, own) for file, (_, own) in zip(files, both, strict=True)]
     pairs = paired(runs, args.dev, files)
     for note in pairs.notes:
         say(note)
@@ -140,7 +146,10 @@ def run(args: argparse.Namespace) -> int:
         for decision in fires:
             say(ruling_of(decision))
     elif args.json:
-        data().json(document(comparison, decisions))
+        data().json({**document(comparison, decisions), "fio": compared_document(of_fio)})
     else:
         data().lines((markdown if args.markdown else lines)(comparison, decisions))
+        fio_lines = [*compared_lines(of_fio)]
+        if fio_lines:
+            data().lines(["", "```", *fio_lines, "```"] if args.markdown else fio_lines)
     return BEYOND if fires else 0

@@ -18,7 +18,7 @@ from opwatch.sinks.export.openmetrics import OpenMetrics
 from opwatch.sinks.export.parquet import ParquetRows, ParquetSet
 from opwatch.sinks.jsonl import JsonLines
 from opwatch.sinks.rows import SLOW, USUAL, CsvRows, JsonRows
-from opwatch.sinks.terminal import say
+from opwatch.sinks.terminal import data, say
 from opwatch.tools.arguments import file_name
 from opwatch.tools.commands.replay import (
     Replay,
@@ -27,7 +27,7 @@ from opwatch.tools.commands.replay import (
     notes_of,
     open_run,
 )
-from opwatch.tools.kept_run import show_notes
+from opwatch.tools.kept_run import show_rest
 
 FORMS = ("csv", "jsonl", "openmetrics", "parquet")
 _MOST_FIELDS = 1000
@@ -135,7 +135,7 @@ def run(args: argparse.Namespace) -> int:
                 if text:
                     _show(kept, of_this, text)
                     if isinstance(text, JsonLines) and not (args.begin or args.end):
-                        show_notes(kept)
+                        show_rest(kept, data().lines, as_json=True)
                     continue
                 whole = ParquetRows(target, path.name, models_of(kept)) if target else OpenMetrics(sys.stdout)
                 _show(kept, of_this, whole)

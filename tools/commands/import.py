@@ -121,6 +121,8 @@ def run(args: argparse.Namespace) -> int:
         target.begin()
         for note in imported.notes:
             target.event(NOTE, note, 0)
+        for name, raw in imported.files:
+            target.keep_file(name, raw, 0)
         for number, entry in enumerate(imported.entries, 1):
             target.put(entry)
             if number % _TOGETHER == 0:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from opwatch import SCHEMA, units
-from opwatch.fio.beside import JobBeside, MeasuredRow
+from opwatch.fio.beside import PERCENTILE_ERROR, JobBeside, MeasuredRow
 
 HEADER = "fio's own, and below it the disks in the time of the job"
+TITLE = "What fio itself measured"
+_ERROR = f"fio's percentiles are middles of bins: up to {PERCENTILE_ERROR * 100:.1f} % off"
+_COARSE = ", or 1 us"
 COLUMNS_HEADER = f"{'':<39} {'requests':>10} {'mean':>6} {'p50':>6} {'p99':>6} {'p99.9':>6}"
 _NAME, _LABEL = 24, 13
 NOTHING = "shorter than two samples, or nothing reached a disk"
@@ -17,14 +20,33 @@ NOTHING = "shorter than two samples, or nothing reached a disk"
 def lines(rows: Sequence[JobBeside]) -> Iterator[str]:
     """A table of at most 80 columns."""
     yield ""
-    yield HEADER
+    yield TITLE if all(row.is_imported for row in rows) else HEADER
     yield COLUMNS_HEADER
     for row in rows:
         yield _line(f"{row.job[:_NAME]:<{_NAME}} {row.op:<{_LABEL}}", row.fio)
         for disk in row.disks:
             yield _line(f"{'':<{_NAME}} {(disk.device or '')[:_LABEL]:<{_LABEL}}", disk)
-        if not row.disks:
+        if not row.disks and not row.is_imported:
             yield f"{'':<{_NAME}} {NOTHING}"
+    yield error_of(rows)
+
+
+def compared_lines(runs: Iterable[tuple[str, Sequence[JobBeside]]]) -> Iterator[str]:
+    """The tables of several recordings, each under its name."""
+    for name, rows in runs:
+        if rows:
+            yield from ("", name)
+            yield from [*lines(rows)][1:]
+
+
+def compared_document(runs: Iterable[tuple[str, Sequence[JobBeside]]]) -> list[dict[str, Any]]:
+    """The same for JSON: of each recording its rows, which may be none."""
+    return [{"file": name, "rows": [document(row) for row in rows]} for name, rows in runs]
+
+
+def error_of(rows: Sequence[JobBeside]) -> str:
+    """How far fio's percentiles may be off."""
+    return _ERROR + (_COARSE if any(row.fio.quantum_ns > 1 for row in rows) else "")
 
 
 def _line(head: str, row: MeasuredRow) -> str:
@@ -42,7 +64,12 @@ def document(row: JobBeside) -> dict[str, Any]:
         "op": row.op,
         "begin_mono_ns": phase.begin_ns if phase else None,
         "end_mono_ns": phase.end_ns if phase else None,
-        "fio": _measured(row.fio),
+        "fio": {
+            **_measured(row.fio),
+            "percentiles_ns": {f"{at:g}": value for at, value in row.fio.own_percentiles_ns.items()},
+            "percentile_error_ratio": PERCENTILE_ERROR,
+            "quantum_ns": row.fio.quantum_ns,
+        },
         "disks": [{"device": disk.device, **_measured(disk)} for disk in row.disks],
     }
 

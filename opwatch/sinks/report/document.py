@@ -16,6 +16,8 @@ from opwatch.report.levels import Step
 from opwatch.report.owner_bins import OwnersBin
 from opwatch.report.subject import ReportedRun
 from opwatch.sinks.compare import document as compared_document
+from opwatch.sinks.fio.beside import compared_document as compared_fio
+from opwatch.sinks.fio.beside import document as fio_document
 from opwatch.sinks.jsonl import document
 from opwatch.sinks.report.change_words import step_name
 from opwatch.sinks.report.owner_table import reason_of
@@ -28,8 +30,15 @@ def report_document(runs: Sequence[ReportedRun], comparison: RunComparison | Non
         "schema": SCHEMA,
         "type": "report",
         "runs": [_run(run) for run in runs],
-        "comparison": compared_document(comparison, ()) if comparison else None,
+        "comparison": _comparison(runs, comparison) if comparison else None,
     }
+
+
+def _comparison(runs: Sequence[ReportedRun], comparison: RunComparison) -> dict[str, Any]:
+    """The document of opwatch compare."""
+    imported = [[row for row in run.fio if row.is_imported] for run in runs]
+    fio = compared_fio(zip(comparison.files, imported, strict=True))
+    return {**compared_document(comparison, ()), "fio": fio}
 
 
 def _run(run: ReportedRun) -> dict[str, Any]:
@@ -55,6 +64,7 @@ def _run(run: ReportedRun) -> dict[str, Any]:
         ],
         "events": [{"mono_ns": mark.at_ns, "kind": mark.kind, "text": mark.text} for mark in run.marks],
         "notes": list(run.notes),
+        "fio": [fio_document(row) for row in run.fio],
     }
 
 

@@ -11,7 +11,15 @@ from opwatch.sinks.report.change_words import change_table
 from opwatch.sinks.report.owner_table import owner_table, reason_of
 from opwatch.sinks.report.page import facts, lead
 from opwatch.sinks.report.sentences import summary, trust_sentences
-from opwatch.sinks.report.tables import WordTable, event_table, op_table, phase_table, slow_table
+from opwatch.sinks.report.tables import (
+    WordTable,
+    event_table,
+    fio_table,
+    fio_title,
+    op_table,
+    phase_table,
+    slow_table,
+)
 
 
 def _table(table: WordTable | None, title: str) -> Iterator[str]:
@@ -53,6 +61,7 @@ def _run_lines(run: ReportedRun) -> Iterator[str]:
         yield from _table(owner_table(disk), f"Whose the requests of {disk.label} were")
         yield from _table(change_table(run, run.changes[disk.label]), f"Changes of {disk.label}")
         yield from _table(slow_table(run, disk), f"The slowest requests of {disk.label}")
+    yield from _table(fio_table(run), fio_title(run))
     yield from _table(phase_table(run), "Phases")
     yield from _table(event_table(run), "Events")
     yield from (f"- {escaped(name)}: {escaped(value)}" for name, value in facts(run))

@@ -15,7 +15,7 @@ from opwatch.sinks.report.disk_section import account, disk_section, owners_of, 
 from opwatch.sinks.report.overlay_section import overlay_sections, run_name
 from opwatch.sinks.report.plots import amounts, markup
 from opwatch.sinks.report.sentences import summary, trust_sentences
-from opwatch.sinks.report.tables import event_table, op_table, phase_table
+from opwatch.sinks.report.tables import event_table, fio_table, fio_title, op_table, phase_table
 
 # By it we know a page of ours, which may be written over.
 BEGIN = "<!doctype html><!-- a report by opwatch -->"
@@ -91,6 +91,7 @@ def _body(run: ReportedRun) -> Iterator[str]:
     points = points_for(len(run.picture.disks))
     for disk in run.picture.disks.values():
         yield disk_section(run, disk, points)
+    yield word_table(fio_table(run), fio_title(run))
     yield word_table(phase_table(run), "Phases")
     yield word_table(event_table(run), "Events")
     yield f"<section><h2>How it was made</h2>{markup.pairs(facts(run))}</section>"
@@ -114,5 +115,6 @@ def _several(runs: Sequence[ReportedRun], comparison: RunComparison, pairs: Disk
             )
             yield owners_of(disk, f"Whose the requests of {disk.label} were")
             yield word_table(change_table(run, run.changes[disk.label]), f"Changes of {disk.label}")
+        yield word_table(fio_table(run), fio_title(run))
         yield word_table(phase_table(run), "Phases") + word_table(event_table(run), "Events")
         yield f"<h3>How it was made</h3>{markup.pairs(facts(run))}</section>"

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from opwatch.fio.beside import MeasuredRow
 from opwatch.frozen import frozen
 from opwatch.report.gathering import DiskPicture
 from opwatch.report.subject import ReportedRun, RunMark
 from opwatch.samples.observation import Observation
 from opwatch.samples.slow import SlowRequest
 from opwatch.samples.slow_tally import slowest
+from opwatch.sinks.fio.beside import TITLE, error_of
 from opwatch.sinks.report.plots import amounts
 from opwatch.trace.derive import Latency, OpInterval
 from opwatch.trace.lacking import DEPTH, ERRORS, ISSUED, SEQUENTIAL
@@ -128,3 +130,23 @@ def event_table(run: ReportedRun) -> WordTable | None:
     """What happened, by the numbers that stand in the plots; None without any."""
     rows = [[name, clock(run, mark.at_ns), mark.kind, mark.text] for name, mark in flag_names(run.marks)]
     return WordTable(("event", "at", "kind", "what"), rows, words=4) if rows else None
+
+
+def fio_table(run: ReportedRun) -> WordTable | None:
+    """What fio measured of its jobs, and below each the disks in the same time; None without a fio."""
+    rows = []
+    for job in run.fio:
+        rows.append([job.job, job.op, *_measured(job.fio)])
+        rows += [["", disk.device or "", *_measured(disk)] for disk in job.disks]
+    head = ("job", "operation, disk", "requests", "mean", "p50", "p99", "p99.9")
+    return WordTable(head, rows, words=2) if rows else None
+
+
+def _measured(row: MeasuredRow) -> list[str]:
+    times = (row.mean_ns, *row.percentiles_ns.values())
+    return [f"{row.requests:,}", *(amounts.latency(time) for time in times)]
+
+
+def fio_title(run: ReportedRun) -> str:
+    """The title of that table, with the error of its percentiles."""
+    return f"{TITLE} ({error_of(run.fio)})" if run.fio else TITLE

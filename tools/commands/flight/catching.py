@@ -2,39 +2,38 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 import time
-from datetime import datetime
-from pathlib import Path
 
-from opwatch.errors import OpwatchError
+from opwatch.recording.ring.caught import CaughtRecordings
 from opwatch.rules.watch import Firing, RuleWatch
 from opwatch.samples.entries import RunEntry
 from opwatch.samples.story import Story
 from opwatch.sinks.terminal import say
 from opwatch.tools.kept_run import KeptRun
 
-# One recorder makes no more: a rule that fires all day is not to fill the disk.
-MOST_DUMPS = 20
 _LONGEST_S = 120.0
+# Recordings are this far apart when a rule fires all day: those that are kept cover hours, and each has all
+# that fired since the one before.
+_APART_S = 300.0
 
 
 class Catcher:
     """Takes the entries of a run that is kept in a ring. It ends with finish(), once the ring is whole."""
 
-    def __init__(self, rules: RuleWatch, kept: KeptRun, folder: Path, after_s: float) -> None:
+    def __init__(
+        self, rules: RuleWatch, kept: KeptRun, folder: CaughtRecordings, after_s: float, keep_s: float
+    ) -> None:
         self._rules, self._kept, self._folder, self._after_s = rules, kept, folder, after_s
+        self._apart_s = min(_APART_S, keep_s / 2)
         self._story = Story()
         # The first firing of those that the next recording is for, and when that is due.
         self._first: Firing | None = None
         self._due = 0.0
         self._writing: subprocess.Popen[bytes] | None = None
-        self._count = 0
-        try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as error:
-            raise OpwatchError(f"{folder} cannot be made: {error.strerror}; --into names another") from error
+        self._written = -math.inf
 
     def take(self, entry: RunEntry) -> None:
         for news in self._story.take(entry):
@@ -51,6 +50,7 @@ class Catcher:
         if self._first:
             self._write(self._first)
             self._wait()
+        self._folder.close()
 
     def _wait(self) -> None:
         """Wait until what is being written is whole, within bounds."""
@@ -65,19 +65,17 @@ class Catcher:
     def _note(self, firing: Firing) -> None:
         self._kept.note("rule fired", firing.words)
         say(firing.words)
-        if self._first:
-            return
-        if self._count >= MOST_DUMPS:
-            say(f"{MOST_DUMPS} recordings are written, and no more will be until it is started again")
-            return
-        self._first, self._due = firing, time.monotonic() + self._after_s
+        if not self._first:
+            self._first = firing
+            self._due = max(time.monotonic() + self._after_s, self._written + self._apart_s)
 
     def _write(self, firing: Firing) -> None:
         """Have another process write it: no sample waits for it."""
         self._first = None
-        self._count += 1
-        device = "".join(char if char.isalnum() else "-" for char in firing.device)
-        path = self._folder / f"{datetime.now().astimezone():%Y-%m-%dT%H-%M-%S}-{device}.opw"
+        self._written = time.monotonic()
+        for removed in self._folder.make_room():
+            say(f"removed {removed}, the oldest recording")
+        path = self._folder.new_path(firing.device)
         # -P: nothing is imported from the folder that it was started in.
         argv = [sys.executable, "-P", "-m", "opwatch", "flight", "dump", "--quiet", "-o", str(path)]
         self._writing = subprocess.Popen(

@@ -9,12 +9,13 @@ from pathlib import Path
 from opwatch import units
 from opwatch.errors import OpwatchError, UsageError
 from opwatch.quantities import parse_size
+from opwatch.recording.ring.caught import CaughtRecordings
 from opwatch.recording.ring.folder import RingFolder
 from opwatch.recording.ring.ring import Ring, RingBounds
 from opwatch.rules.watch import RuleWatch
 from opwatch.sinks.terminal import say
 from opwatch.times import spell
-from opwatch.tools.arguments import byte_size, time_between
+from opwatch.tools.arguments import byte_size, count_between, time_between
 from opwatch.tools.commands.flight.catching import Catcher
 from opwatch.tools.commands.record import add_every_argument, add_unseen_watch_arguments
 from opwatch.tools.commands.watch import add_device_argument, attached
@@ -27,6 +28,7 @@ _MOST_BYTES = parse_size("64M")
 # A segment must have room for its first samples, and for what SQLite has beside it.
 _LEAST_BYTES = parse_size("9M")
 _MOST_SAMPLES = 1 << 20
+_MOST_CAUGHT = 20
 
 
 def add_ring_argument(parser: argparse.ArgumentParser, *, is_verb: bool = True) -> None:
@@ -68,6 +70,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--into", type=Path, metavar="DIR", help="with --when: the folder of these recordings (RING/caught)"
     )
+    parser.add_argument(
+        "--caught",
+        type=count_between(1, 10_000),
+        default=_MOST_CAUGHT,
+        metavar="N",
+        help="with --when: keep the newest N recordings and remove older ones (20)",
+    )
     add_unseen_watch_arguments(parser)
 
 
@@ -91,7 +100,8 @@ def run(args: argparse.Namespace) -> int:
         live = attached(args, stack)
         kept = stack.enter_context(KeptRun(live, Ring(folder, header(args.interval), bounds)))
         if args.when:
-            catcher = Catcher(rules, kept, args.into or args.ring / "caught", args.after)
+            into = CaughtRecordings(args.into or args.ring / "caught", args.caught)
+            catcher = Catcher(rules, kept, into, args.after, args.keep)
         if not args.quiet:
             say(
                 f"keeping the last {spell(args.keep)} in {args.ring}; opwatch flight dump -o FILE writes "

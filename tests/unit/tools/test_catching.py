@@ -1,0 +1,192 @@
+"""What a flight recorder catches by itself: rules that fire all day neither fill the disk nor end it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from opwatch.recording.ring import caught
+from opwatch.recording.ring.caught import CaughtRecordings
+from opwatch.rules.watch import Firing, RuleWatch
+from opwatch.samples.entries import NotWatched
+from opwatch.tools import cli
+from opwatch.tools.commands import flight
+from opwatch.tools.commands.flight import catching
+from opwatch.tools.commands.flight.catching import Catcher
+
+_MIDNIGHT = datetime(2026, 11, 28).astimezone()
+NO_ENTRY = cast(NotWatched, None)
+
+
+class Clock:
+    """Both clocks."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+    def now(self) -> datetime:
+        return _MIDNIGHT + timedelta(seconds=self.seconds)
+
+
+class Writer:
+    """Stands for the process that dumps the ring."""
+
+    def __init__(self, argv: list[str], **_: object) -> None:
+        path = Path(argv[argv.index("-o") + 1])
+        path.write_text("a recording")
+        count = len(list(path.parent.iterdir()))
+        os.utime(path, (count, count))
+
+    def poll(self) -> int:
+        return 0
+
+    def wait(self, timeout: float) -> int:
+        return 0
+
+
+class Kept:
+    """Stands for the run that is kept in the ring."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.notes = path, list[str]()
+
+    def note(self, kind: str, words: str) -> None:
+        self.notes.append(words)
+
+
+class Rules:
+    """Fires whenever it is asked to."""
+
+    def __init__(self) -> None:
+        self.fires = False
+
+    def take(self, _: object) -> list[Firing]:
+        return [Firing("error", "sda", 1, "errors on sda: 1 of read")] if self.fires else []
+
+
+class Story:
+    def take(self, _: object) -> Iterator[object]:
+        yield None
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(catching, "time", clock)
+    monkeypatch.setattr(catching, "Story", Story)
+    monkeypatch.setattr(subprocess, "Popen", Writer)
+    monkeypatch.setattr(caught, "datetime", clock)
+    return clock
+
+
+def moments(folder: Path) -> list[float]:
+    """When recordings were written, by the clock."""
+    times = (datetime.strptime(name[:19], "%Y-%m-%dT%H-%M-%S").astimezone() for name in os.listdir(folder))
+    return sorted((time - _MIDNIGHT).total_seconds() for time in times)
+
+
+def catcher(tmp_path: Path, rules: Rules, most: int, keep_s: float = 900.0) -> Catcher:
+    fake: Any = rules
+    kept: Any = Kept(tmp_path / "ring")
+    return Catcher(fake, kept, CaughtRecordings(tmp_path / "caught", most), after_s=30.0, keep_s=keep_s)
+
+
+def run(one: Catcher, clock: Clock, seconds: int, rules: Rules, fires: Callable[[int], bool]) -> None:
+    for second in range(seconds):
+        clock.seconds += 1.0
+        rules.fires = fires(second)
+        one.take(NO_ENTRY)
+
+
+def test_newest_recordings_are_kept_when_a_rule_fires_all_day(tmp_path: Path, clock: Clock) -> None:
+    rules = Rules()
+    one = catcher(tmp_path, rules, most=20)
+    run(one, clock, 86_400, rules, lambda second: second % 60 == 0)
+    times = moments(tmp_path / "caught")
+    assert len(times) == 20
+    assert times[-1] > 86_400 - 400
+
+
+def test_recordings_are_apart_so_that_those_kept_cover_hours(tmp_path: Path, clock: Clock) -> None:
+    rules = Rules()
+    one = catcher(tmp_path, rules, most=20)
+    run(one, clock, 6000, rules, lambda second: True)
+    times = moments(tmp_path / "caught")
+    assert times[0] == 31
+    assert {later - earlier for earlier, later in pairwise(times)} == {300}
+
+
+def test_short_ring_has_recordings_half_of_it_apart(tmp_path: Path, clock: Clock) -> None:
+    """No firing may be older than what the ring holds when its recording is written."""
+    rules = Rules()
+    one = catcher(tmp_path, rules, most=50, keep_s=100.0)
+    run(one, clock, 1000, rules, lambda second: True)
+    assert {later - earlier for earlier, later in pairwise(moments(tmp_path / "caught"))} == {50}
+
+
+def test_firing_that_waits_is_written_at_the_end(tmp_path: Path, clock: Clock) -> None:
+    rules = Rules()
+    one = catcher(tmp_path, rules, most=20)
+    run(one, clock, 100, rules, lambda second: second in (0, 50))
+    assert len(os.listdir(tmp_path / "caught")) == 1
+    one.finish()
+    assert len(os.listdir(tmp_path / "caught")) == 2
+
+
+def test_only_recordings_of_a_flight_recorder_are_removed(tmp_path: Path) -> None:
+    folder = CaughtRecordings(tmp_path / "caught", 2)
+    for at, name in enumerate(
+        (
+            "notes.txt",
+            "mine.opw",
+            "2026-11-28T00-00-01-sda.opw",
+            "2026-11-28T00-00-02-nvme0n1.opw",
+            "2026-11-28T00-00-03-sda.opw",
+        )
+    ):
+        (tmp_path / "caught" / name).write_text("x")
+        os.utime(tmp_path / "caught" / name, (at, at))
+    (tmp_path / "caught" / "2025-11-28T00-00-03-sda.opw").symlink_to(tmp_path / "precious")
+    (tmp_path / "caught" / "2024-11-28T00-00-03-sda.opw").mkdir()
+    assert [path.name for path in folder.make_room()] == [
+        "2026-11-28T00-00-01-sda.opw",
+        "2026-11-28T00-00-02-nvme0n1.opw",
+    ]
+    assert sorted(os.listdir(tmp_path / "caught")) == [
+        "2024-11-28T00-00-03-sda.opw",
+        "2025-11-28T00-00-03-sda.opw",
+        "2026-11-28T00-00-03-sda.opw",
+        "mine.opw",
+        "notes.txt",
+    ]
+    assert CaughtRecordings(tmp_path / "caught", 20).make_room() == []
+
+
+def test_name_of_a_recording_is_one_that_is_removed_in_time(tmp_path: Path) -> None:
+    folder = CaughtRecordings(tmp_path / "caught", 1)
+    for device in ("nvme0n1", "cciss/c0d0", "dm-3"):
+        path = folder.new_path(device)
+        assert path.parent == tmp_path / "caught"
+        path.write_text("x")
+        assert folder.make_room() == [path]
+
+
+def test_unit_of_systemd_has_rules_that_can_be_read() -> None:
+    unit = (Path(__file__).parents[3] / "tools" / "opwatch-flight.service").read_text()
+    [line] = re.findall("^ExecStart=(.*)", unit, re.MULTILINE)
+    command, args = cli.parse(shlex.split(line)[1:])
+    assert command.run is flight.run
+    assert len(RuleWatch.of(args.when).rules) >= 2
+    assert "error" in args.when

@@ -32,6 +32,7 @@ enum ow_stage {
 	OW_ATA_DONE,	/* its end; status is libata's mask of errors */
 	OW_BIO_AGAIN,	/* of OW_BIO what lies before the farthest that this device was sent */
 	OW_FS_PASSED,	/* the filesystem takes an extent for one that it was not asked to trim */
+	OW_HANDED,	/* block_bio_remap, as OW_REMAPPED; dev is the device that handed it on */
 	OW_NR_STAGES,
 };
 

@@ -130,6 +130,7 @@ int discard_remapped(__u64 *ctx)
 	struct bio *bio = (struct bio *)ctx[0];
 	struct ow_flow_key key = {};
 	struct trim_bio *known;
+	__u32 bytes;
 
 	if (!look_at(&key, bio, OW_REMAPPED, true))
 		return 0;
@@ -138,7 +139,12 @@ int discard_remapped(__u64 *ctx)
 	if (known)
 		send_to(known, &key);
 	key.who = who_runs();
-	add_bytes(&key, BPF_CORE_READ(bio, bi_iter.bi_size));
+	bytes = BPF_CORE_READ(bio, bi_iter.bi_size);
+	add_bytes(&key, bytes);
+	/* A disk with several layers above it shows only the sum of what they sent. */
+	key.stage = OW_HANDED;
+	key.dev = ctx[1];
+	add_bytes(&key, bytes);
 	return 0;
 }
 

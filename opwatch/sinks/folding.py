@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sys
 import textwrap
+from collections.abc import Sequence
 
 from opwatch import units
 from opwatch.sinks.terminal import COLUMNS, width_of
@@ -27,3 +28,19 @@ def folded(text: str, head: str = "", indent: int | None = None, *, keep_words: 
         break_long_words=not keep_words,
     )
     return lines or [head.rstrip()]
+
+
+def advice(parts: Sequence[str], head: str) -> list[str]:
+    """Lines for an advice of sentences and commands in turn. Sentences are folded below `head`; each command
+    is on a line of its own, so that it can be copied."""
+    lines: list[str] = []
+    for index, part in enumerate(parts):
+        text = units.printable(part.strip())
+        if not text.strip(" ,;."):
+            continue
+        if index % 2:
+            lines += [] if lines else [head.rstrip()]
+            lines.append(f"{' ' * len(head)}{text}")
+        else:
+            lines += folded(text.lstrip(",;. "), head if not lines else " " * len(head))
+    return lines

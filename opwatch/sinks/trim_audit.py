@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Sequence
 
 from opwatch import SCHEMA, units
 from opwatch.frozen import asdict
-from opwatch.sinks.terminal import COLUMNS, Writer
+from opwatch.sinks.folding import advice, folded
+from opwatch.sinks.terminal import Writer
 from opwatch.trim.audit.accounts import JudgedAccount
 from opwatch.trim.audit.audit import ALL, MEANING, Audit, ReadBack, Row, Standing
 from opwatch.trim.audit.flow import Origin, Trace, Who
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from opwatch.trim.space.lba_status import SentinelMap
 
 _HEADER = f"  {'layer':<10} {'device':<11} {'in':>15} {'out':>15} {'completed':>15} {'number':>7}"
+
+
+class _Folded(str):
+    """A line that stays as it is: it fits, or is a command to copy."""
 
 
 def _amount(n_bytes: int | None) -> str:
@@ -47,13 +51,15 @@ def _row(row: Row) -> str:
 
 
 def _reason(reason: Reason, shown: set[str]) -> Iterator[str]:
-    """A remedy that was told before is not told again."""
+    """A reason for people. An advice that was given before is not repeated."""
     lost = "" if reason.lost_bytes is None else f" ({reason.lost_bytes:,} B)"
     yield f"    {reason.code}{lost}: {reason.cause.title}"
     yield f"      seen: {units.printable(reason.observed)}"
     if reason.cause.effect is not Effect.HARMLESS and reason.remedy not in shown:
         shown.add(reason.remedy)
-        yield f"      do: {units.printable(reason.remedy)}"
+        yield from map(_Folded, advice(reason.advice, "      do: "))
+        if reason.cause.caveat:
+            yield f"      note: {reason.cause.caveat}"
 
 
 def _messages(audit: Audit, device: str, shown: set[str]) -> Iterator[str]:
@@ -172,8 +178,9 @@ def write_lines(audits: Sequence[Audit], stream: TextIO, *, quiet: bool = False)
         if index and not quiet:
             writer.line()
         for line in lines(audit, quiet=quiet):
-            indent = " " * (len(line) - len(line.lstrip()) + 2)
-            for part in textwrap.wrap(line, COLUMNS, subsequent_indent=indent) or [""]:
+            indent = len(line) - len(line.lstrip())
+            parts = [line] if isinstance(line, _Folded) else folded(line.lstrip(), " " * indent, indent + 2)
+            for part in parts:
                 writer.line(part)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from opwatch import units
 from opwatch.frozen import asdict, frozen
-from opwatch.sinks.folding import folded
+from opwatch.sinks.folding import advice, folded
 from opwatch.trim.check.forecast import Forecast, Outlook
 from opwatch.trim.check.rules import named
 from opwatch.trim.check.schedule import Schedule
@@ -122,7 +122,8 @@ def _space(forecast: Forecast) -> Iterator[str]:
                 yield from _wrapped("rounded", lost)
             if run.shared_bytes:
                 yield from _wrapped("shared", f"{_bytes(run.shared_bytes)}: other files have these blocks")
-            yield from _wrapped("expected", _bytes(run.expected_bytes))
+            bound = "at most " if forecast.is_upper_bound else ""
+            yield from _wrapped("expected", f"{bound}{_bytes(run.expected_bytes)}")
         for note in forecast.notes:
             yield from _wrapped("", note)
         return
@@ -143,7 +144,7 @@ def _reason(problem: Reason, *, full: bool) -> Iterator[str]:
     yield from _wrapped(problem.cause.effect.value, f"{problem.cause.title} [{problem.code}]")
     yield from _wrapped("", f"seen: {problem.observed}")
     if full:
-        yield from _wrapped("", f"do: {problem.remedy}")
+        yield from advice(problem.advice, f"  {'':<{_LABEL}} do: ")
         if problem.cause.caveat:
             yield from _wrapped("", f"note: {problem.cause.caveat}")
 
@@ -182,7 +183,7 @@ def schedule_lines(schedule: Schedule) -> list[str]:
     rows = _wrapped("fstrim.timer", words, indent=0)
     if schedule.runs is False and not schedule.cron:
         off = reason("timer-off", "fstrim.timer", words)
-        rows += _wrapped("", f"do: {off.remedy}", indent=0)
+        rows += advice(off.advice, f"{'':<{_LABEL}} do: ")
     for file in schedule.cron:
         rows += _wrapped("cron", f"{file} calls fstrim", indent=0)
     return rows

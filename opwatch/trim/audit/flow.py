@@ -43,6 +43,7 @@ class Stage(enum.IntEnum):
     ATA_DONE = 19
     BIO_AGAIN = 20
     FS_PASSED = 21
+    HANDED = 22
 
 
 class Who(enum.IntEnum):
@@ -78,7 +79,8 @@ class Amount:
 @frozen
 class Flow:
     """Discards of one kind at one place. `disk` is empty for what a filesystem said, and the caller's name of
-    FITRIM; `dev` is major:minor of the partition or disk they were sent to, or of the filesystem."""
+    FITRIM; `dev` is major:minor of the partition or disk they were sent to, or of the filesystem. Of
+    Stage.HANDED it is the device that handed them on to `disk`."""
 
     disk: str
     dev: str

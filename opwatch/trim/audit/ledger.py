@@ -50,7 +50,9 @@ class Walker:
         reached = self.reached()
         sent = self._sent(filesystem, tops)
         proofs = prove(self.evidence, verdicts.still_counted(self.evidence, reached))
+        unexplained = verdicts.unexplained_bytes(rows, sent, reached)
         verdict = verdicts.verdict(self.evidence, rows, sent, reached, proofs)
+        verdict, causes = verdicts.unless_the_stack_stops(verdict, self.stack)
         answer = self.evidence.answer
         others_claims = () if answer else claims_of(self.trace, self.stack)
         return Audit(
@@ -60,9 +62,9 @@ class Walker:
             claim=claim(self.evidence, others_claims, sent),
             reached_bytes=reached,
             rows=tuple(rows),
-            unexplained_bytes=sum(row.unexplained_bytes for row in rows),
+            unexplained_bytes=unexplained,
             evidence=self.evidence,
-            reasons=(*self._general(verdict, proofs), *beside(self.stack, self._others())),
+            reasons=(*causes, *self._general(verdict, proofs), *beside(self.stack, self._others())),
             notes=tuple(self._notes()),
             changes=tuple(changes(self.evidence.before, self.evidence.after)),
             claims=others_claims,
@@ -159,6 +161,23 @@ class Walker:
             # Copies of requests: their bios pass nothing before their issue.
             return self._issued(layer, op)
         return bios
+
+    def _handed_on(self, layer: Layer, member: Layer) -> int:
+        """Bytes that a layer handed on to a layer below it. Where several layers lead to that one, only the
+        events of remapping tell them apart; a layer without such events gets what the others leave."""
+        arrived = self._arrived(member, op=op_below(layer)).bytes
+        uppers = [upper for upper in self.stack.layers if member in lower_of(self.stack, upper)]
+        shares = {upper.device: self._remapped(upper, member) for upper in uppers}
+        if len(uppers) == 1 or not any(shares.values()):
+            return arrived
+        return shares[layer.device] or max(0, arrived - sum(shares.values()))
+
+    def _remapped(self, layer: Layer, member: Layer) -> int:
+        """Bytes of discards of which the kernel says that this layer remapped them to the one below."""
+        flows = self.trace.select(
+            Stage.HANDED, disk=self._disk(member)[:16], devs=[layer.dev], who=self._who(member)
+        )
+        return total(flows).bytes
 
     def _issued(self, layer: Layer, op: str = "discard") -> Amount:
         """Requests that its driver was given, without those that it gave back."""
@@ -267,10 +286,7 @@ class Walker:
         return self._leaf_row(layer, came, arrived, reasons)
 
     def _stacked_row(self, layer: Layer, came: int, arrived: Amount, reasons: list[Reason]) -> Row:
-        members = {
-            member.device: self._arrived(member, op=op_below(layer)).bytes
-            for member in lower_of(self.stack, layer)
-        }
+        members = {member.device: self._handed_on(layer, member) for member in lower_of(self.stack, layer)}
         if layer.kind is Kind.PARTITION:
             members = {layer.below[0]: arrived.bytes}
         failed = self._errors(layer)
@@ -319,7 +335,9 @@ class Walker:
             reasons += losses.failed(self.evidence, layer, status, amount)
         reasons += losses.cut(layer, self._select(layer, Stage.SPLIT))
         explained = sum(why.lost_bytes or 0 for why in reasons)
-        if came > ok.bytes + explained:
+        if came > ok.bytes + explained and losses.is_gone(self.evidence, layer):
+            reasons.append(losses.gone(layer, came - ok.bytes - explained))
+        elif came > ok.bytes + explained:
             reasons += losses.lost_by_tracing(self.evidence, layer, came - ok.bytes - explained)
         explained = sum(why.lost_bytes or 0 for why in reasons)
         return Row(

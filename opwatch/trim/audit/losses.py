@@ -15,7 +15,7 @@ from opwatch.trim.check.filesystem_rules import refused, seeds
 from opwatch.trim.stack.causes import Reason, reason
 from opwatch.trim.stack.facts import PARITY, DiskFacts, LoopFacts, ThinFacts, ThinPoolFacts
 from opwatch.trim.stack.layers import Kind, Layer
-from opwatch.trim.stack.passage import RAID456, Kept, keeps, mirrors_of_one
+from opwatch.trim.stack.passage import RAID456, Kept, keeps, mirrors_of_one, without_discards
 
 _MIRRORED = ("raid1", "raid10")
 STAGES_OF_FILESYSTEMS = (
@@ -92,7 +92,14 @@ def _refused(evidence: AuditEvidence, error: int) -> Iterator[Reason]:
     filesystem = evidence.before.filesystem
     assert filesystem
     point, said = filesystem.point, f"FITRIM: {errno.errorcode.get(error, error)}, {os.strerror(error)}"
-    stopping = [layer for layer in evidence.before.layers if layer.limits.offered is False]
+    # A layer above one without discards has none either, by no fault of its own.
+    stopping = [
+        layer
+        for layer in evidence.before.layers
+        if layer.limits.offered is False
+        and layer.kind is not Kind.PARTITION
+        and not without_discards(evidence.before, layer)
+    ]
     if error in (errno.EOPNOTSUPP, errno.ENOTTY) and stopping:
         for layer in stopping:
             yield _stopped(evidence, layer, said)
@@ -112,8 +119,12 @@ _REFUSING = ("noload", "norecovery", "nologreplay")
 
 
 def _stopped(evidence: AuditEvidence, layer: Layer, observed: str, lost: int | None = None) -> Reason:
-    """A layer that takes no discard, by what it is and what it says after the trim."""
-    zero = rules.own_zero(evidence.after, _later(evidence, layer))
+    """A layer that takes no discard, by what it is and what it says after the trim; the lowest below it that
+    takes none, where there is one."""
+    culprit = _later(evidence, layer)
+    while lowers := without_discards(evidence.after, culprit):
+        culprit = lowers[0]
+    zero = rules.own_zero(evidence.after, culprit)
     return replace(zero, observed=f"{observed}; {zero.observed}", lost_bytes=lost)
 
 
@@ -346,8 +357,22 @@ def _freed(evidence: AuditEvidence, layer: Layer, pool: Layer | None) -> int | N
 # --- the disk ---
 
 
+def is_gone(evidence: AuditEvidence, layer: Layer) -> bool:
+    """Whether the device disappeared during the trim."""
+    return evidence.after.layer(layer.device) is None
+
+
+def gone(layer: Layer, lost: int) -> Reason:
+    """The reason for what a device did not complete because it disappeared."""
+    observed = f"{layer.device} was there before the trim and is not there after it"
+    return reason("device-gone", layer.device, observed, lost, device=layer.device)
+
+
 def failed(evidence: AuditEvidence, layer: Layer, status: int, amount: Amount) -> Iterator[Reason]:
     """Discards that ended with an error."""
+    if is_gone(evidence, layer):
+        yield gone(layer, amount.bytes)
+        return
     observed = f"{amount.count} requests, {amount.bytes} B, failed: {STATUS_NAMES.get(status, status)}"
     device, lost = layer.device, amount.bytes
     if layer.kind is Kind.LOOP:

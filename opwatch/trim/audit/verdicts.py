@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from opwatch.trim.audit.audit import AuditEvidence, LeafProof, Row, RowKind, Standing, Verdict
 from opwatch.trim.audit.flow import Stage, Who
 from opwatch.trim.audit.proof import IN_MEMORY, weakest
+from opwatch.trim.check.forecast import Outlook, forecast
 from opwatch.trim.stack.causes import Effect, Reason, reason
 from opwatch.trim.stack.facts import DiskFacts, LoopFacts
-from opwatch.trim.stack.layers import Kind, Layer
+from opwatch.trim.stack.layers import Kind, Layer, Stack
 
 
 def general(
@@ -18,23 +19,31 @@ def general(
     """What is to be said of a trim that seems to have arrived, of the disks where it did. What is proven of a
     disk answers a doubt of that disk alone, and none of what stands below it."""
     by_device = {proof.device: proof for proof in proofs}
+    filesystem = evidence.before.filesystem
+    mounted = {"mount": filesystem.point} if filesystem else {}
+    advisory = "unproven" if evidence.read_back else "advisory"
     doubts: list[Reason] = []
     for leaf in leaves:
         proof = by_device.get(leaf.device)
         if proof and proof.standing is Standing.CONTRADICTED:
-            code = "host-may-drop" if leaf.facts_as(DiskFacts).virtual else "advisory"
-            doubts.append(reason(code, leaf.device, "; ".join(proof.by), device=leaf.device))
-            doubts += [why for why in _doubts(leaf, proven=True) if why.code != code]
+            code = "host-may-drop" if leaf.facts_as(DiskFacts).virtual else advisory
+            doubts.append(reason(code, leaf.device, "; ".join(proof.by), **mounted))
+            doubts += [why for why in _doubts(leaf) if why.code != code]
         elif verdict in _ARRIVED:
-            doubts += _doubts(leaf, proven=bool(proof and proof.standing is Standing.PROVEN))
+            proven = bool(proof and proof.standing is Standing.PROVEN)
+            doubts += _doubts(leaf, None if proven else reason(advisory, leaf.device, _ADVICE, **mounted))
     return tuple(doubts)
 
 
 _ARRIVED = (Verdict.ACCEPTED, Verdict.PARTIAL, Verdict.PROVEN, Verdict.PROVEN_PARTWAY)
 
 
-def _doubts(leaf: Layer, *, proven: bool) -> Iterator[Reason]:
-    """What a disk that completed its discards leaves open."""
+# What a completion means to a drive of its own.
+_ADVICE = "a completed discard is advice that the drive may ignore or postpone"
+
+
+def _doubts(leaf: Layer, advisory: Reason | None = None) -> Iterator[Reason]:
+    """What a disk that completed its discards leaves open; `advisory` unless it is proven."""
     loop = leaf.facts_as(LoopFacts)
     if leaf.facts_as(DiskFacts).virtual:
         observed = "a virtual disk: its host decides, and a guest cannot see it"
@@ -44,15 +53,16 @@ def _doubts(leaf: Layer, *, proven: bool) -> Iterator[Reason]:
             blanks = {"mount": loop.backing_mount or "/", "file": loop.backing_file or leaf.device}
             observed = f"its file lies on {loop.backing_filesystem}"
             yield reason("loop-frees-file", leaf.device, observed, None, **blanks)
-    elif not proven:
-        observed = "a completed discard is advice that the drive may ignore or put off"
-        yield reason("advisory", leaf.device, observed)
+    elif advisory:
+        yield advisory
 
 
 def verdict(
     evidence: AuditEvidence, rows: Sequence[Row], sent: int, reached: int, proofs: Sequence[LeafProof]
 ) -> Verdict:
     """Whether it reached the drive. Without a loss that was seen, what is proven of the weakest disk."""
+    if not evidence.settled:
+        return Verdict.UNKNOWN  # discards still under way may arrive, or fail
     below = [why for row in rows if row.kind is not RowKind.FILESYSTEM for why in row.reasons]
     if any(why.code == "trace-lost" for why in below):
         return Verdict.UNKNOWN
@@ -61,7 +71,7 @@ def verdict(
         why.cause.effect in (Effect.STOPS, Effect.SKIPS, Effect.SHORTENS) and why.lost_bytes != 0
         for why in below
     )
-    unexplained = sum(row.unexplained_bytes for row in rows)
+    unexplained = unexplained_bytes(rows, sent, reached)
     if not reached:
         return _nothing_reached(evidence, rows, below, sent, failures, lost or unexplained > 0)
     ended_early = bool(evidence.answer and evidence.answer.interrupted)
@@ -71,6 +81,28 @@ def verdict(
     if standing is Standing.CONTRADICTED:
         return Verdict.PARTIAL if any(proof.gone_bytes for proof in proofs) else Verdict.UNKNOWN
     return _BY_STANDING[Standing.ACCEPTED if unseen_devices(evidence) else standing]
+
+
+def unless_the_stack_stops(verdict: Verdict, stack: Stack) -> tuple[Verdict, tuple[Reason, ...]]:
+    """Return the verdict, with the causes of a check if there was nothing left to trim: the trims before may
+    have been lost. NOT SENT if this stack lets no discard through."""
+    if verdict is not Verdict.NOTHING_LEFT:
+        return verdict, ()
+    expected = forecast(stack)
+    losing = (Effect.STOPS, Effect.SHORTENS)
+    causes = tuple(
+        why for why in expected.reasons if why.cause.effect in losing and why.cause.layer != "filesystem"
+    )
+    return (Verdict.NOT_SENT if expected.outlook is Outlook.NOTHING else verdict), causes
+
+
+def unexplained_bytes(rows: Sequence[Row], sent: int, reached: int) -> int:
+    """Bytes lost without a known reason: what rows miss, or what the disks miss of all that was sent, if that
+    is more. Copies and parity only add to `reached`, so that a shortfall is always a loss."""
+    explained = sum(
+        why.lost_bytes or 0 for row in rows if row.kind is not RowKind.FILESYSTEM for why in row.reasons
+    )
+    return max(sum(row.unexplained_bytes for row in rows), sent - reached - explained)
 
 
 def unseen_devices(evidence: AuditEvidence) -> str | None:

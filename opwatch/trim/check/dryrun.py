@@ -10,7 +10,8 @@ from opwatch.trim.space.extents import Extents
 from opwatch.trim.stack.layers import Layer, Stack
 
 # Which filesystems pass over extents shorter than the granularity of the device they lie on.
-_HEEDS_GRANULARITY = ("ext4", "xfs", "btrfs", "f2fs")
+# One driver serves ext2, ext3 and ext4.
+_HEEDS_GRANULARITY = ("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs")
 
 
 @frozen

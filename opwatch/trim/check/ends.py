@@ -69,7 +69,9 @@ class Ends:
         self._uppers: dict[str, list[Stack]] = {}
         parts = list(self._discards(self._top, 0, top.size_bytes))
         self.granule_bytes = max((part.disk.granule[0] for part in parts if part.disk.granule), default=1)
-        self._unit = None if any(map(self._may_cut, self._askers)) else self._uniform(parts)
+        self._refusing = _refusing(stack)
+        is_uneven = self._refusing or any(map(self._may_cut, self._askers))
+        self._unit = None if is_uneven else self._uniform(parts)
         is_striped = any(layer.array and stripe_bytes(layer.array) for layer in stack.layers)
         self._first_granule = alignment(stack, self._top) if is_striped else 0
         self._cuts = self._cuts_of_top()
@@ -94,7 +96,7 @@ class Ends:
         if self._unit is not None:
             return _whole(start, end, self._unit)
         discards = list(self._discards(self._top, start, end))
-        freed = sum(discard.whole_bytes for discard in discards)
+        freed = sum(one.whole_bytes for one in discards if one.disk.device not in self._refusing)
         total = sum(discard.end - discard.start for discard in discards)
         return freed * (end - start) // total if total else 0
 
@@ -211,6 +213,14 @@ class Ends:
             if unit
             for first, _ in extents
         )
+
+
+def _refusing(stack: Stack) -> frozenset[str]:
+    """Names of the disks that free none of what is sent to their part of the device. Not those of arrays: an
+    array frees the other copies, or keeps whole stripes."""
+    if any(layer.is_array for layer in stack.layers):
+        return frozenset()
+    return frozenset(leaf.device for leaf in stack.leaves() if leaf.limits.offered is False)
 
 
 def _units(parts: Iterable[Discard]) -> set[tuple[int, int]]:

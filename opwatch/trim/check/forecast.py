@@ -81,6 +81,11 @@ class Forecast:
             return 0
         return sum(run.expected_bytes for run in self.runs) if self.runs else None
 
+    @property
+    def is_upper_bound(self) -> bool:
+        """Whether less may be freed than expected: something that cannot be known may keep a part of it."""
+        return bool(self.unknowable)
+
     def document(self) -> dict[str, Any]:
         """The document for --json."""
         return {
@@ -88,6 +93,7 @@ class Forecast:
             "accepted": self.accepted,
             "stopped_at": self.stopped_at,
             "expected_bytes": self.expected_bytes,
+            "expected_is_upper_bound": self.is_upper_bound if self.expected_bytes is not None else None,
             "free_bytes": self.free_bytes,
             "dry_run": [asdict(run) | {"sent_bytes": run.sent_bytes} for run in self.runs] or None,
             "dry_run_reason": self.why_no_runs,

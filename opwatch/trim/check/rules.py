@@ -34,7 +34,7 @@ def own_zero(stack: Stack, layer: Layer) -> Reason:
         observed += f", discard_max_hw_bytes {size(layer.limits.max_hw_bytes)}"
         return reason("limit-switched-off", at, observed, device=at)
     names = {"label": layer.label or at, "device": at}
-    if layer.kind is Kind.CRYPT:
+    if layer.kind is Kind.CRYPT and not any("allow_discards" in target.flags for target in layer.table):
         observed += ", and the table has no allow_discards" if layer.table else " over devices that take them"
         return reason("crypt-no-discards", at, observed, **names)
     if layer.kind in (Kind.THIN, Kind.THIN_POOL):
@@ -52,7 +52,7 @@ def own_zero(stack: Stack, layer: Layer) -> Reason:
         file, kind = loop.backing_file or "no file", loop.backing_filesystem
         observed += f", its file is {file}" + (f" on {kind}" if kind else "")
         return reason("loop-no-punch", at, observed, file=file)
-    if layer.kind is Kind.DM:
+    if layer.kind in (Kind.DM, Kind.CRYPT):
         return _target_zero(layer, observed, names)
     return _disk_zero(layer, observed)
 
@@ -141,7 +141,7 @@ def _loop(stack: Stack, layer: Layer) -> Iterator[Reason]:
         return
     loop = layer.facts_as(LoopFacts)
     if loop.simulated_drive:
-        yield reason("advisory", layer.device, "it is a simulated drive", device=layer.device)
+        yield reason("advisory", layer.device, "it is a simulated drive", **_mounted(stack))
         return
     file, where = loop.backing_file or "", loop.backing_mount
     if is_zeroing(layer):
@@ -167,7 +167,12 @@ def _disk(stack: Stack, layer: Layer) -> Iterator[Reason]:
         if disk.virtual:
             yield reason("host-may-drop", at, f"it is a {named(layer)}", device=at)
         else:
-            yield reason("advisory", at, f"it is a {named(layer)}", device=at)
+            yield reason("advisory", at, f"it is a {named(layer)}", **_mounted(stack))
+
+
+def _mounted(stack: Stack) -> dict[str, str]:
+    """The mount point, for advice that names it."""
+    return {"mount": stack.filesystem.point} if stack.filesystem else {}
 
 
 def named(layer: Layer) -> str:
@@ -218,6 +223,11 @@ def doubts_of(layer: Layer) -> list[str]:
     if layer.kind is Kind.DM and layer.target is None and layer.limits.offered:
         why = layer.unknown.get(Unread.TABLE, "its table could not be read")
         doubts.append(f"what {layer.label or layer.device} does with discards: {why}")
+    if layer.facts_as(DiskFacts).vendor == "LIO-ORG" and layer.limits.offered:
+        doubts.append(
+            f"whether the target of {layer.device} (Linux LIO) passes discards on: its backing device may "
+            "refuse them, and after the first refusal Linux sends none until the disk is added again"
+        )
     if layer.kind is Kind.THIN:
         doubts.append(f"how much of {layer.label or layer.device} is shared with snapshots (thin-shared)")
     if Unread.DEALLOCATE_BYTES in layer.unknown and layer.limits.offered:

@@ -6,6 +6,7 @@ import enum
 import functools
 import json
 import re
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -72,9 +73,21 @@ class Reason:
         return self.cause.code
 
     @property
+    def advice(self) -> list[str]:
+        """The remedy with this device's own names: sentences at even places, shell commands at odd ones. An
+        unknown name stays in angle brackets."""
+        unknown = {name: f"<{name}>" for name in BLANKS}
+        quoted = {name: shlex.quote(value) for name, value in self.blanks.items()}
+        parts = self.cause.remedy.split("`")
+        return [
+            part.format_map(unknown | (quoted if index % 2 else dict(self.blanks)))
+            for index, part in enumerate(parts)
+        ]
+
+    @property
     def remedy(self) -> str:
-        """What to do, with this device's own names; what nobody knows stays in angle brackets."""
-        return self.cause.remedy.format_map({name: f"<{name}>" for name in BLANKS} | dict(self.blanks))
+        """The advice as one text."""
+        return "".join(self.advice)
 
     def document(self) -> dict[str, Any]:
         """The document for --json."""
@@ -87,6 +100,7 @@ class Reason:
             "observed": self.observed,
             "lost_bytes": self.lost_bytes,
             "remedy": self.remedy,
+            "commands": self.advice[1::2],
             "caveat": self.cause.caveat,
         }
 

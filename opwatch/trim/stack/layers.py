@@ -88,8 +88,11 @@ class Layer:
         # The kernel says a power of two of an array with parity, and device mapper the chunk.
         if self.array and (stripe := stripe_bytes(self.array)):
             return stripe, 0
+        loop = self.facts_as(LoopFacts)
+        if (loop.backing_filesystem or "").startswith("nfs"):
+            return None  # its granularity is the size of a transfer, and the server frees by its own blocks
         granule = self.limits.granule(self.facts_as(DiskFacts).deallocate_bytes)
-        offset = self.facts_as(LoopFacts).offset_bytes
+        offset = loop.offset_bytes
         # Blocks are those of the file: a loop device may begin in the middle of one, and tells no alignment.
         return (granule[0], -offset % granule[0]) if granule and offset else granule
 

@@ -332,7 +332,7 @@ def test_a_second_trim_of_ext4() -> None:
     flows = [flow(Stage.FS_GROUP, "8:0", 0, count=4)]
     result = audit(evidence(stack(disk()), flows, 0), "/m")
     assert (result.verdict, list(losses(result))) == (Verdict.NOTHING_LEFT, ["ext4-already-trimmed"])
-    assert "umount /m" in result.rows[0].reasons[0].remedy
+    assert result.rows[0].reasons[0].advice[1] == "opwatch trim audit --prove /m"
 
 
 def test_nothing_left_is_a_success_and_no_error_is() -> None:

@@ -80,7 +80,7 @@ def test_a_thin_volume_proves_nothing_of_the_disk_below() -> None:
     assert result.verdict is Verdict.PROVEN_PARTWAY
     [proof] = result.proofs
     assert (proof.device, proof.down_to) == ("sda", "thin dm-3")
-    assert {why.code for why in result.reasons} == {"advisory"}
+    assert {why.code for why in result.reasons} == {"unproven"}
     [entry] = document(result)["proofs"]
     assert entry["standing"] == "proven partway"
     assert list(entry["by"]) == [f"{MIB} B of sentinels read as gone on dm-3"]

@@ -363,3 +363,43 @@ def test_chunks_of_a_pool_that_hold_no_granule() -> None:
     foretold = forecast(stack(thin, pool, meta, disk), Space({"252:1": Extents.of([(0, 8 * MIB)])}))
     assert foretold.outlook is Outlook.UNKNOWN
     assert any("one alone holds no whole 1M of sdb" in doubt for doubt in foretold.unknowable)
+
+
+def test_part_of_a_table_on_a_disk_without_discards_is_not_expected() -> None:
+    disks = layer("sdb", "8:16"), layer("sdc", "8:32", max_bytes=0, granularity=0)
+    half = (256 * MIB) // 512
+    table = (DmTarget(0, half, "linear", ("8:16", "0")), DmTarget(half, half, "linear", ("8:32", "0")))
+    top = replace(layer("dm-0", "252:0", Kind.DM, "sdb", "sdc"), table=table, target="linear")
+    free = Space({"252:0": Extents.of([(200 * MIB, 300 * MIB)])})
+    expected = forecast(stack(replace(top, size_bytes=512 * MIB), *disks), free)
+    assert expected.outlook is Outlook.PART
+    assert expected.expected_bytes == 56 * MIB
+
+
+def test_ext2_leaves_out_extents_below_the_granularity() -> None:
+    disk = layer("sdb", "8:16", granularity=MIB)
+    free = Space({"8:16": Extents.of([(0, MIB // 2), (4 * MIB, 8 * MIB)])})
+    [run] = forecast(stack(disk, kind="ext2"), free).runs
+    assert (run.below_minimum_bytes, run.expected_bytes) == (MIB // 2, 4 * MIB)
+
+
+def test_expected_bytes_are_an_upper_bound_where_something_is_unknown() -> None:
+    free = Space({"8:16": Extents.of([(0, 8 * MIB)])})
+    assert forecast(stack(layer("sdb", "8:16"), kind="btrfs"), free).is_upper_bound
+    assert not forecast(stack(layer("sdb", "8:16"), kind="f2fs"), free).is_upper_bound
+
+
+def test_loop_over_nfs_has_no_granule_of_its_own() -> None:
+    over_nfs = layer(
+        "loop0", "7:0", Kind.LOOP, granularity=MIB, backing_filesystem="nfs4", backing_file="/n/f"
+    )
+    over_xfs = layer(
+        "loop0", "7:0", Kind.LOOP, granularity=MIB, backing_filesystem="xfs", backing_file="/x/f"
+    )
+    assert (over_nfs.granule, over_xfs.granule) == (None, (MIB, 0))
+
+
+def test_target_that_may_refuse_discards_is_named() -> None:
+    lun = layer("sdb", "8:16", provisioning_mode="unmap", vendor="LIO-ORG")
+    assert any("LIO" in doubt for doubt in forecast(stack(lun)).unknowable)
+    assert not any("LIO" in doubt for doubt in forecast(stack(layer("sdb", "8:16", vendor="ATA"))).unknowable)

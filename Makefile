@@ -8,7 +8,7 @@ export PATH := $(PATH):/usr/sbin:/sbin
 PACKAGES := clang clang-format llvm bpftool gcc libc6-dev libbpf-dev libelf-dev zlib1g-dev pkg-config \
 	python3-dev python3-venv fio sysstat fdisk util-linux bpftrace libfuse3-dev fuse3 e2fsprogs xfsprogs btrfs-progs
 VM_PACKAGES := kmod zstd nvme-cli mdadm dmsetup python3-bpfcc \
-	cryptsetup-bin f2fs-tools lvm2 sg3-utils thin-provisioning-tools dosfstools ntfs-3g bcache-tools
+	cryptsetup-bin drbd-utils f2fs-tools lvm2 sg3-utils thin-provisioning-tools dosfstools ntfs-3g bcache-tools
 ARM64_PACKAGES := qemu-system-arm gcc-aarch64-linux-gnu libc6-dev-arm64-cross
 LOAD_PACKAGES := sysbench
 BENCH_PACKAGES := libbpf-tools bpfcc-tools

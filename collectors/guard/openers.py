@@ -10,10 +10,10 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
+from opwatch.deadline import answer_within
 from opwatch.errors import OpwatchError
 from opwatch.foreign import read_text
 from opwatch.frozen import frozen
-from opwatch.deadline import answer_within
 from opwatch.host.device import BlockDevice
 from opwatch.host.loop import backing_device_by_name
 

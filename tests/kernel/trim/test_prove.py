@@ -68,7 +68,7 @@ def test_a_drive_that_ignores_trims() -> None:
     result, before, after = proven("ext4", "trim=ignore")
     assert result.verdict is Verdict.UNKNOWN
     assert after >= before
-    assert codes(result) == {"advisory": None}
+    assert codes(result) == {"unproven": None}
     assert "B as in use, and at most" in result.reasons[0].observed
     assert result.claimed_bytes == result.reached_bytes
 
@@ -77,7 +77,7 @@ def test_a_drive_that_keeps_what_was_trimmed() -> None:
     result, before, after = proven("ext4", "trim=keep")
     assert result.verdict is Verdict.UNKNOWN
     assert after >= before
-    assert codes(result) == {"advisory": None}
+    assert codes(result) == {"unproven": None}
     read_back = result.evidence.read_back
     assert read_back
     assert list(read_back.bytes) == ["unchanged"]

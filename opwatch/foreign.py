@@ -26,6 +26,10 @@ MOST_BYTES = 64 << 20
 # Four paths of 4096 bytes, each byte escaped as four, make the longest line of mountinfo.
 LONGEST_LINE = 1 << 16
 DEEPEST = 64
+# What the values of a document may take in memory: `[{},{},...]` takes 25 times its own size.
+MOST_MEMORY = 512 << 20
+# Bytes that Python takes for a table, a list and a member, at most but for the texts themselves.
+_COSTS = {b"{": 160, b"[": 80, b",": 80}
 # 2^128 has 39 digits: no counter has more.
 _MOST_DIGITS = 40
 _PART = 1 << 16
@@ -130,6 +134,11 @@ def parse_json(raw: bytes | str, where: str) -> Any:  # noqa: ANN401
     encoded = raw.encode("utf-8", "replace") if isinstance(raw, str) else raw
     if len(encoded) > MOST_BYTES:
         raise BadInput(f"{where} has more than {MOST_BYTES} bytes: it is not what it should be")
+    if _cost(encoded) > MOST_MEMORY:
+        raise BadInput(
+            f"{where} has so many values that they take more than {MOST_MEMORY >> 20} MiB of memory: it is "
+            "not what it should be"
+        )
     if _depth(encoded) > DEEPEST and _depth(re.sub(_STRING, b"", encoded)) > DEEPEST:
         raise BadInput(f"{where}: its values lie more than {DEEPEST} deep in each other")
     try:
@@ -143,6 +152,11 @@ def table_of(document: Any, where: str) -> dict[str, Any]:  # noqa: ANN401
     if not isinstance(document, dict):
         raise BadInput(f"{where} is no table of names and values")
     return document
+
+
+def _cost(encoded: bytes) -> int:
+    """The memory that a document takes at most; signs within texts are counted too, to be quick."""
+    return sum(encoded.count(sign) * cost for sign, cost in _COSTS.items())
 
 
 def _depth(encoded: bytes) -> int:

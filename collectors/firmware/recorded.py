@@ -16,7 +16,7 @@ from opwatch.counters.reports.plugin_text import parse_plugin_text
 from opwatch.counters.reports.smartctl_json import is_smartctl, parse_smartctl_json
 from opwatch.counters.reports.smartctl_text import is_smartctl_text, parse_smartctl_text
 from opwatch.errors import BadInput, OpwatchError, UsageError
-from opwatch.foreign import parse_json, read_all
+from opwatch.foreign import parse_json, read_all, read_bytes
 from opwatch.frozen import replace
 
 _NVME = DriveFacts(protocol="nvme")
@@ -115,8 +115,10 @@ def _read(path: Path) -> bytes:
     try:
         if str(path) == "-":
             return read_all(sys.stdin.buffer, "what was piped in")
-        with path.open("rb") as file:
-            return read_all(file, str(path))
+        # A pipe without a writer would keep us waiting for ever.
+        if path.exists() and not path.is_file():
+            raise UsageError(f"{path} is no regular file: pipe it in, and read standard input with --from -")
+        return read_bytes(path)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
 

@@ -16,6 +16,10 @@ _HUMAN = ("%", "k", "M", "G", "T")
 _CPU, _DEVICE = "avg-cpu:", "Device"
 _RUN = "run S_TIME_FORMAT=ISO iostat -x -t 1, or with -o JSON"
 _MOST_COLUMNS = 64
+# A file of 64 MiB has a third more rows of 160 characters.
+_MOST_ROWS = 1 << 18
+# Columns of an operation that anything follows from; others would take memory.
+_USED = re.compile(r"[rwdf](?:/s|kB/s|MB/s|sec/s|_await|areq-sz)|tps")
 
 
 def is_iostat_text(text: str) -> bool:
@@ -42,7 +46,7 @@ class _Parser:
     """Reports that are complete but for the last, line by line."""
 
     def __init__(self, name: str) -> None:
-        self._name = name
+        self._name, self._rows = name, 0
         self.reports: list[dict[str, Any]] = []
         # What the columns of the rows are called: of disks, or of the CPUs.
         self._disk_columns: list[str] = []
@@ -70,8 +74,12 @@ class _Parser:
             self.reports[-1]["avg-cpu"] = _values(self._cpu_columns, words, where)
             self._cpu_columns = []
         elif self._disk_columns:
+            self._rows += 1
+            if self._rows > _MOST_ROWS:
+                raise BadInput(f"{where}: more than {_MOST_ROWS} rows of disks: import a part of it")
             disk = _values(self._disk_columns, words[1:], where)
-            self.reports[-1]["disk"].append({"disk_device": words[0]} | disk)
+            used = {column: value for column, value in disk.items() if _USED.fullmatch(column)}
+            self.reports[-1]["disk"].append({"disk_device": words[0]} | used)
         else:
             raise BadInput(f"{where}: {line[:60]!r} is no line of iostat -x: {_RUN}")
 

@@ -17,6 +17,7 @@ from opwatch.sinks.jsonl import document
 from opwatch.sinks.terminal import Writer
 from opwatch.units import printable
 
+_FORMULA = ("=", "+", "-", "@")
 _OPS = ("read", "write", "discard", "flush")
 _OF_OPS = ("per_s", "bytes_per_s", "latency_ns.mean", "latency_ns.p50", "latency_ns.p99", "latency_ns.max")
 # What a table begins with, when nobody says what is wanted.
@@ -50,12 +51,14 @@ def field_of(tree: Mapping[str, Any], path: str) -> Any:  # noqa: ANN401
 
 
 def _cell(value: object) -> str:
-    """A value as text. It is empty for what is not known, which is another thing than 0."""
+    """A value as text of CSV. It is empty for what is not known, which is another thing than 0."""
     if value is None:
         return ""
     if isinstance(value, (Mapping, list)):
         return printable(json.dumps(value))
-    return printable(str(value))
+    text = printable(str(value))
+    # A spreadsheet takes a text that begins so for a formula, and runs it.
+    return f"'{text}" if isinstance(value, str) and text.startswith(_FORMULA) else text
 
 
 class _Rows:

@@ -7,12 +7,13 @@ import io
 import json
 import locale
 import os
+import re
 import select
 import stat
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from opwatch import units
 from opwatch.errors import OpwatchError
@@ -27,6 +28,7 @@ COLUMNS = 80
 PATIENCE_S = 1.0
 _LOOK_S = 0.2
 _CHUNK_BYTES = 4096
+_SURROGATE = re.compile("[\ud800-\udfff]")
 # What stands for these where the encoding lacks them; every other character becomes a question mark.
 _SIGNS = {"±": "+-", "µ": "u", "├": "|", "└": "`", "─": "-", "│": "|", "…": "~"}
 _BARS_FROM_THE_LOWEST = dict(zip("▁▂▃▄▅▆▇█", ".:-=+*#@", strict=True))
@@ -68,6 +70,17 @@ def _encoding_of(stream: TextIO) -> str:
     if not given and _descriptor(stream) is not None and locale.setlocale(locale.LC_CTYPE) in ("C", "POSIX"):
         return "ascii"
     return stream.encoding or "utf-8"
+
+
+def _without_surrogates(value: object) -> object:
+    """The same document with U+FFFD for each lone surrogate in its texts and names."""
+    if isinstance(value, str):
+        return _SURROGATE.sub("\ufffd", value)
+    if isinstance(value, Mapping):
+        return {_without_surrogates(name): _without_surrogates(member) for name, member in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_surrogates(member) for member in value]
+    return value
 
 
 def encodable(line: str, encoding: str) -> str:
@@ -216,8 +229,12 @@ class Writer:
         self._put("\x1b[H\x1b[J" + "".join("".join(map(self._inked, line)) + "\n" for line in lines))
 
     def json(self, document: object, indent: int | None = None) -> None:
-        """One document. JSON has its own escapes, for all but DEL."""
-        self._put(json.dumps(document, indent=indent).replace("\x7f", "\\u007f") + "\n")
+        """One document. JSON has its own escapes, for all but DEL; bytes of names that are no UTF-8 become
+        U+FFFD, because most parsers refuse half of a surrogate pair."""
+        text = json.dumps(document, indent=indent)
+        if "\\ud" in text:
+            text = json.dumps(_without_surrogates(document), indent=indent)
+        self._put(text.replace("\x7f", "\\u007f") + "\n")
 
     def part(self, text: str) -> None:
         """Text without the end of a line, for what is written over later: see over()."""

@@ -96,6 +96,9 @@ def _check_place(path: Path) -> None:
     try:
         if path.is_dir():
             raise UsageError(f"{path} is a folder: name a file in it, as in -o {path / 'report.html'}")
+        # A pipe without a writer would keep us waiting for ever.
+        if path.exists() and not path.is_file():
+            raise RefusedError(f"{path} is no regular file: name a new one")
         with path.open("rb") as there:
             begin = there.read(len(BEGIN))
     except FileNotFoundError:

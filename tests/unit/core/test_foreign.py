@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -48,6 +49,37 @@ def within(seconds: float, work: Callable[[], object]) -> None:
 def test_lines_end_where_the_kernel_ends_them() -> None:
     text = "one\u2028still one\x0b\x0c\x85\nwindows\r\n" + "x" * (foreign.LONGEST_LINE + 1) + "\nlast"
     assert foreign.lines_of(text) == ["one\u2028still one\x0b\x0c\x85", "windows", "last"]
+
+
+@pytest.mark.parametrize("value", ["{}", '"ab"', '{"a":1}', "1.5", "[]"])
+def test_a_document_of_very_many_values_takes_little_memory(value: str) -> None:
+    """60 MB of tables took 1.6 GB."""
+    code = (
+        "import resource, sys\n"
+        "from opwatch.errors import BadInput\n"
+        "from opwatch.foreign import parse_json\n"
+        f"raw = b'[' + b'{value},' * (60_000_000 // {len(value) + 1}) + b'1]'\n"
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "try:\n    parse_json(raw, 'it')\nexcept BadInput as error:\n    print(error)\n"
+        "print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10)\n"
+    )
+    words, grown_mib = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    assert "more than 512 MiB of memory" in words
+    assert int(grown_mib) < 100
+
+
+def test_what_is_not_quite_too_much_takes_as_much_memory_as_was_reckoned() -> None:
+    code = (
+        "import resource\n"
+        "from opwatch.foreign import MOST_MEMORY, parse_json\n"
+        "raw = b'[' + b'{\"a\":\"bc\"},' * (MOST_MEMORY // 240 - 10) + b'1]'\n"
+        "parse_json(raw, 'it')\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)\n"
+    )
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(answer.stdout) < 900
 
 
 def test_what_is_read_is_bounded(tmp_path: Path) -> None:

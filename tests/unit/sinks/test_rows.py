@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -135,3 +136,16 @@ def test_slow_requests_are_rows_of_their_own(tmp_path: Path, capsys: pytest.Capt
 
 def test_without_slow_requests_there_are_no_rows(kept: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert table(printed(capsys, "dump", kept, "-O", "csv", "--slow")) == []
+
+
+@pytest.mark.parametrize("name", ["=HYPERLINK(1)", "+1", "-1", "@a"])
+def test_a_text_that_a_spreadsheet_would_run_is_quoted_and_a_number_is_not(name: str) -> None:
+    stream = io.StringIO()
+    sink = CsvRows(stream, ("device", "ops.read.count"))
+    sink.write(replace(observation(read=BUSY), device=name))
+    [row] = table(stream.getvalue())
+    assert row["device"] == f"'{name}"
+    assert row["ops.read.count"].isdecimal()
+    lines = io.StringIO()
+    JsonRows(lines, ("device",)).write(replace(observation(read=BUSY), device=name))
+    assert json.loads(lines.getvalue()) == {"device": name}

@@ -76,7 +76,7 @@ def by_lines(final: bool) -> str:
 def by_json() -> str:
     stream = io.StringIO()
     JsonLines(stream).write(replace(observation(read=BUSY), device=EVIL))
-    assert json.loads(stream.getvalue())["device"] == EVIL
+    assert json.loads(stream.getvalue())["device"] == EVIL.replace("\udc9b", "\ufffd")
     return stream.getvalue()
 
 
@@ -231,3 +231,12 @@ def test_talk_that_nobody_can_hear_is_no_failure() -> None:
             check=False,
         )
         assert done.returncode == 2
+
+
+def test_json_has_no_half_of_a_surrogate_pair() -> None:
+    """A name that is no UTF-8, or a foreign \\ud800: strict parsers refuse both."""
+    stream = io.StringIO()
+    Writer(stream).json({"a\udcff": ["\ud800x", "\U0001f600", "\\ud800", 5, None], "b": ("\udc80",)})
+    text = stream.getvalue()
+    assert json.loads(text) == {"a\ufffd": ["\ufffdx", "\U0001f600", "\\ud800", 5, None], "b": ["\ufffd"]}
+    json.loads(text)["a\ufffd"][0].encode()

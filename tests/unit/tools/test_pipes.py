@@ -1,0 +1,45 @@
+"""Names of pipes where files are wanted: refused at once with what to do, because nothing ends their wait."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+IOSTAT = Path(__file__).parents[2] / "fixtures" / "good" / "imports" / "iostat.json"
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "says"),
+    [
+        (["counters", "--from", "PIPE"], 2, "no regular file: pipe it in, and read standard input with"),
+        (["report", "FILE", "-o", "PIPE"], 3, "no regular file: name a new one"),
+        (["report", "PIPE", "--json"], 1, "no regular file"),
+        (["replay", "PIPE"], 1, "no regular file"),
+        (["compare", "PIPE", "PIPE"], 1, "no regular file"),
+        (["dump", "PIPE", "-O", "csv"], 1, "no regular file"),
+        (["import", "PIPE", "-o", "new.opw"], 1, "no regular file"),
+        (["import", "FILE", "-o", "PIPE"], 3, "never overwrites anything"),
+        (["sweep", "show", "PIPE"], 1, "no regular file"),
+        (["note", "PIPE", "words"], 1, "no regular file"),
+    ],
+)
+def test_a_pipe_is_refused_at_once(tmp_path: Path, words: list[str], status: int, says: str) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    file = IOSTAT if words[0] == "import" else tmp_path / "run.opw"
+    if words[0] == "report" and "FILE" in words:
+        assert _ran(tmp_path, ["import", str(IOSTAT), "-o", str(file)]).returncode == 0
+    argv = [{"PIPE": str(pipe), "FILE": str(file)}.get(word, word) for word in words]
+    answer = _ran(tmp_path, argv)
+    assert answer.returncode == status
+    assert says in answer.stderr
+    assert "Traceback" not in answer.stderr
+
+
+def _ran(folder: Path, argv: list[str]) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "opwatch", *argv]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60)

@@ -239,7 +239,7 @@ def test_a_device_that_ignores_keeps_its_map(monkeypatch: pytest.MonkeyPatch) ->
     [sentinel_map] = read_back.maps.values()
     assert (sentinel_map.reason, sentinel_map.gone_bytes) == (None, 0)
     assert result.verdict is Verdict.UNKNOWN
-    assert codes(result) == {"advisory": None}
+    assert codes(result) == {"unproven": None}
     assert "still in the map" in result.reasons[0].observed
 
 

@@ -20,7 +20,7 @@ from tests.vm.guest.support.audits import (
     image,
 )
 from tests.vm.guest.support.shell import call
-from tests.vm.guest.support.stacked import crypt, linear, mapped, sectors, thin
+from tests.vm.guest.support.stacked import crypt, linear, mapped, reload, sectors, thin
 from tests.vm.guest.support.trims import check
 from tests.vm.requirements import need_module, need_tool
 
@@ -32,16 +32,17 @@ DEVICES = ("virtio-blk",)
 def test_half_that_is_dropped_on_a_second_path_is_partial() -> None:
     with full_loop(512 * MIB) as disk:
         half = sectors(disk) // 2
-        drops = f"0 {half} flakey /dev/{disk} {half} 0 100 1 drop_writes"
-        with mapped("flakey", drops) as dropping:
-            table = f"0 {half} linear /dev/{disk} 0\n{half} {half} linear /dev/{dropping.name} 0"
-            # What mkfs writes to the dropping half is lost: XFS and ext4 have their groups there as well.
+        flakey = f"0 {half} flakey /dev/{disk} {half}"
+        with mapped("flakey", f"{flakey} 100 0") as second:
+            table = f"0 {half} linear /dev/{disk} 0\n{half} {half} linear /dev/{second.name} 0"
             with mapped("linear", table, "dm_mod") as top, filesystem(top.name, "ext4") as point:
                 os.sync()
+                reload(second.label, f"{flakey} 0 100 1 drop_writes")
                 trims.fill_holes(image(disk))
                 before = freed(disk)
                 result = audit(point)
                 gone = freed(disk) - before
+                reload(second.label, f"{flakey} 100 0")
     assert result.verdict is Verdict.PARTIAL
     assert exit_status([result.verdict]) == 64
     assert "target-fails" in codes(result)

@@ -58,6 +58,14 @@ def size(n_bytes: int | None) -> str:
     return f"{value:.0f}{unit}" if value == int(value) else f"{_three_digits(value)}{unit}"
 
 
+def binary(n_bytes: int | None, space: str = " ") -> str:
+    """A size in powers of 1024 with its unit: 512 B, 4 KiB, 1.25 MiB. A dash for None."""
+    text = size(n_bytes)
+    if text == "-" or text[-1].isdecimal():
+        return text if text == "-" else f"{text}{space}B"
+    return f"{text[:-1]}{space}{text[-1].upper()}iB"
+
+
 def capacity(n_bytes: int) -> str:
     """A capacity as drives are sold, in powers of 1000: 960 GB, 1.92 TB."""
     value, unit = float(n_bytes), "B"
@@ -73,3 +81,9 @@ def printable(text: str) -> str:
     if text.isprintable():  # as nearly all of it is
         return text
     return "".join(char if char.isprintable() else "?" for char in text)
+
+
+def shortened(text: str, width: int) -> str:
+    """The text in so many columns: the end of a path says more than what is above it."""
+    text = printable(text)
+    return text if len(text) <= width else "…" + text[len(text) - width + 1 :]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from opwatch.errors import UsageError
@@ -36,8 +36,11 @@ def meant(typed: str, names: Iterable[str]) -> str:
     return f"; did you mean {close[0]}?" if close else ""
 
 
-def time_between(least: float, most: float, *, none: bool = False) -> Callable[[str], float]:
-    """The type of an argument that is a time within these, ends included. `none`: 0 is one as well."""
+def time_between(
+    least: float, most: float, *, none: bool = False, needs_unit: bool = False
+) -> Callable[[str], float]:
+    """The type of an argument that is a time within these, ends included. `none`: 0 is one as well.
+    `needs_unit`: a number alone is refused, because 10 could be meant as 10ms."""
     wanted = f"write a time from {spell(least)} to {spell(most)}, such as {FORMS}"
     if none:
         wanted += "; 0 for none"
@@ -47,6 +50,8 @@ def time_between(least: float, most: float, *, none: bool = False) -> Callable[[
             seconds = parse_time(text)
         except UsageError:
             raise argparse.ArgumentTypeError(f"{text!r} is no time: {wanted}") from None
+        if needs_unit and seconds and text.strip()[-1].isdecimal():
+            raise argparse.ArgumentTypeError(f"{text!r} has no unit: write {text}ms or {text}s")
         if not least <= seconds <= most and not (none and seconds == 0):
             raise argparse.ArgumentTypeError(f"{text!r} is out of range: {wanted}")
         return seconds
@@ -146,6 +151,24 @@ def _within_columns(line: str) -> list[str]:
 
 class Parser(argparse.ArgumentParser):
     """Its messages repeat what was typed, which may be anything: nothing of it reaches a terminal raw."""
+
+    def parse_known_args(  # type: ignore[override]  # argparse has overloads for namespaces of other classes
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Refuse an unknown option first: argparse would complain about the word behind it."""
+        words = sys.argv[1:] if args is None else args
+        if not self._subparsers:
+            for word in words:
+                self._refuse_unknown(word.partition("=")[0])
+        return super().parse_known_args(words, namespace)
+
+    def _refuse_unknown(self, option: str) -> None:
+        known = self._option_string_actions
+        # What has a space is text, and an option may be shortened.
+        if len(option) < 3 or not option.startswith("--") or " " in option:
+            return
+        if not any(name.startswith(option) for name in known):
+            self.error(f"unknown option {option}{meant(option, known)}")
 
     def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
         lines = message.rstrip("\n").split("\n")

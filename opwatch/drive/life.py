@@ -32,6 +32,7 @@ from opwatch.host.device import Devices
 from opwatch.host.mountspaces import is_claimed, own_mounts
 from opwatch.host.process import run_tool
 from opwatch.host.usage import number_of_mount
+from opwatch.units import binary
 
 # Saving a large drive to a slow disk takes no longer.
 _SAVE_S = 600
@@ -88,12 +89,12 @@ def require_memory(wanted: Wanted, meminfo: Path = Path("/proc/meminfo")) -> Non
     needed = memory_needed(wanted)
     bound = memory_bound(wanted, meminfo)
     if bound is not None and needed > bound:
-        size = wanted.config["user_bytes"]
-        limit = f"{bound} are available"
+        limit = f"{binary(bound)} are available"
         if bound == wanted.memory_bytes:
-            limit = f"--memory allows {bound}"
+            limit = f"--memory allows {binary(bound)}"
+        size = binary(wanted.config["user_bytes"])
         raise OpwatchError(
-            f"a drive of --size {size} can take {needed} bytes of memory, and {limit}: take a smaller --size"
+            f"a drive of {size} can take {binary(needed)} of memory, and {limit}: take a smaller --size"
             + ("" if wanted.no_data else ", or --no-data")
         )
 

@@ -46,6 +46,13 @@ def is_still(record: Record, sys: Path = SYS) -> bool:
     return backing_text(record.device, sys) == str(Place(record.name).disk)
 
 
+def node_over(place: Place, sys: Path = SYS) -> str | None:
+    """Return the loop device whose text names the drive's disk, or None. No proof, but it needs no root."""
+    folders = sorted((sys / "block").glob("loop*/loop"))
+    nodes = (f"/dev/{folder.parent.name}" for folder in folders)
+    return next((node for node in nodes if backing_text(node, sys) == str(place.disk)), None)
+
+
 def make_node(place: Place) -> tuple[str, int | None]:
     """(the node, its diskseq) of a new loop device over the drive's disk."""
     disk = os.open(place.disk, os.O_RDWR | os.O_CLOEXEC)

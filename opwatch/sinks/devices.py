@@ -37,7 +37,8 @@ def _discard(details: Details) -> str:
     limits = details.limits
     if not limits.discard_max_bytes:
         return "-" if limits.discard_max_bytes is None else "no"
-    return f"{units.size(limits.discard_max_bytes)}/{units.size(limits.discard_granularity_bytes)}"
+    most, granularity = limits.discard_max_bytes, limits.discard_granularity_bytes
+    return f"{units.binary(most, '')}/{units.binary(granularity, '')}"
 
 
 def _queues(details: Details) -> str:
@@ -115,7 +116,7 @@ def _number(value: int | None) -> str:
 def _bytes(value: int | None) -> str:
     if value is None:
         return "-"
-    return f"{value} bytes ({units.size(value)})" if value >= 1024 else f"{value} bytes"
+    return f"{value} bytes ({units.binary(value)})" if value >= 1024 else f"{value} bytes"
 
 
 def _bytes_if_any(value: int | None) -> str:

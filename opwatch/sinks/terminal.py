@@ -30,7 +30,7 @@ _LOOK_S = 0.2
 _CHUNK_BYTES = 4096
 _SURROGATE = re.compile("[\ud800-\udfff]")
 # What stands for these where the encoding lacks them; every other character becomes a question mark.
-_SIGNS = {"±": "+-", "µ": "u", "├": "|", "└": "`", "─": "-", "│": "|", "…": "~"}
+_SIGNS = {"±": "+-", "µ": "u", "├": "|", "└": "`", "─": "-", "│": "|", "…": "+"}
 _BARS_FROM_THE_LOWEST = dict(zip("▁▂▃▄▅▆▇█", ".:-=+*#@", strict=True))
 _ASCII = str.maketrans(_SIGNS | _BARS_FROM_THE_LOWEST)
 

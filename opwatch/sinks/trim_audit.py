@@ -37,16 +37,11 @@ def _count(number: int | None) -> str:
     return "?" if number is None else str(number) if number < 10**7 else units.rate(number)
 
 
-def _shorten(text: str, width: int) -> str:
-    text = units.printable(text)
-    return text if len(text) <= width else "~" + text[-(width - 1) :]
-
-
 def _row(row: Row) -> str:
     done = "" if row.bytes_ok is None else _amount(row.bytes_ok)
     return (
-        f"  {_shorten(row.layer, 10):<10} {_shorten(row.device, 11):<11} {_amount(row.bytes_in):>15} "
-        f"{_amount(row.bytes_out):>15} {done:>15} {_count(row.requests):>7}"
+        f"  {units.shortened(row.layer, 10):<10} {units.shortened(row.device, 11):<11} "
+        f"{_amount(row.bytes_in):>15} {_amount(row.bytes_out):>15} {done:>15} {_count(row.requests):>7}"
     ).rstrip()
 
 

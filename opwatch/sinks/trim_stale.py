@@ -14,6 +14,8 @@ from opwatch.trim.stale.report import StaleReport
 from opwatch.trim.stale.stale import Bounds, Spare
 
 _LABEL = 13
+# As much as a simulated drive can be made with (drive/spec.py).
+_MOST_OP_RATIO = 10
 
 
 def bounds(limits: Bounds | None) -> dict[str, float | None] | None:
@@ -122,6 +124,15 @@ def _between(limits: Bounds, shown: str, scale: float = 1.0) -> str:
     return f"{format(limits.value * scale, shown)} ({low} to {high})"
 
 
+def _op_words(op: Bounds) -> str:
+    """Over-provisioning in percent, up to the most that makes a difference."""
+    if op.low > _MOST_OP_RATIO:
+        return f"more than {100 * _MOST_OP_RATIO} %"
+    if op.high > _MOST_OP_RATIO:
+        return f"{100 * op.low:.1f} % or more"
+    return f"{_between(op, '.1f', 100)} %"
+
+
 def _stale_rows(report: StaleReport) -> Iterator[str]:
     if report.stale is None:
         yield from row("stale", f"unknown: {report.reason}")
@@ -148,10 +159,13 @@ def spare_rows(spare: Spare | None, reason: str | None, source: str | None) -> I
         yield from row("OP, WAF", f"unknown: {reason}")
         return
     yield from row("flash", f"{units.capacity(spare.physical_bytes)}, {source}")
-    after = _between(spare.op_trimmed, ".1f", 100)
-    words = f"{_between(spare.op, '.1f', 100)} % now, {after} % once it is trimmed"
+    words = f"{_op_words(spare.op)} now, {_op_words(spare.op_trimmed)} once it is trimmed"
     yield from row("OP", f"{words}, as (T-U)/U")
     yield from row("", f"U is {spare.counts}")
+    if max(spare.op.low, spare.op_trimmed.low) > _MOST_OP_RATIO:
+        yield from row(
+            "", f"more than {100 * _MOST_OP_RATIO} %: U is so small beside T that the drive is nearly empty"
+        )
     for name, now in spare.waf.items():
         after = _between(spare.waf_trimmed[name], ".2f")
         words = f"{_between(now, '.2f')} now, {after} once it is trimmed"

@@ -11,11 +11,11 @@ from typing import Any
 
 from opwatch import SCHEMA
 from opwatch.drive import life
-from opwatch.drive.nodes import is_still
+from opwatch.drive.nodes import is_still, node_over
 from opwatch.drive.place import Place, places
 from opwatch.drive.process import out_of_reach
 from opwatch.drive.spec import FAULTS, parse_fault, parse_name, parse_op, physical_bytes
-from opwatch.errors import OpwatchError, RefusedError, UsageError
+from opwatch.errors import OpwatchError, PermissionMissing, RefusedError, UsageError
 from opwatch.ftl import profiles
 from opwatch.ftl.drive import Tie
 from opwatch.quantities import parse_size
@@ -195,7 +195,11 @@ def _has_saved(path: Path) -> bool:
 
 def _status(place: Place) -> dict[str, Any]:
     record = place.record()
-    alive = place.is_alive()
+    try:
+        alive = place.is_alive()
+    except PermissionMissing:
+        # Only the folders' names and the loop devices can be read without root.
+        return {"name": place.name, "device": node_over(place), "status": "unknown", "is_here": None}
     return {
         "name": place.name,
         "device": record.device if record and is_still(record) else None,
@@ -210,8 +214,10 @@ def _list(args: argparse.Namespace) -> int:
         data().json({"schema": SCHEMA, "type": "drives", "drives": drives})
         return 0
     for drive in drives:
-        where = "" if drive["is_here"] else ", not mounted here"
+        where = ", not mounted here" if drive["is_here"] is False else ""
         data().line(f"{drive['name']:<16} {drive['device'] or '-':<12} {drive['status']}{where}")
+    if any(drive["status"] == "unknown" for drive in drives):
+        say("only root can read whether these drives are alive: sudo opwatch drive list")
     if not drives:
         say("no drives; opwatch drive create makes one")
     return 0

@@ -114,10 +114,10 @@ def add_measuring_arguments(parser: Options) -> None:
     )
     parser.add_argument(
         "--slow",
-        type=time_between(1e-6, 3600, none=True),
+        type=time_between(1e-6, 3600, none=True, needs_unit=True),
         default=0.0,
         metavar="T",
-        help="note each request that takes longer than this in the device, and who asked for it",
+        help="note each request that takes longer than this in the device (10ms), and who asked for it",
     )
     parser.add_argument(
         "--by",

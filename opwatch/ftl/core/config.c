@@ -80,13 +80,18 @@ static const char *wrong_choices(const struct ow_ftl_config *config)
 /* Says the least in hundredths of a percent of the user size, rounded up. */
 static const char *too_little_spare(const struct ow_ftl_config *config, uint64_t least)
 {
+	static const char *const units[] = {"MiB", "GiB", "TiB"};
 	static _Thread_local char words[200];
+	double size = config->user_bytes / 1048576.0;
+	uint32_t unit = 0;
 	ow_u128 bytes = (ow_u128)least * config->superblock_bytes;
 	uint64_t percents = (bytes * 10000 + config->user_bytes - 1) / config->user_bytes;
 
+	for (; size >= 1024 && unit < 2; unit++)
+		size /= 1024;
 	snprintf(words, sizeof(words),
-		 "too little spare: a drive of %llu bytes needs an OP of at least %llu.%02llu%%",
-		 (unsigned long long)config->user_bytes, (unsigned long long)percents / 100,
+		 "too little spare: a drive of %.1f %s needs an OP of at least %llu.%02llu%%", size,
+		 units[unit], (unsigned long long)percents / 100,
 		 (unsigned long long)percents % 100);
 	return words;
 }

@@ -8,7 +8,7 @@ from opwatch import units
 from opwatch.named import NamedTuple
 from opwatch.owners.cells import OwnedCounts
 from opwatch.owners.sample import Owned, Owners
-from opwatch.sinks.owners.words import owner_words, shortened
+from opwatch.sinks.owners.words import owner_words
 
 HEADER = "read/s write/s trim/s   reqs/s  mean    qd  "
 _TRIMS = ("discard", "write_zeroes", "secure_erase")
@@ -83,4 +83,4 @@ def share_row(share: OwnedShare, words: str, seconds: float, columns: int) -> st
     read, write, trim = (units.megabytes(per_s(amount)) for amount in share[:3])
     row = f"{read:>6} {write:>7} {trim:>6}   {units.rate(per_s(share.requests)):>6} "
     row += f"{units.duration(share.mean_ns):>5} {per_s(share.sum_ns) / 1e9:>5.1f}  "
-    return row + shortened(words, max(columns - len(row), 8))
+    return row + units.shortened(words, max(columns - len(row), 8))

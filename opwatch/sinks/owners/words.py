@@ -5,6 +5,7 @@ from __future__ import annotations
 from opwatch import units
 from opwatch.owners.cells import OwnedCounts, OwnerKind, counts_sum
 from opwatch.owners.sample import Owned, Owners
+from opwatch.units import shortened
 
 # JSON has them all.
 MOST_SHOWN = 5
@@ -25,12 +26,6 @@ def owner_words(owner: Owned) -> str:
             return f"the kernel's {name or 'unnamed work'}" + (f" ({key.number})" if key.since_ns else "")
         case OwnerKind.NOBODY:
             return "nobody's"
-
-
-def shortened(text: str, width: int) -> str:
-    """The text in so many columns: the end of a path says more than what is above it."""
-    text = units.printable(text)
-    return text if len(text) <= width else "…" + text[len(text) - width + 1 :]
 
 
 def owner_lines(owners: Owners, seconds: float, columns: int = 80) -> list[str]:

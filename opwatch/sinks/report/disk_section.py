@@ -10,7 +10,7 @@ from opwatch.report.changes import P99, RATE, WAF, CourseChanges
 from opwatch.report.gathering import DiskPicture
 from opwatch.report.subject import ReportedRun
 from opwatch.sinks.lines import discard_lines, trust_lines
-from opwatch.sinks.owners.words import owner_words, shortened
+from opwatch.sinks.owners.words import owner_words
 from opwatch.sinks.report.change_words import change_table, step_name
 from opwatch.sinks.report.owner_table import owner_table, reason_of
 from opwatch.sinks.report.plots import markup
@@ -23,6 +23,7 @@ from opwatch.sinks.report.plots.time_figures import heat_figure, rate_figures, s
 from opwatch.sinks.report.plots.traces import Backdrop, OpTrace
 from opwatch.sinks.report.tables import WordTable, flag_names, op_table, slow_table
 from opwatch.trace.lacking import TRUST
+from opwatch.units import shortened
 
 # Each of many disks has fewer points: a page is to open at once.
 _MOST_POINTS, _LEAST_POINTS = 4 * MOST_BINS, 128

@@ -215,16 +215,16 @@ def test_the_rows_of_the_table(tree: Tree, usage: Usage) -> None:
     text = shown(tree, usage)[1]
     assert text.splitlines()[0].split(maxsplit=8) == list(HEADER)
     expected = {
-        "sda": "disk 960 GB ssd 2.00G/512 1x32 none back SAMSUNG MZ7LH960",
+        "sda": "disk 960 GB ssd 2.00GiB/512B 1x32 none back SAMSUNG MZ7LH960",
         "sda1": "part 537 MB on /boot",
         "sdb1": "part 537 MB swap",
         "sdb3": "part 8.59 GB btrfs 0123",
-        "md0": "md-raid1 1.07 GB ssd 2.00G/512 bio none back",
-        "dm-0": "dm-crypt 1.07 GB ssd 2.00G/512 bio none back cryptroot on /",
-        "nvme0n1": "disk 1.92 TB ssd 2.00G/512 8x1023 none back ACME 7400 1920GB",
-        "nvme1c2n1": "path 1.92 TB ssd 2.00G/512 1x127 none back ACME 7400 1920GB",
-        "loop0": "loop 1.07 GB ssd 2.00G/512 1x128 none back /srv/disk one.img",
-        "zram0": "zram 1.07 GB ram 2.00G/512 bio none thru",
+        "md0": "md-raid1 1.07 GB ssd 2.00GiB/512B bio none back",
+        "dm-0": "dm-crypt 1.07 GB ssd 2.00GiB/512B bio none back cryptroot on /",
+        "nvme0n1": "disk 1.92 TB ssd 2.00GiB/512B 8x1023 none back ACME 7400 1920GB",
+        "nvme1c2n1": "path 1.92 TB ssd 2.00GiB/512B 1x127 none back ACME 7400 1920GB",
+        "loop0": "loop 1.07 GB ssd 2.00GiB/512B 1x128 none back /srv/disk one.img",
+        "zram0": "zram 1.07 GB ram 2.00GiB/512B bio none thru",
     }
     for name, rest in expected.items():
         assert row(text, name).split(name, 1)[1].split() == rest.split()
@@ -268,7 +268,7 @@ def test_a_name_shows_one_device_in_full(tree: Tree, usage: Usage) -> None:
         "held by md0",
         "traced as requests on sda, sectors 2097152 to 6291455",
         "limits (those of sda)",
-        "physical block 4096 bytes (4k)",
+        "physical block 4096 bytes (4 KiB)",
         "largest write-zeroes none",
         "write-back throttling 2000 us",
         "scheduler none (or mq-deadline)",
@@ -340,5 +340,5 @@ def test_devices_that_vanish_while_they_are_listed(
 
 
 def test_a_line_that_cannot_be_encoded_is_made_so() -> None:
-    assert encodable("├─md0 é…", "ascii") == "|-md0 ?~"
+    assert encodable("├─md0 é…", "ascii") == "|-md0 ?+"
     assert encodable("├─md0 é…", "utf-8") == "├─md0 é…"

@@ -139,10 +139,10 @@ SHOW = "from opwatch.sinks.terminal import data, say; data().line('1 ± 2 µs é
 @pytest.mark.parametrize(
     ("environment", "out"),
     [
-        ({"LC_ALL": "C"}, b"1 +- 2 us ?~\n"),
+        ({"LC_ALL": "C"}, b"1 +- 2 us ?+\n"),
         ({"LC_ALL": "C.UTF-8"}, "1 ± 2 µs é…\n".encode()),
-        ({"LC_ALL": "C.UTF-8", "PYTHONIOENCODING": "ascii"}, b"1 +- 2 us ?~\n"),
-        ({"LC_ALL": "C.UTF-8", "PYTHONIOENCODING": "latin-1"}, b"1 \xb1 2 \xb5s \xe9~\n"),
+        ({"LC_ALL": "C.UTF-8", "PYTHONIOENCODING": "ascii"}, b"1 +- 2 us ?+\n"),
+        ({"LC_ALL": "C.UTF-8", "PYTHONIOENCODING": "latin-1"}, b"1 \xb1 2 \xb5s \xe9+\n"),
     ],
 )
 def test_signs_degrade_where_the_terminal_lacks_them(environment: dict[str, str], out: bytes) -> None:

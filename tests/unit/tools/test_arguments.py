@@ -68,6 +68,14 @@ def failing(argv: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         (["trim", "record", "--dev", "sda", "--dev", "sda"], "one at a time"),
         (["trim", "audit", "--dev", "sda", "--dev", "sdb"], "one at a time"),
         (["trim", "stale", "--dev", "sda", "--dev", "sdb"], "one at a time"),
+        (["--dvev", "loop0"], "unknown option --dvev; did you mean --dev?"),
+        (["--dvev=loop0", "1"], "unknown option --dvev; did you mean --dev?"),
+        (["record", "-o", "x", "--dvev", "loop0"], "did you mean --dev?"),
+        (["counters", "--dvev", "loop0"], "did you mean --dev?"),
+        (["drive", "create", "--sise", "1G"], "did you mean --size?"),
+        (["--qqqqq"], "unknown option --qqqqq"),
+        (["--slow", "10"], "'10' has no unit: write 10ms or 10s"),
+        (["--slow", "1.5"], "write 1.5ms or 1.5s"),
         (["--json", "--plain"], "not allowed with"),
         (["1", "0"], "'0' is out of range: write a whole number from 1 to 1000000000"),
         (["1", "1.5"], "'1.5' is no whole number: write a whole number from 1"),
@@ -82,6 +90,16 @@ def test_what_makes_no_sense_says_what_would(
     argv: list[str], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert words in failing(argv, capsys)
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("10ms", 0.01), ("2s", 2), ("0", 0), ("0.0", 0)])
+def test_a_limit_of_slow_requests_has_a_unit(text: str, seconds: float) -> None:
+    assert cli.parse(["--slow", text])[1].slow == seconds
+
+
+def test_options_may_be_shortened_and_values_may_begin_with_a_dash() -> None:
+    _, args = cli.parse(["--disc", "--note=--dvev", "--dev", "x", "--", "fio", "--dvev"])
+    assert (args.discards, args.note, args.dev, args.command) == (True, ["--dvev"], ["x"], ["fio", "--dvev"])
 
 
 @pytest.mark.parametrize(

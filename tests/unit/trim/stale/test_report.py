@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from opwatch.sinks.trim_stale import spare_rows
 from opwatch.trim.history.journal import Look
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.space.remap import Landing
@@ -15,7 +16,7 @@ from opwatch.trim.stale.judgement import ReadDevice, StaleJudgement, StaleQuesti
 from opwatch.trim.stale.remembered import Part, Remembered, StaleSpace
 from opwatch.trim.stale.report import Flash, report_of_histories, report_of_reading
 from opwatch.trim.stale.sentinel import ReadsAs
-from opwatch.trim.stale.stale import Calibration, Count
+from opwatch.trim.stale.stale import Bounds, Calibration, Count, Spare, spare
 
 MIB = 1 << 20
 FREE = Extents.of([(0, 40 * MIB)])
@@ -99,3 +100,19 @@ def test_without_a_history_of_its_drive_nothing_is_said_of_the_flash() -> None:
     report = report_of_histories("/m", "ext4", StaleSpace((part,), 0.5, ()), FLASH)
     assert (report.stale.value, report.stale.high, report.spare) == (None, 40 * MIB, None)
     assert "does not lie on one drive" in (report.spare_reason or "")
+
+
+@pytest.mark.parametrize(
+    ("op", "words"),
+    [
+        (Bounds(121.95, 121.0, 123.0), "more than 1000 % now"),
+        (Bounds(9.0, 8.0, 12.0), "800.0 % or more now"),
+        (Bounds(0.5, 0.25, 0.75), "50.0 (25.0 to 75.0) % now"),
+    ],
+)
+def test_the_op_of_a_nearly_empty_drive_is_bounded(op: Bounds, words: str) -> None:
+    figures = spare(1100, 600, Bounds(3.0, 2.0, 4.0), 0)
+    assert isinstance(figures, Spare)
+    printed = " ".join(" ".join(spare_rows(replace(figures, op=op), None, "as given")).split())
+    assert words in printed
+    assert ("nearly empty" in printed) == (op.low > 10)

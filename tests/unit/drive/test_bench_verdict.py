@@ -1,0 +1,28 @@
+"""The benchmark of the simulated drive tells a slow FTL from a machine on which equal servers differ."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.bench.drive_bench import Comparison, Measured
+
+
+def measured(*rates: float) -> list[Measured]:
+    return [Measured(rate, 1.0) for rate in rates]
+
+
+@pytest.mark.parametrize(
+    ("drive", "again", "verdict"),
+    [
+        ((98, 97, 96, 99), (100, 101, 99, 100), ""),
+        ((90, 91, 92, 93), (100, 101, 99, 100), "**missed**"),
+        # Either of the two equal servers may be the slower one.
+        ((90, 91, 92, 93), (90, 92, 93, 100), "undecided"),
+        ((90, 91, 92, 93), (110, 108, 107, 100), "undecided"),
+    ],
+)
+def test_a_bound_is_missed_only_where_equal_servers_hold_it(
+    drive: tuple[float, ...], again: tuple[float, ...], verdict: str
+) -> None:
+    compared = Comparison(measured(*drive), measured(100, 100, 100, 100), measured(*again))
+    assert compared.verdict(0.95) == verdict

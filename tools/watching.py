@@ -23,6 +23,7 @@ from opwatch.samples.membership import Change, Departure, Member, Membership, Wh
 from opwatch.samples.observation import Arrival, Event, Leaving
 from opwatch.samples.sample import DiskSample, WatchedDisk
 from opwatch.sinks.terminal import say
+from opwatch.times import spell
 from opwatch.trace.lacking import CPU
 from opwatch.trace.surplus import SurplusBounds, bounds, narrowed
 from opwatch.trace.tracer_set import TracerSet
@@ -100,8 +101,12 @@ class Watching:
         return [row.leaf for row in self._rows]
 
     def vanished(self) -> str | None:
-        """The first device that was named and is no longer there, or is another one under the same name."""
+        """Return the first named device that is gone and no longer waited for, or None."""
         return self._membership.vanished()
+
+    def absent(self) -> str | None:
+        """Return the first named device that is gone, waited for or not."""
+        return self._membership.absent()
 
     def look(self) -> list[RunEntry]:
         """See what came and what left, and follow it."""
@@ -195,6 +200,7 @@ class Watching:
             sample = DiskSample(disk, readings[place], misses, anchor, cpu)
             self._rows.append(_Row(place, member, sample, bounds(sample.reading)))
             arrival = self._arrival(member.leaf, sample) if are_late else None
+            self._not_watched.discard(member.name)
             entries.append(
                 Began(
                     place=place,
@@ -202,7 +208,7 @@ class Watching:
                     drive=self._live.drive_of(member.leaf),
                     discards=discards.get(place),
                     arrival=arrival,
-                    text=_words_of_arrival(member.leaf, arrival) if arrival else "",
+                    text=_words_of_arrival(member, arrival) if arrival else "",
                     owners=owners.get(place),
                 )
             )
@@ -263,7 +269,7 @@ class Watching:
                     place=row.place,
                     sample=samples[row.place],
                     leaving=leaving,
-                    text=_words_of_leaving(row.leaf, why[row.member]),
+                    text=self._words_of_leaving(row.leaf, why[row.member]),
                     discards=discards.get(row.place),
                     owners=owners.get(row.place),
                 )
@@ -275,6 +281,18 @@ class Watching:
             self._live.drop(row.leaf)
             row.member.close()
         return entries
+
+    def _words_of_leaving(self, leaf: Leaf, why: Why) -> str:
+        what = {
+            Why.GONE: "has gone",
+            Why.REPLACED: "was replaced by another disk of that name",
+            Why.RESIZED: "lies at other sectors now",
+            Why.UNUSED: f"no longer does I/O of {leaf.origin.name}",
+        }[why]
+        words = f"{leaf.device.name} {what}; its counts until then are in the summary"
+        if self._membership.absent() == leaf.origin.name:
+            words += f"; waiting {spell(self._membership.return_within_s)} for it to come back"
+        return words
 
     def _leaving(self, why: Why, last: Reading) -> Leaving:
         anchor = read_anchor()
@@ -322,20 +340,13 @@ class Watching:
         return [Blinded(at_ns)] if is_blind else []
 
 
-def _words_of_arrival(leaf: Leaf, arrival: Arrival) -> str:
+def _words_of_arrival(member: Member, arrival: Arrival) -> str:
+    leaf = member.leaf
     what = f"does I/O of {leaf.origin.name} now" if leaf.device != leaf.origin else "has come"
+    if member.is_back:
+        what = "has come back, the same drive,"
     lost = "; ".join(arrival.unexplained)
     return f"{leaf.device.name} {what} and is watched" + (f"; {lost}" if lost else "")
-
-
-def _words_of_leaving(leaf: Leaf, why: Why) -> str:
-    what = {
-        Why.GONE: "has gone",
-        Why.REPLACED: "was replaced by another disk of that name",
-        Why.RESIZED: "lies at other sectors now",
-        Why.UNUSED: f"no longer does I/O of {leaf.origin.name}",
-    }[why]
-    return f"{leaf.device.name} {what}; its counts until then are in the summary"
 
 
 def _in_flight(device: BlockDevice) -> int:

@@ -13,6 +13,10 @@ from opwatch.errors import OpwatchError, UsageError
 from opwatch.frozen import frozen
 
 SECTOR = 512
+_DELETED = " (deleted)"
+# In the order of trust: a wwid, then what the makers of device mapper and md arrays wrote on the disks.
+_LASTING = ("wwid", "device/wwid", "dm/uuid", "md/uuid")
+_SERIALS = ("serial", "device/serial")
 # A path below a multipath head, of controller c: nvmeScCnN.
 _PATH = r"^(nvme(\d+)c\d+n(\d+))$"
 
@@ -323,3 +327,39 @@ class Devices:
 
     def _names(self) -> list[str]:
         return [disk.name for disk in self.disks() if disk.size_bytes and not disk.is_hidden]
+
+
+def identity_of(device: BlockDevice) -> str | None:
+    """Return what the device is for as long as it exists, or None if nothing in sysfs says so."""
+    whole = _of_disk(device.disk)
+    if whole is None or not device.is_partition:
+        return whole
+    return f"{whole}, partition {device.attribute('partition')}"
+
+
+def _of_disk(disk: BlockDevice) -> str | None:
+    file = disk.attribute("loop/backing_file")
+    if file is not None:
+        return _of_loop(disk, file)
+    for name in _LASTING:
+        if text := disk.attribute(name):
+            return f"{Path(name).name} {text}"
+    for name in _SERIALS:
+        if serial := disk.attribute(name):
+            words = [disk.attribute("device/model"), serial, disk.attribute("nsid")]
+            return "serial " + " ".join(word for word in words if word)
+    return None
+
+
+def _of_loop(disk: BlockDevice, file: str) -> str | None:
+    """The file of a loop device, and the part of it. A file that was deleted has a name that is another's."""
+    if file.endswith(_DELETED):
+        return None
+    try:
+        status = Path(file).stat()
+        which = f"{status.st_dev}:{status.st_ino}"
+    except OSError:
+        # Another mount namespace has it.
+        which = "elsewhere"
+    part = f"{disk.attribute('loop/offset')} {disk.attribute('loop/sizelimit')}"
+    return f"file {file} ({which}) {part}"

@@ -14,6 +14,8 @@ class Selection:
     def __init__(self, devices: Devices, names: Sequence[str] | None) -> None:
         self._devices = devices
         self.named = [devices.resolve(name) for name in names or ()]
+        # Those that have gone: another disk may have the name.
+        self.absent: set[BlockDevice] = set()
         for device in self.named:
             if not device.size_bytes:
                 raise UsageError(f"{device.name} has no medium (its size is 0)")
@@ -24,6 +26,8 @@ class Selection:
             return self._all_disks()
         by_device: dict[BlockDevice, Leaf] = {}
         for device in self.named:
+            if device in self.absent:
+                continue
             for leaf in self._devices.leaves(device):
                 by_device.setdefault(leaf.device, leaf)
         return list(by_device.values())

@@ -28,8 +28,7 @@ from opwatch.sinks.terminal import data, say
 from opwatch.tools.arguments import Options, add_color_argument, count_between, file_name, time_between
 from opwatch.tools.backends import BACKENDS, Attribution, attach
 from opwatch.tools.dashboard.choice import add_screen_arguments, shows_dashboard
-from opwatch.tools.live_run import LiveRun
-from opwatch.tools.waiting import Waiter
+from opwatch.tools.waiting import LiveRun, Waiter
 from opwatch.tools.watching import Watching
 from opwatch.trace.lacking import OWNERS, lacking
 from opwatch.trace.tracer_set import TracerSet
@@ -38,6 +37,8 @@ if TYPE_CHECKING:
     from opwatch.tools.kept_run import KeptRun
 
 _WAF_S = 5.0
+# A controller that is reset, or a drive that gets new firmware, is back in less.
+_RETURN_S = 60.0
 _NO_DISK = "there is no disk to watch: none with a medium in /sys/block; opwatch devices lists what there is"
 
 
@@ -67,6 +68,13 @@ def add_device_argument(parser: Options) -> None:
         metavar="D",
         help="a disk, partition, dm or md "
         "device, by name, node or link; several times for several. Default: all disks",
+    )
+    parser.add_argument(
+        "--return-within",
+        type=time_between(1, 86400 * 366, none=True),
+        default=_RETURN_S,
+        metavar="T",
+        help="wait this long for the same drive when one that --dev names has gone (1m; 0: end at once)",
     )
 
 
@@ -234,7 +242,7 @@ def attached(
     # We listen before the disks are listed: a disk that comes after that is heard of.
     events = stack.enter_context(closing(BlockEvents()))
     selection = Selection(devices, args.dev)
-    membership = Membership(devices, selection)
+    membership = Membership(devices, selection, args.return_within)
     if not membership.members:
         raise UsageError(_NO_DISK)
     stack.callback(tracers.close)

@@ -130,7 +130,7 @@ def test_another_disk_on_the_same_loop_device(tmp_path: Path) -> None:
     """Its statistics go on as if nothing had happened, so that only the words tell."""
     node = attach_loop(tmp_path / "first")
     try:
-        with watching("--dev", node, "1", "--no-discards") as watch:
+        with watching("--dev", node, "1", "--no-discards", "--return-within", "0") as watch:
             # It looks when all is done.
             watch.process.send_signal(signal.SIGSTOP)
             subprocess.run(["losetup", "--detach", node], check=True)
@@ -147,3 +147,31 @@ def test_another_disk_on_the_same_loop_device(tmp_path: Path) -> None:
     [summary] = watch.summaries(name)
     assert summary["leaving"]["why"] == "replaced"
     assert [line for line in summary["unexplained"] if "another disk took its place" in line]
+
+
+def test_a_named_disk_that_comes_back_is_watched_again_and_another_one_is_not(tmp_path: Path) -> None:
+    node = attach_loop(tmp_path / "first")
+    name, own = Path(node).name, node
+    try:
+        with watching("--dev", node, "0.2", "--no-discards") as watch:
+            reads(node, 101)
+            subprocess.run(["losetup", "--detach", node], check=True)
+            watch.event("left", name)
+            node = attach_loop(tmp_path / "second", own)
+            watch.event("not_watched", name)
+            reads(node, 53)
+            subprocess.run(["losetup", "--detach", node], check=True)
+            subprocess.run(["losetup", own, tmp_path / "first"], check=True)
+            watch.event("came", name)
+            reads(node, 67)
+            time.sleep(0.5)
+            err = watch.end()
+    finally:
+        subprocess.run(["losetup", "--detach", own], check=False)
+    assert watch.process.returncode == 0, err
+    first, second = watch.summaries(name)
+    assert (first["leaving"]["why"], second["leaving"]) == ("gone", None)
+    assert _reads_known(first) >= 101
+    # Nothing of the other file is counted; udev may read what comes.
+    assert second["ops"]["read"]["count"] >= 67
+    assert "it is another drive" in err and "has come back" in err

@@ -81,7 +81,7 @@ def start(disk: ScratchDisk, *arguments: str) -> subprocess.Popen[str]:
 
 
 def test_a_disk_that_vanishes_ends_with_its_summary(disk: ScratchDisk) -> None:
-    process = start(disk, "0.2")
+    process = start(disk, "0.2", "--return-within", "0")
     reads(disk.node, 101)
     time.sleep(0.5)
     disk.detach()

@@ -204,7 +204,7 @@ def test_a_disk_that_has_gone_is_caught(tmp_path: Path) -> None:
     with ExitStack() as stack:
         disk = stack.enter_context(ScratchDisk(64 << 20))
         name = disk.name
-        with recorder(disk, ring, "--when", "gone", "--after", "0") as process:
+        with recorder(disk, ring, "--when", "gone", "--after", "0", "--return-within", "0") as process:
             time.sleep(1)
             stack.close()
             assert process.wait(60) == 1

@@ -220,7 +220,7 @@ def test_without_names_what_gets_a_medium_comes(tree: Tree) -> None:
 def test_another_disk_under_the_same_name(tree: Tree) -> None:
     write(tree["loop0"].sysfs, {"diskseq": "5"})
     members = of(tree)
-    write(tree["loop0"].sysfs, {"diskseq": "6"})
+    write(tree["loop0"].sysfs, {"diskseq": "6", "loop/backing_file": "/another"})
     assert words(members.look()) == (["loop0"], [("loop0", Why.REPLACED)])
     assert members.look() is None
 

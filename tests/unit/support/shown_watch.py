@@ -32,6 +32,9 @@ class ShownWatch:
     def vanished(self) -> str | None:
         return self._watching.vanished()
 
+    def absent(self) -> str | None:
+        return self._watching.absent()
+
     def look(self) -> None:
         self._take(self._watching.look())
 

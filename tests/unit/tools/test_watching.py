@@ -29,11 +29,11 @@ class Watch:
 
     made: ClassVar[list[Watch]] = []
 
-    def __init__(self, tree: Tree, *names: str, plain: bool = False) -> None:
+    def __init__(self, tree: Tree, *names: str, plain: bool = False, wait_s: float = 0.0) -> None:
         self.attaching = Attaching()
         self.reads = self.attaching.reads
         self.out = io.StringIO()
-        membership = Membership(tree.devices, Selection(tree.devices, names))
+        membership = Membership(tree.devices, Selection(tree.devices, names), wait_s)
         live = LiveWaf(tree.devices, lambda _: {}, 5)
         sink = Lines(self.out) if plain else JsonLines(self.out)
         discards = LiveDiscards(lambda _: False)
@@ -115,7 +115,7 @@ def test_a_disk_that_was_replaced_is_never_without_a_word(tree: Tree) -> None:
     watch.reads["loop0"] = 3
     watch.look_and_write()
     watch.reads["loop0"] = 5
-    write(tree["loop0"].sysfs, {"diskseq": "6"})
+    write(tree["loop0"].sysfs, {"diskseq": "6", "loop/backing_file": "/another"})
     assert watch.watching.vanished() == "loop0"
     unexplained = watch.watching.summary(with_rest=True)
     [summary] = watch.lines("summary")
@@ -184,3 +184,45 @@ def test_what_came_since_the_last_look_is_in_the_summary(tree: Tree) -> None:
     unexplained = watch.watching.summary(with_rest=True)
     assert [line["device"] for line in watch.lines("summary")] == ["sda", "sdb"]
     assert [line for line in unexplained if "before it was watched" in line]
+
+
+def test_named_drive_that_comes_back_has_a_row_of_its_own_for_each_time(
+    tree: Tree, capfd: pytest.CaptureFixture[str]
+) -> None:
+    watch = Watch(tree, "loop0", "sda", wait_s=60)
+    watch.reads["loop0"] = 3
+    watch.look_and_write()
+    loop = tree["loop0"].sysfs
+    write(loop, {"size": "0"})
+    watch.look_and_write()
+    assert watch.watching.absent() == "loop0"
+    assert watch.watching.vanished() is None
+    watch.look_and_write()
+    write(loop, {"size": "2048"})
+    watch.look_and_write()
+    watch.reads["loop0"] = 8
+    watch.look_and_write()
+    assert watch.watching.absent() is None
+    watch.watching.summary(with_rest=True)
+    summaries = [line for line in watch.lines("summary") if line["device"] == "loop0"]
+    assert [(line["leaving"] or {}).get("why") for line in summaries] == ["gone", None]
+    assert [line["ops"]["read"]["count"] for line in summaries] == [3, 5]
+    said = capfd.readouterr().err
+    assert "loop0 has gone" in said and "waiting 1m" in said
+    assert "loop0 has come back, the same drive, and is watched" in said
+
+
+def test_another_drive_under_the_name_is_said_and_not_watched(
+    tree: Tree, capfd: pytest.CaptureFixture[str]
+) -> None:
+    watch = Watch(tree, "loop0", "sda", wait_s=60)
+    write(tree["loop0"].sysfs, {"size": "0"})
+    watch.look_and_write()
+    write(tree["loop0"].sysfs, {"size": "2048", "loop/backing_file": "/another"})
+    watch.reads["loop0"] = 1000
+    watch.look_and_write()
+    watch.look_and_write()
+    watch.watching.summary(with_rest=True)
+    [summary] = [line for line in watch.lines("summary") if line["device"] == "loop0"]
+    assert summary["ops"]["read"]["count"] == 0
+    assert capfd.readouterr().err.count("it is another drive") == 1

@@ -53,6 +53,9 @@ class Tracer:
     @property
     def lanes(self) -> tuple[int, int]:
         """Histograms of reads and writes that each target has, and CPUs: fewer than CPUs are shared."""
+    @property
+    def owner_room(self) -> int:
+        """How many owners there is room for; 0 where none are counted."""
     def sample(self, target: int) -> bytes:
         """One struct ow_sample, absolute, summed over CPUs."""
     def programs(self) -> list[ProgramInfo]: ...
@@ -60,8 +63,9 @@ class Tracer:
         """Slow requests (struct ow_slow) out of their ring, and by target how many it had no room for."""
     def owners(self, target: int, /) -> bytes:
         """What each owner did on a target (struct ow_owner_sample), absolute, summed over CPUs."""
-    def forget_owners(self, keep: int, idle_ns: int, /) -> int:
-        """Where there are more owners than this, make room by idle ones; how many were forgotten."""
+    def forget_owners(self, keep: int, most: int, idle_ns: int, /) -> bytes:
+        """Make room for owners: with more than `keep`, forget idle ones; with more than `most` left, the
+        smallest but `keep`. Return what each of them did by the last reading (struct ow_owner_sample)."""
     def chain(self, issued: int, done: int, /) -> None:
         """Programs, by descriptor, that go on with the issue and the end of discards; -1 for none."""
     def close(self) -> None: ...

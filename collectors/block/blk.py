@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,8 @@ from opwatch.errors import (
 from opwatch.frozen import frozen, replace
 from opwatch.host.device import BlockDevice, Leaf
 from opwatch.host.privilege import missing
-from opwatch.owners.cells import By, ReadCells, decode_cells, fitted
+from opwatch.owners.cells import By, ReadCells, decode_cells, decode_forgotten, fitted
+from opwatch.owners.lives import Cell, Earlier, Lives
 from opwatch.trace import abi
 from opwatch.trace.programs import Way, first_loaded, tracer_ways
 from opwatch.trace.slow import SlowRecord, decode_left_out, decode_slow
@@ -41,7 +42,8 @@ MOST_STAMPS = 1 << 17
 MOST_STAMPS_IN_ALL = 1 << 22
 # A CPU that is taken away between counting a request for its disk and for its owner is waited for so long.
 _OWNED_S = 0.05
-# Where there are more owners, those that did nothing for so long make room: processes come and go.
+# Where there are more owners, those that did nothing for that long make room: processes come and go. Where
+# half of the table is used all the same, only that many of the largest stay: short processes cannot fill it.
 _KEPT_OWNERS, _IDLE_NS = 512, 30 * 10**9
 # No rights or no memory is the same for programs of another kind.
 _FINAL = (errno.EPERM, errno.ENOMEM)
@@ -184,6 +186,9 @@ class BlockTracer:
         self._has_owners = by is not None
         # The owners of each leaf at its last reading; none where nobody asked.
         self.owned: list[ReadCells] = []
+        # What those of each leaf did before they were forgotten that came back.
+        self.earlier: list[Mapping[Cell, Earlier]] = []
+        self._lives = [Lives() for _ in self.leaves]
 
     def _loaded(
         self, ways: Sequence[Way], *, queue_time: bool, slow_ns: int, by: By | None
@@ -227,30 +232,40 @@ class BlockTracer:
 
     def read(self) -> list[Reading]:
         """One reading per leaf, each between two readings of the kernel's statistics."""
-        readings, owned = [], []
+        readings, owned, earlier = [], [], []
         for index, (stat, counted) in enumerate(zip(self._stats, self._counted, strict=True)):
             before = stat.read()
             if self._has_owners:
-                sample, cells = self._sample_with_owners(index)
+                sample, cells, lives = self._sample_with_owners(index)
                 owned.append(cells)
+                earlier.append(lives)
             else:
                 sample = abi.decode_sample(self._native.sample(index))
             readings.append(counted.reading(Reading(sample, before, stat.read_with_ticks(), stat.reason)))
-        self.owned = owned
+        self.owned, self.earlier = owned, earlier
         if self._has_owners:
-            self._native.forget_owners(_KEPT_OWNERS, _IDLE_NS)
+            self.forget_owners(_KEPT_OWNERS, self._native.owner_room // 2, _IDLE_NS)
         return readings
 
-    def _sample_with_owners(self, index: int) -> tuple[abi.TargetSample, ReadCells]:
-        """A sample, and its owners as they were at the same moment."""
+    def forget_owners(self, keep: int, most: int, idle_ns: int) -> None:
+        """Make room for new owners, and keep what those did that are forgotten for it: with more than `keep`
+        the idle ones go; with more than `most` left, the smallest."""
+        for target, cells in decode_forgotten(self._native.forget_owners(keep, most, idle_ns)).items():
+            self._lives[target].forget(cells)
+
+    def _sample_with_owners(self, index: int) -> tuple[abi.TargetSample, ReadCells, Mapping[Cell, Earlier]]:
+        """A sample, its owners as they were at the same moment, and their earlier lives."""
+        lives = self._lives[index]
         before = decode_cells(self._native.owners(index)).cells
         sample = abi.decode_sample(self._native.sample(index))
         deadline = time.monotonic() + _OWNED_S
         while True:
             after = decode_cells(self._native.owners(index))
-            cells, is_short = fitted(sample, before, after.cells)
+            whole = lives.whole(before, after.cells)
+            cells, is_short = fitted(sample, whole.before, whole.after)
             if not is_short or time.monotonic() > deadline:
-                return sample, replace(after, cells=cells)
+                lives.seen(after.cells, sample.end_ns)
+                return sample, replace(after, cells=cells), whole.earlier
             time.sleep(0.001)
 
     def read_settled(self, patience_s: float = 0.2) -> list[Reading]:

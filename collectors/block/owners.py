@@ -10,6 +10,7 @@ from opwatch.collectors.block.blk import BlockTracer
 from opwatch.collectors.owners.cgroups import IoHierarchy, find_io_hierarchy
 from opwatch.collectors.owners.processes import find_process
 from opwatch.owners.cells import By, OwnedCounts, OwnerKey, OwnerKind, ReadCells
+from opwatch.owners.lives import Cell, Earlier
 from opwatch.owners.sample import OwnerRow, OwnerSample
 from opwatch.trace.tracer_set import TracerSet
 
@@ -65,24 +66,30 @@ class LiveOwners:
         """The owners at the last readings of these places."""
         if self._by is None:
             return {}
-        cells = {
-            place: owned
-            for tracer, all_places in self._tracers.with_places()
+        cells: dict[int, ReadCells] = {}
+        earlier: dict[int, Mapping[Cell, Earlier]] = {}
+        for tracer, all_places in self._tracers.with_places():
             # One that was attached without has none.
-            if isinstance(tracer, BlockTracer) and tracer.owned
-            for place, owned in zip(all_places, tracer.owned, strict=True)
-            if place in places
-        }
+            if isinstance(tracer, BlockTracer) and tracer.owned:
+                cells |= zip(all_places, tracer.owned, strict=True)
+                earlier |= zip(all_places, tracer.earlier, strict=True)
+        cells = {place: owned for place, owned in cells.items() if place in places}
         self._look_up(cells)
-        return {place: OwnerSample(self._by, self._rows(owned)) for place, owned in cells.items()}
+        return {
+            place: OwnerSample(self._by, self._rows(owned, earlier[place]), owned.no_room)
+            for place, owned in cells.items()
+        }
 
-    def _rows(self, owned: ReadCells) -> tuple[OwnerRow, ...]:
+    def _rows(self, owned: ReadCells, earlier: Mapping[Cell, Earlier]) -> tuple[OwnerRow, ...]:
         counts: dict[OwnerKey, dict[str, OwnedCounts]] = {}
         for (key, op), counted in owned.cells.items():
             if key and any(counted):
                 counts.setdefault(key, {})[op] = counted
+        lives: dict[OwnerKey, dict[str, Earlier]] = {}
+        for (key, op), one in earlier.items():
+            lives.setdefault(key, {})[op] = one
         return tuple(
-            OwnerRow(*key, self._names.get(key), counts[key], self._inside.get(key))
+            OwnerRow(*key, self._names.get(key), counts[key], self._inside.get(key), lives.get(key, {}))
             for key in sorted(counts, key=_order)
         )
 

@@ -19,6 +19,9 @@ from opwatch.trace.slow import Submitter, submitter_of
 # struct ow_owner_sample of opwatch/_native/block/tracer.h
 _CELL = struct.Struct("=QIBBBB24sQQQ")
 CELL_BYTES = _CELL.size
+# Where a cell has its target, and OW_LATE there.
+_TARGET = 12
+_LATE = 1
 
 
 class By(enum.Enum):
@@ -71,24 +74,38 @@ Cells = Mapping[tuple[OwnerKey | None, str], OwnedCounts]
 
 @frozen
 class ReadCells:
-    """Cells of one target, with the names that owners had when they were first seen."""
+    """Cells of one target, with the names that owners had when they were first seen. `no_room` is the part of
+    the cells of None that had no room in the table of owners."""
 
     cells: Cells
     names: Mapping[OwnerKey, str]
+    no_room: OwnedCounts = OwnedCounts()
 
 
 def decode_cells(raw: bytes) -> ReadCells:
     """Cells as the extension gives them. Pure."""
     cells: dict[tuple[OwnerKey | None, str], OwnedCounts] = {}
     names: dict[OwnerKey, str] = {}
+    no_room = OwnedCounts()
     for number, pid, _, op, kind, by, name, *counts in _CELL.iter_unpack(raw):
+        if not by and kind != _LATE:
+            no_room = OwnedCounts(*map(sum, zip(no_room, counts, strict=True)))
         words = text_of(name.split(b"\0", 1)[0])
         key = _key(number, pid, kind, by, words)
         if key and words:
             names[key] = words
         before = cells.get((key, OPS[op]), OwnedCounts())
         cells[key, OPS[op]] = OwnedCounts(*map(sum, zip(before, counts, strict=True)))
-    return ReadCells(cells, names)
+    return ReadCells(cells, names, no_room)
+
+
+def decode_forgotten(raw: bytes) -> dict[int, Cells]:
+    """Return what owners did that were forgotten, by target, as the extension reports it. Pure."""
+    records: dict[int, list[bytes]] = {}
+    for begin in range(0, len(raw), CELL_BYTES):
+        record = raw[begin : begin + CELL_BYTES]
+        records.setdefault(record[_TARGET], []).append(record)
+    return {target: decode_cells(b"".join(parts)).cells for target, parts in records.items()}
 
 
 def _key(number: int, pid: int, kind: int, by: int, name: str) -> OwnerKey | None:

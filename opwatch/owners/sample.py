@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from opwatch.frozen import frozen
+from opwatch.frozen import field, frozen
 from opwatch.owners.cells import By, OwnedCounts, OwnerKey, OwnerKind, counts_sum
 from opwatch.owners.containers import Container, container_of
+from opwatch.owners.lives import Earlier
 from opwatch.trace.abi import TargetSample
 
 _NOTHING = OwnedCounts()
@@ -17,7 +18,8 @@ _NOTHING = OwnedCounts()
 class OwnerRow:
     """What an owner did since the tracer was attached, by operation. `name` is the path of a group, or what a
     process or the kernel's work is called; None where it had gone before it was asked. `group` is the path of
-    the control group that a process was in, likewise."""
+    the control group that a process was in, likewise. `earlier`, by operation, is what it had done when the
+    tracer last forgot it, if it did: samples of the time until it came back do not have it."""
 
     kind: OwnerKind
     number: int
@@ -25,6 +27,7 @@ class OwnerRow:
     name: str | None
     counts: Mapping[str, OwnedCounts]
     group: str | None = None
+    earlier: Mapping[str, Earlier] = field(default_factory=dict)
 
     @property
     def key(self) -> OwnerKey:
@@ -33,10 +36,12 @@ class OwnerRow:
 
 @frozen
 class OwnerSample:
-    """The owners of one disk, with the moment of its sample. What they lack of it is others'."""
+    """The owners of one disk, with the moment of its sample. What they lack of it is others'. `no_room` is
+    what was counted for others because the table of owners was full."""
 
     by: By
     rows: tuple[OwnerRow, ...]
+    no_room: OwnedCounts = _NOTHING
 
 
 @frozen
@@ -63,11 +68,12 @@ class Owned:
 @frozen
 class Owners:
     """Whose a disk's requests were, the most bytes first. `other`, by operation, closes the sum: with it each
-    column is exactly the disk's."""
+    column is exactly the disk's. `no_room` is the part of it for which the table of owners was full."""
 
     by: By
     owners: tuple[Owned, ...]
     other: Mapping[str, OwnedCounts]
+    no_room: OwnedCounts = _NOTHING
 
 
 def owners_between(then: OwnerSample, now: OwnerSample, begin: TargetSample, end: TargetSample) -> Owners:
@@ -77,7 +83,7 @@ def owners_between(then: OwnerSample, now: OwnerSample, begin: TargetSample, end
     for row in now.rows:
         was = before.get(row.key, {})
         grown[row.key] = {
-            op: [max(0, more - less) for more, less in zip(counts, was.get(op, _NOTHING), strict=True)]
+            op: _grown(counts, was[op] if op in was else _counts_away(row, op, begin))
             for op, counts in row.counts.items()
         }
     other = {op: _closed(op, [ops[op] for ops in grown.values() if op in ops], begin, end) for op in end.ops}
@@ -95,20 +101,34 @@ def owners_between(then: OwnerSample, now: OwnerSample, begin: TargetSample, end
         by=now.by,
         owners=tuple(sorted((one for one in owners if one.ops), key=_largest_first)),
         other={op: counts for op, counts in other.items() if any(counts)},
+        no_room=OwnedCounts(*_grown(now.no_room, then.no_room)),
     )
+
+
+def _grown(now: OwnedCounts, then: OwnedCounts) -> list[int]:
+    return [max(0, more - less) for more, less in zip(now, then, strict=True)]
+
+
+def _counts_away(row: OwnerRow, op: str, begin: TargetSample) -> OwnedCounts:
+    """Return the total that a later owner has at a sample that does not list it. If it was forgotten several
+    times, that may be its total of a later moment: what it did until then is others'."""
+    earlier = row.earlier.get(op)
+    return earlier.counts if earlier and earlier.first_ns <= begin.begin_ns else _NOTHING
 
 
 def together(parts: Iterable[Owners], by: By) -> Owners:
     """Owners of several disks as those of one."""
     owners: dict[OwnerKey, Owned] = {}
     other: dict[str, OwnedCounts] = {}
+    no_room = _NOTHING
     for part in parts:
         other = _added(other, part.other)
+        no_room = counts_sum((no_room, part.no_room))
         for one in part.owners:
             before = owners.get(one.key)
             ops = _added(before.ops, one.ops) if before else one.ops
             owners[one.key] = Owned(one.key, one.name, ops, one.group)
-    return Owners(by, tuple(sorted(owners.values(), key=_largest_first)), other)
+    return Owners(by, tuple(sorted(owners.values(), key=_largest_first)), other, no_room)
 
 
 def _added(one: Mapping[str, OwnedCounts], more: Mapping[str, OwnedCounts]) -> dict[str, OwnedCounts]:

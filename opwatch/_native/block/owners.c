@@ -10,10 +10,10 @@
 
 #include "blk.skel.h"
 
-/* What was counted at a place for owners before, and when its owner was seen to do anything. */
+/* What was counted at a place for owners before, what it was at the last reading, and when its
+ * owner was seen to do anything; 0 if never. */
 struct past {
-	struct ow_owner_counts before;
-	__u64 requests, bytes;
+	struct ow_owner_counts before, last;
 	__u64 changed_ns;
 };
 
@@ -26,8 +26,12 @@ struct ow_owners {
 	struct ow_owner *owners;
 	struct ow_owner_sample *samples;
 	struct past *past; /* by place */
-	/* Places of owners that were forgotten: a program may still be counting there. */
+	/* Keys and places of owners that were forgotten: a program may still be counting there. */
+	struct ow_owner_key *leaving_keys;
 	__u32 *leaving, nr_leaving;
+	/* By target and class: what was counted for owners after the reading that they were
+	 * forgotten at. */
+	struct ow_owner_counts late[OW_SHARED_PLACES];
 };
 
 static void free_owners(struct ow_owners *o)
@@ -37,6 +41,7 @@ static void free_owners(struct ow_owners *o)
 	free(o->owners);
 	free(o->samples);
 	free(o->past);
+	free(o->leaving_keys);
 	free(o->leaving);
 	free(o);
 }
@@ -67,10 +72,13 @@ int ow_owners_open(struct ow_tracer *t, enum ow_by by)
 	o->places = t->skel->rodata->settings.owner_places;
 	o->keys = calloc(o->room, sizeof(*o->keys));
 	o->owners = calloc(o->room, sizeof(*o->owners));
-	o->samples = calloc(o->room + OW_NR_OPS, sizeof(*o->samples));
+	o->samples = calloc(o->room + 2 * OW_NR_OPS, sizeof(*o->samples));
 	o->past = calloc(o->places, sizeof(*o->past));
+	o->leaving_keys = calloc(o->room, sizeof(*o->leaving_keys));
 	o->leaving = calloc(o->room, sizeof(*o->leaving));
-	err = o->keys && o->owners && o->samples && o->past && o->leaving ? 0 : -ENOMEM;
+	err = o->keys && o->owners && o->samples && o->past && o->leaving_keys && o->leaving
+		      ? 0
+		      : -ENOMEM;
 	err = err ?: ow_mapping_open(&o->counts, t->skel->maps.owner_counts);
 	err = err ?: offer_places(t->skel->maps.owner_places, o->room);
 	if (err)
@@ -128,21 +136,51 @@ static struct ow_owner_counts sum_of_place(const struct ow_tracer *t, __u32 plac
 	return sum;
 }
 
+static struct ow_owner_counts added(struct ow_owner_counts a, struct ow_owner_counts b)
+{
+	return (struct ow_owner_counts){a.requests + b.requests, a.bytes + b.bytes,
+					a.sum_ns + b.sum_ns, 0};
+}
+
+static struct ow_owner_counts grown(struct ow_owner_counts now, struct ow_owner_counts then)
+{
+	return (struct ow_owner_counts){now.requests - then.requests, now.bytes - then.bytes,
+					now.sum_ns - then.sum_ns, 0};
+}
+
+static void put_counts(struct ow_owner_sample *to, struct ow_owner_counts counts)
+{
+	to->requests = counts.requests;
+	to->bytes = counts.bytes;
+	to->sum_ns = counts.sum_ns;
+}
+
 /* What the owner of a place did. False where that is nothing. */
 static bool fill(const struct ow_tracer *t, __u32 place, struct ow_owner_sample *to)
 {
 	struct ow_owner_counts sum = sum_of_place(t, place);
 	struct past *past = &t->owners->past[place];
 
-	to->requests = sum.requests - past->before.requests;
-	to->bytes = sum.bytes - past->before.bytes;
-	to->sum_ns = sum.sum_ns - past->before.sum_ns;
-	if (sum.requests != past->requests || sum.bytes != past->bytes) {
-		past->requests = sum.requests;
-		past->bytes = sum.bytes;
+	if (sum.requests != past->last.requests || sum.bytes != past->last.bytes)
 		past->changed_ns = ow_monotonic_ns();
-	}
+	past->last = sum;
+	put_counts(to, grown(sum, past->before));
 	return to->requests || to->bytes;
+}
+
+/* What owners of a target and class did after they were forgotten. */
+static struct ow_owner_counts late_counts(const struct ow_tracer *t, __u32 target, __u8 op)
+{
+	const struct ow_owners *o = t->owners;
+	struct ow_owner_counts sum = o->late[ow_shared_place(target, op)];
+
+	for (__u32 i = 0; i < o->nr_leaving; i++) {
+		__u32 place = o->leaving[i];
+
+		if (o->leaving_keys[i].target == target && o->leaving_keys[i].op == op)
+			sum = added(sum, grown(sum_of_place(t, place), o->past[place].last));
+	}
+	return sum;
 }
 
 int ow_tracer_owners(struct ow_tracer *t, __u32 target, const struct ow_owner_sample **ret)
@@ -168,56 +206,134 @@ int ow_tracer_owners(struct ow_tracer *t, __u32 target, const struct ow_owner_sa
 	for (__u8 op = 0; op < OW_NR_OPS; op++) {
 		o->samples[n] = (struct ow_owner_sample){.key = {.target = target, .op = op}};
 		n += fill(t, ow_shared_place(target, op), &o->samples[n]);
+		to = &o->samples[n];
+		*to = (struct ow_owner_sample){
+			.key = {.target = target, .op = op, .kind = OW_LATE}};
+		put_counts(to, late_counts(t, target, op));
+		n += to->requests || to->bytes;
 	}
 	*ret = o->samples;
 	__atomic_thread_fence(__ATOMIC_ACQUIRE);
 	return n;
 }
 
-/* Whoever is counted there next begins with nothing. */
+/* The next owner that is counted there starts from nothing. */
 static int free_places(struct ow_tracer *t)
 {
 	struct ow_owners *o = t->owners;
 
 	while (o->nr_leaving) {
+		const struct ow_owner_key *key = &o->leaving_keys[o->nr_leaving - 1];
 		__u32 place = o->leaving[o->nr_leaving - 1];
-		struct past *past = &o->past[place];
+		struct ow_owner_counts sum = sum_of_place(t, place);
+		struct ow_owner_counts *late = &o->late[ow_shared_place(key->target, key->op)];
 
-		past->before = sum_of_place(t, place);
+		*late = added(*late, grown(sum, o->past[place].last));
+		o->past[place] = (struct past){.before = sum, .last = sum};
+		o->nr_leaving--;
 		if (bpf_map_update_elem(bpf_map__fd(t->skel->maps.owner_places), NULL, &place,
 					BPF_ANY))
 			return -errno;
-		o->nr_leaving--;
 	}
 	return 0;
 }
 
-int ow_tracer_forget_owners(struct ow_tracer *t, __u32 keep, __u64 idle_ns)
+/* Forget the owner with this number; @to becomes what it did by the last reading. */
+static int forget(struct ow_tracer *t, __u32 i, struct ow_owner_sample *to)
 {
 	struct ow_owners *o = t->owners;
-	__u64 now = ow_monotonic_ns();
-	int err, forgotten = 0;
+	__u32 place = o->owners[i].place;
+	const struct past *past = &o->past[place];
+
+	if (bpf_map_delete_elem(bpf_map__fd(t->skel->maps.owners), &o->keys[i]))
+		return -errno;
+	/* The programs remember it, and have to look again. */
+	__atomic_add_fetch(&t->skel->bss->owners_era, 1, __ATOMIC_RELEASE);
+	*to = (struct ow_owner_sample){.key = o->keys[i]};
+	memcpy(to->name, o->owners[i].name, sizeof(to->name));
+	put_counts(to, grown(past->last, past->before));
+	o->leaving_keys[o->nr_leaving] = o->keys[i];
+	o->leaving[o->nr_leaving++] = place;
+	o->nr--;
+	o->keys[i] = o->keys[o->nr];
+	o->owners[i] = o->owners[o->nr];
+	return 0;
+}
+
+static int by_bytes(const void *a, const void *b)
+{
+	const __u64 one = *(const __u64 *)a, other = *(const __u64 *)b;
+
+	return (one > other) - (one < other);
+}
+
+static __u64 bytes_of(const struct ow_owners *o, __u32 i)
+{
+	const struct past *past = &o->past[o->owners[i].place];
+
+	return past->last.bytes - past->before.bytes;
+}
+
+/* Of all owners but the @keep largest none has more bytes than this. */
+static int most_of_small(const struct ow_owners *o, __u32 keep, __u64 *ret)
+{
+	__u64 *bytes = calloc(o->nr, sizeof(*bytes));
+
+	if (!bytes)
+		return -ENOMEM;
+	for (__u32 i = 0; i < o->nr; i++)
+		bytes[i] = bytes_of(o, i);
+	qsort(bytes, o->nr, sizeof(*bytes), by_bytes);
+	*ret = bytes[o->nr - keep - 1];
+	free(bytes);
+	return 0;
+}
+
+/* Whether an owner makes room: of those that were never read nobody knows yet what they did. */
+static bool makes_room(const struct ow_owners *o, __u32 i, __u64 idle_since, __u64 most_bytes)
+{
+	__u64 changed_ns = o->past[o->owners[i].place].changed_ns;
+
+	return changed_ns && changed_ns <= idle_since && bytes_of(o, i) <= most_bytes;
+}
+
+static int forget_all(struct ow_tracer *t, __u32 keep, __u64 idle_since, __u64 most_bytes, int n)
+{
+	struct ow_owners *o = t->owners;
+	int err;
+
+	for (__u32 i = o->nr; i-- && o->nr > keep;) {
+		if (!makes_room(o, i, idle_since, most_bytes))
+			continue;
+		err = forget(t, i, &o->samples[n]);
+		if (err)
+			return err;
+		n++;
+	}
+	return n;
+}
+
+int ow_tracer_forget_owners(struct ow_tracer *t, const struct ow_forgetting *how,
+			    const struct ow_owner_sample **ret)
+{
+	struct ow_owners *o = t->owners;
+	__u64 now = ow_monotonic_ns(), most_bytes;
+	int err, n;
 
 	if (!o)
 		return -ENOTSUP;
 	err = free_places(t);
 	if (err)
 		return err;
-	for (__u32 i = o->nr; i-- && o->nr > keep;) {
-		__u64 changed_ns = o->past[o->owners[i].place].changed_ns;
+	*ret = o->samples;
+	n = forget_all(t, how->keep, now - how->idle_ns, ~0ULL, 0);
+	if (n < 0 || o->nr <= how->most || o->nr <= how->keep)
+		return n;
+	err = most_of_small(o, how->keep, &most_bytes);
+	return err ?: forget_all(t, how->keep, ~0ULL, most_bytes, n);
+}
 
-		/* One that was never read is new. */
-		if (!changed_ns || now - changed_ns < idle_ns)
-			continue;
-		if (bpf_map_delete_elem(bpf_map__fd(t->skel->maps.owners), &o->keys[i]))
-			return -errno;
-		/* What the programs remember of it is of the past. */
-		__atomic_add_fetch(&t->skel->bss->owners_era, 1, __ATOMIC_RELEASE);
-		o->leaving[o->nr_leaving++] = o->owners[i].place;
-		o->nr--;
-		o->keys[i] = o->keys[o->nr];
-		o->owners[i] = o->owners[o->nr];
-		forgotten++;
-	}
-	return forgotten;
+__u32 ow_tracer_owner_room(const struct ow_tracer *t)
+{
+	return t->owners ? t->owners->room : 0;
 }

@@ -140,14 +140,18 @@ static PyObject *tracer_owners(PyObject *self, PyObject *arg)
 static PyObject *tracer_forget_owners(PyObject *self, PyObject *args)
 {
 	struct ow_tracer *tracer = opened(self);
+	const struct ow_owner_sample *forgotten;
+	struct ow_forgetting how;
 	unsigned long long idle_ns;
-	unsigned int keep;
 	int n;
 
-	if (!tracer || !PyArg_ParseTuple(args, "IK", &keep, &idle_ns))
+	if (!tracer || !PyArg_ParseTuple(args, "IIK", &how.keep, &how.most, &idle_ns))
 		return NULL;
-	n = ow_tracer_forget_owners(tracer, keep, idle_ns);
-	return n < 0 ? ow_py_raise(n, "cannot make room for owners") : PyLong_FromLong(n);
+	how.idle_ns = idle_ns;
+	n = ow_tracer_forget_owners(tracer, &how, &forgotten);
+	if (n < 0)
+		return ow_py_raise(n, "cannot make room for owners");
+	return PyBytes_FromStringAndSize((const char *)forgotten, n * sizeof(*forgotten));
 }
 
 static PyObject *tracer_chain(PyObject *self, PyObject *args)
@@ -192,6 +196,13 @@ static PyObject *tracer_get_lanes(PyObject *self, void *Py_UNUSED(closure))
 		      : NULL;
 }
 
+static PyObject *tracer_get_owner_room(PyObject *self, void *Py_UNUSED(closure))
+{
+	struct ow_tracer *tracer = opened(self);
+
+	return tracer ? PyLong_FromUnsignedLong(ow_tracer_owner_room(tracer)) : NULL;
+}
+
 static void tracer_dealloc(PyObject *self)
 {
 	PyTypeObject *type = Py_TYPE(self);
@@ -214,6 +225,7 @@ static PyMethodDef tracer_methods[] = {
 
 static PyGetSetDef tracer_getset[] = {
 	{"lanes", tracer_get_lanes, NULL, NULL, NULL},
+	{"owner_room", tracer_get_owner_room, NULL, NULL, NULL},
 	{},
 };
 

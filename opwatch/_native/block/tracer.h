@@ -29,8 +29,10 @@ struct ow_sample {
 	struct ow_op_sample op[OW_NR_OPS];
 };
 
-/* What an owner did since the tracer was attached; a key without `by` stands for all that there was
- * no place for. */
+/* What an owner did since the tracer was attached, or since it came back. A key without `by` stands
+ * for all that there was no place for, or with the kind OW_LATE for what owners did after they were
+ * forgotten. */
+#define OW_LATE 1
 struct ow_owner_sample {
 	struct ow_owner_key key;
 	char name[OW_SUBMITTER_NAME];
@@ -60,10 +62,21 @@ int ow_tracer_slow(struct ow_tracer *tracer, struct ow_slow *ret, size_t room,
  */
 int ow_tracer_owners(struct ow_tracer *tracer, __u32 target, const struct ow_owner_sample **ret);
 /*
- * Where there are more than @keep owners, make room by those that did nothing for @idle_ns. One
- * that comes again begins anew. Returns how many were forgotten, or -errno.
+ * Make room for other owners: where there are more than @keep, forget those that did nothing for
+ * @idle_ns; where more than @most are left, forget the smallest until @keep are left.
  */
-int ow_tracer_forget_owners(struct ow_tracer *tracer, __u32 keep, __u64 idle_ns);
+struct ow_forgetting {
+	__u32 keep, most;
+	__u64 idle_ns;
+};
+/*
+ * Returns how many were forgotten, or -errno; @ret is what each did, as it was read last, until the
+ * next call. An owner that comes back starts from nothing.
+ */
+int ow_tracer_forget_owners(struct ow_tracer *tracer, const struct ow_forgetting *how,
+			    const struct ow_owner_sample **ret);
+/* How many owners there is room for; 0 where none are counted. */
+__u32 ow_tracer_owner_room(const struct ow_tracer *tracer);
 /* Let programs of these descriptors go on with discards, -1 for none. Typed programs only. */
 int ow_tracer_chain(struct ow_tracer *tracer, int issued, int done);
 /* The lanes that a tracer has, and how many CPUs there are. */

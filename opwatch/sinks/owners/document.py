@@ -16,6 +16,7 @@ def owners_document(owners: Owners) -> dict[str, Any]:
         "by": owners.by.value,
         "owners": [_owned(one) for one in owners.owners],
         "other": {"ops": _ops(owners.other)},
+        "no_room": {"count": owners.no_room.requests, "bytes": owners.no_room.bytes},
     }
 
 

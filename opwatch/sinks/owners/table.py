@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from opwatch.owners.sample import Owned, Owners
 from opwatch.sinks.owners.shares import HEADER, OwnedShare, ranked_shares, share_row
+from opwatch.sinks.owners.words import full_table_lines
 
 
 class Sort(enum.Enum):
@@ -19,14 +20,15 @@ class Sort(enum.Enum):
 
 
 def table_lines(owners: Owners, seconds: float, sort: Sort, most: int, columns: int = 80) -> list[str]:
-    """A header, at most so many owners, the others as one, and all together."""
+    """A header, at most so many owners, the others as one, all together, and what is missing of it."""
     shares = ranked_shares(owners, ranked(owners.owners, sort))
     shown = shares.cut(most)
     lines = [HEADER + f"by {owners.by.value}"]
     lines += [share_row(share, words, seconds, columns) for words, share in shown.first]
     if shown.other != OwnedShare():
         lines.append(share_row(shown.other, shown.other_words, seconds, columns))
-    return [*lines, share_row(shares.everything, "all", seconds, columns)]
+    lines.append(share_row(shares.everything, "all", seconds, columns))
+    return [*lines, *full_table_lines(owners)]
 
 
 def ranked(owners: Iterable[Owned], sort: Sort) -> list[Owned]:

@@ -8,6 +8,7 @@ from opwatch.owners.sample import Owned, Owners
 from opwatch.report.gathering import DiskPicture
 from opwatch.sinks.owners.shares import OwnedShare, ranked_shares
 from opwatch.sinks.owners.table import Sort, ranked
+from opwatch.sinks.owners.words import full_table_lines
 from opwatch.sinks.report.plots import amounts
 from opwatch.sinks.report.tables import WordTable
 from opwatch.trace.lacking import OWNERS, TRUST
@@ -83,3 +84,5 @@ def owner_sentences(disk: DiskPicture) -> Iterator[str]:
     ]
     if named:
         yield f"Of what was read and written on {disk.label}, {', '.join(named)}."
+    for line in full_table_lines(owners):
+        yield f"On {disk.label} {line}."

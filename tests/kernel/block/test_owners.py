@@ -1,10 +1,11 @@
-"""Owners that were forgotten: their places are others', and who comes again begins anew."""
+"""Owners that were forgotten to make room for others: they come back with all that they did."""
 
 from __future__ import annotations
 
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from opwatch.collectors.block.blk import BlockTracer
 from opwatch.collectors.owners.cgroups import find_io_hierarchy
 from opwatch.host.device import Devices
 from opwatch.host.scratch import ScratchDisk
-from opwatch.owners.cells import By, OwnerKind, decode_cells
+from opwatch.owners.cells import By, OwnedCounts, OwnerKind, decode_cells
 from opwatch.tools.commands.watch import choose_leaves
 from tests.kernel.support.load import reads
 from tests.kernel.support.watching import ATTEMPTS, opwatch
@@ -30,7 +31,7 @@ def read_by_another(node: str, count: int) -> int:
 
 
 def counted(tracer: BlockTracer) -> dict[int, int]:
-    """Reads of each process since it was first, or again, seen."""
+    """Reads of each process in all of its lives."""
     tracer.read_settled()
     [owned] = tracer.owned
     return {
@@ -41,25 +42,26 @@ def counted(tracer: BlockTracer) -> dict[int, int]:
 
 
 def forget_all(tracer: BlockTracer) -> None:
-    """The first look forgets, the second gives their places away."""
-    native = tracer._native
-    assert native.forget_owners(0, 0) > 0
-    assert native.forget_owners(0, 0) == 0
-    assert not decode_cells(native.owners(0)).cells
+    """The first call forgets, the second gives their places away."""
+    tracer.forget_owners(0, 0, 0)
+    tracer.forget_owners(0, 0, 0)
+    assert not [key for key, _ in decode_cells(tracer._native.owners(0)).cells if key]
 
 
 def looks_at(tracer: BlockTracer, node: str) -> list[tuple[dict[int, int], dict[int, int]]]:
-    """What was counted, and what was to be, each time that all begin anew."""
+    """What was counted, and what was expected, each time after all owners were forgotten."""
     pairs = []
+    own = 0
     for look in range(LOOKS):
         reads(node, 101 + look)
+        own += 101 + look
         other = read_by_another(node, 11 + look)
-        pairs.append((counted(tracer), {os.getpid(): 101 + look, other: 11 + look}))
+        pairs.append((counted(tracer), {os.getpid(): own, other: 11 + look}))
         forget_all(tracer)
     return pairs
 
 
-def test_who_comes_again_after_it_was_forgotten_begins_anew(disk: ScratchDisk) -> None:
+def test_an_owner_that_comes_back_has_its_earlier_lives(disk: ScratchDisk) -> None:
     leaves, _ = choose_leaves(Devices(), [disk.name])
     for _ in range(ATTEMPTS):
         tracer = BlockTracer(leaves, by=By.PROCESS)
@@ -70,6 +72,92 @@ def test_who_comes_again_after_it_was_forgotten_begins_anew(disk: ScratchDisk) -
         if all(ours == theirs for ours, theirs in pairs):
             break
     assert [ours for ours, _ in pairs] == [theirs for _, theirs in pairs]
+
+
+def test_cells_add_up_to_the_disk_after_owners_were_forgotten(disk: ScratchDisk) -> None:
+    """Also while a process reads that is forgotten again and again: what it does then is others'."""
+    leaves, _ = choose_leaves(Devices(), [disk.name])
+    tracer = BlockTracer(leaves, by=By.PROCESS)
+    argv = ["dd", f"if={disk.node}", "of=/dev/null", "bs=4k", "count=20000", "iflag=direct", "status=none"]
+    own: list[int] = []
+    try:
+        with subprocess.Popen(argv) as process:
+            while process.poll() is None:
+                tracer.read()
+                [owned] = tracer.owned
+                own.append(
+                    sum(
+                        counts.requests
+                        for (key, op), counts in owned.cells.items()
+                        if key and key.number == process.pid and op == "read"
+                    )
+                )
+                tracer.forget_owners(0, 0, 0)
+        [reading] = tracer.read_settled()
+        [owned] = tracer.owned
+    finally:
+        tracer.close()
+    # A reading without the owner, which was forgotten and did nothing since, has no total of it.
+    totals = [count for count in own if count]
+    assert len(totals) > 3
+    assert totals == sorted(totals)
+    whole = sum(counts.requests for (_, op), counts in owned.cells.items() if op == "read")
+    assert whole == reading.sample.ops["read"].completed
+    assert totals[-1] > whole / 2
+
+
+def test_many_short_processes_leave_room_for_a_large_one(disk: ScratchDisk) -> None:
+    """Where too much of the table is used the smallest owners make room, although they did something."""
+    leaves, _ = choose_leaves(Devices(), [disk.name])
+    tracer = BlockTracer(leaves, by=By.PROCESS)
+    try:
+        shorts = [read_by_another(disk.node, 1 + number % 3) for number in range(30)]
+        large = read_by_another(disk.node, 503)
+        tracer.read_settled()
+        tracer.forget_owners(4, 16, 30 * 10**9)
+        kept = {key.number for key, _ in decode_cells(tracer._native.owners(0)).cells if key}
+        tracer.read_settled()
+        [owned] = tracer.owned
+    finally:
+        tracer.close()
+    assert large in kept
+    assert len(kept & {*shorts}) <= 3
+    assert owned.no_room == OwnedCounts()
+
+
+SHORT_READERS = """
+import mmap, os, sys
+node, count = sys.argv[1], int(sys.argv[2])
+descriptor, buffer = os.open(node, os.O_RDONLY | os.O_DIRECT), mmap.mmap(-1, 4096)
+for _ in range(count):
+    child = os.fork()
+    if not child:
+        os.preadv(descriptor, [buffer], 0)
+        os._exit(0)
+    os.waitpid(child, 0)
+"""
+
+
+def test_a_full_table_is_reported_and_has_room_again(disk: ScratchDisk) -> None:
+    """More processes than there is room for between two readings: the rest is counted as such, and after one
+    more reading a large owner is known."""
+    leaves, _ = choose_leaves(Devices(), [disk.name])
+    tracer = BlockTracer(leaves, by=By.PROCESS)
+    try:
+        room = tracer._native.owner_room
+        subprocess.run([sys.executable, "-c", SHORT_READERS, disk.node, str(room + 101)], check=True)
+        tracer.read_settled()
+        [full] = tracer.owned
+        tracer.read()
+        large = read_by_another(disk.node, 503)
+        tracer.read_settled()
+        [after] = tracer.owned
+    finally:
+        tracer.close()
+    # The host skips a few of them, while PID 1 is current.
+    assert 80 <= full.no_room.requests <= 101
+    assert full.no_room == after.no_room
+    assert [count.requests for (key, _), count in after.cells.items() if key and key.number == large] == [503]
 
 
 def make_group(root: Path, name: str) -> Path:

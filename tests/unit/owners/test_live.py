@@ -22,6 +22,7 @@ class CellsByHand(BlockTracer):
 
     def __init__(self, owned: ReadCells) -> None:
         self.owned = [owned]
+        self.earlier = [{}]
 
 
 class _Places:

@@ -125,3 +125,15 @@ def test_the_first_has_most_of_what_is_asked_for() -> None:
         Sort.TIME: "/slow",
         Sort.LATENCY: "/slow",
     }
+
+
+def test_a_full_table_is_said_in_lines_tables_and_json() -> None:
+    full = Owners(By.PROCESS, (), {"write": OwnedCounts(1500, 6_144_000, 9)}, OwnedCounts(1234, 5_054_464, 7))
+    [*_, line] = owner_lines(full, 1.0)
+    assert "1,234 requests, 5.05 MB" in line
+    assert table_lines(full, 1.0, Sort.BYTES, 5)[-1] == line
+    assert len(line) <= 80
+    assert owners_document(full)["no_room"] == {"count": 1234, "bytes": 5_054_464}
+    roomy = replace(full, no_room=OwnedCounts())
+    assert not [line for line in owner_lines(roomy, 1.0) if "full" in line]
+    assert owners_document(roomy)["no_room"] == {"count": 0, "bytes": 0}

@@ -13,7 +13,7 @@ from opwatch.imports.disk import Amounts, ImportedDisk, ImportedRun
 from opwatch.imports.fio_rows import FioRow, rows_of
 from opwatch.imports.source import ImportedFile
 from opwatch.samples.entries import Ended, RunEntry
-from opwatch.trace.lacking import CPU, ERRORS, ISSUED, PERCENTILES, TRUST
+from opwatch.trace.lacking import CPU, DEPTH, ERRORS, ISSUED, MAXIMUM, PERCENTILES, TRUST
 
 _SECOND = 10**9
 _LACKS = (
@@ -23,6 +23,7 @@ _LACKS = (
     f"{CPU}: fio's report has that of its jobs alone, not the machine's",
 )
 _OWN = "fio's own percentiles are shown beside"
+_UNTIMED = "fio measured no latency of some operation (gtod_reduce, disable_clat or the like)"
 _NO_BINS = f"{PERCENTILES}: the report is JSON and not JSON+, which has histograms; {_OWN}"
 _COARSE = f"{PERCENTILES}: fio before 3.0 has bins of whole microseconds; {_OWN}"
 _NOTES = (
@@ -78,6 +79,8 @@ def _latencies(row: FioRow) -> list[FioLatency]:
 
 
 def _lacks(row: FioRow) -> tuple[str, ...]:
+    if any(operation.requests and not operation.latency for operation in row.operations.values()):
+        return (*_LACKS, *(f"{name}: {_UNTIMED}" for name in (PERCENTILES, MAXIMUM, DEPTH)))
     missing = [latency for latency in _latencies(row) if latency.bins is None]
     if not missing:
         return _LACKS

@@ -74,5 +74,6 @@ def _check_bins(latency: FioLatency, bins: tuple[tuple[int, int], ...], where: s
     mean = sum(middle * number for middle, number in bins) / count if count else 0.0
     if abs(mean - latency.mean_ns) > max(_ROUNDED, _BIN_TOLERANCE * latency.mean_ns):
         raise BadInput(
-            f"{where}: the mean of its bins is {mean:g} ns, and fio reports {latency.mean_ns:g} ns"
+            f"{where}: the mean of its bins is {mean:g} ns, and fio reports {latency.mean_ns:g} ns: with "
+            "lat_percentiles an old fio has bins of another latency; import its JSON without bins"
         )

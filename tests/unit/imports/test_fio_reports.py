@@ -120,3 +120,14 @@ def test_bins_that_disagree_with_their_mean_or_count_are_refused() -> None:
         document["jobs"][0]["read"]["clat_ns"][key] *= 2
         with pytest.raises(BadInput, match=words):
             read_fio(json.dumps(document).encode(), "it")
+
+
+def test_an_operation_without_latencies_has_no_queue_depth_and_no_maximum() -> None:
+    """fio with gtod_reduce counts requests and times none."""
+    raw, _ = report("fio-group4.json")
+    document = json.loads(raw)
+    for latency in ("slat_ns", "clat_ns", "lat_ns"):
+        document["jobs"][0]["read"].pop(latency, None)
+    [summary] = summaries(json.dumps(document).encode()).values()
+    assert {"queue_depth", "percentiles", "max"} <= set(summary.absent)
+    assert summary.interval.ops["read"].count == 320

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
+import threading
 from collections.abc import Sequence
 from contextlib import ExitStack
 
@@ -14,10 +15,13 @@ from opwatch.samples.observation import Event, Observation
 from opwatch.samples.story import Story
 from opwatch.sinks.jsonl import JsonLines
 from opwatch.sinks.owners.table import Sort, table_lines
+from opwatch.sinks.owners.words import full_table_lines
 from opwatch.sinks.plain.ink import Ink, Span, is_wanted
 from opwatch.sinks.terminal import COLUMNS, Writer, data, say
 from opwatch.tools.arguments import add_color_argument, count_between
 from opwatch.tools.commands.watch import add_device_argument, add_interval_arguments, attached
+from opwatch.tools.keyboard import Keyboard, has_keyboard
+from opwatch.tools.owner_keys import OwnerKeys
 
 _ROWS = 20
 # Above the owners stand a title and the header, below them the others, all, and what is unexplained.
@@ -36,10 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--sort",
-        type=Sort,
-        choices=list(Sort),
+        choices=[sort.value for sort in Sort],
         metavar="|".join(sort.value for sort in Sort),
-        default=Sort.BYTES,
+        default=Sort.BYTES.value,
         help="what the first of them has most of; time is that of all its requests in the device",
     )
     parser.add_argument(
@@ -59,47 +62,88 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 class _Tables:
-    """Prints a table for all disks of an interval: over the one before it on a terminal."""
+    """Prints a table for all disks of an interval: over the one before it on a terminal. `keys` are the
+    choices of the user, None without a keyboard."""
 
-    def __init__(self, args: argparse.Namespace) -> None:
+    def __init__(self, args: argparse.Namespace, *, has_keys: bool) -> None:
         self._writer: Writer = data()
-        self._by, self._sort, self._rows = By(args.by), args.sort, args.rows
+        self._by, self._rows = By(args.by), args.rows
+        self._choice, self._has_keys = OwnerKeys(Sort(args.sort)), has_keys
         self._is_inked = is_wanted(args.color, sys.stdout)
+        self._shown: Sequence[Observation] = ()
+        # Keys come from a thread of their own.
+        self._lock = threading.Lock()
+
+    def press(self, key: str) -> bool:
+        """Take a key, and show the last table again as it is wanted now. True asks to end the run."""
+        with self._lock:
+            self._choice.press(key)
+            if self._shown and not self._choice.is_over:
+                self._page(self._shown)
+            return self._choice.is_over
 
     def write(self, observations: Sequence[Observation]) -> None:
         """Show intervals, or the summaries, of disks at one time."""
         if not observations:
             return
-        last = observations[-1]
+        with self._lock:
+            if self._writer.width is None or observations[-1].final:
+                # Keys pressed from here on change nothing.
+                self._shown = ()
+                self._writer.inked([*self._lines(observations), []])
+            else:
+                self._shown = observations
+                self._page(observations)
+
+    def _page(self, observations: Sequence[Observation]) -> None:
+        lines = self._lines(observations)
+        self._writer.page([*lines, self._inked(self._choice.spans())] if self._has_keys else lines)
+
+    def _inked(self, spans: Sequence[Span]) -> list[Span]:
+        return [(text, ink if self._is_inked else Ink.PLAIN) for text, ink in spans]
+
+    def _most(self, below: Sequence[str]) -> int:
+        """How many owners have room, with these lines below the table."""
         width = self._writer.width
-        most = self._rows or (_ROWS if width is None else max(shutil.get_terminal_size().lines - _AROUND, 1))
+        if self._rows or width is None:
+            return self._rows or _ROWS
+        folded = sum(-(-len(line) // width) for line in below)
+        return max(shutil.get_terminal_size().lines - _AROUND - self._has_keys - max(folded - 1, 0), 1)
+
+    def _lines(self, observations: Sequence[Observation]) -> list[list[Span]]:
+        last, choice = observations[-1], self._choice
+        alarms = [f"! {one.label}: {'; '.join(one.unexplained)}" for one in observations if one.unexplained]
         seconds = max(one.interval.seconds for one in observations)
         disks = f"{len(observations)} disk" + ("s" if len(observations) != 1 else "")
         head = "== " if last.final else ""
         owners = together((one.owners for one in observations if one.owners), self._by)
-        table = table_lines(owners, seconds, self._sort, most, max(width or COLUMNS, COLUMNS))
+        width = max(self._writer.width or COLUMNS, COLUMNS)
+        table = table_lines(
+            owners,
+            seconds,
+            choice.sort,
+            self._most([*alarms, *full_table_lines(owners)]),
+            width,
+            choice.words,
+        )
         title = f"{head}{last.at.astimezone():%H:%M:%S} {disks}, {seconds:.1f} s, MB/s"
+        title += f", only owners with {choice.words!r}" if choice.words else ""
         lines = [
             *((text, Ink.STRONG) for text in (title, table[0])),
             *((text, Ink.PLAIN) for text in table[1:-1]),
             (table[-1], Ink.STRONG),
-            *(
-                (f"! {one.label}: {'; '.join(one.unexplained)}", Ink.ALARM)
-                for one in observations
-                if one.unexplained
-            ),
+            *((alarm, Ink.ALARM) for alarm in alarms),
         ]
-        spans: list[list[Span]] = [[(text, ink if self._is_inked else Ink.PLAIN)] for text, ink in lines]
-        if width is None or last.final:
-            self._writer.inked([*spans, []])
-        else:
-            self._writer.page(spans)
+        return [self._inked([line]) for line in lines]
 
 
 def run(args: argparse.Namespace) -> int:
     with ExitStack() as stack:
-        live, story, tables = attached(args, stack), Story(), _Tables(args)
+        has_keys = not args.json and sys.stdout.isatty() and has_keyboard()
+        live, story, tables = attached(args, stack), Story(), _Tables(args, has_keys=has_keys)
         sink = JsonLines(sys.stdout) if args.json else None
+        if has_keys:
+            stack.enter_context(Keyboard(lambda key: live.stop() if tables.press(key) else None))
         live.start(quiet_stdout=False)
         for entry in live.entries():
             shown: dict[bool, list[Observation]] = {False: [], True: []}

@@ -58,6 +58,13 @@ class RankedShares(NamedTuple):
         other = share_sum([self.other, *(share for _, share in rest)])
         return RankedShares(self.first[:most], other, self.more + len(rest))
 
+    def matching(self, words: str) -> RankedShares:
+        """The owners with these words in their names, whatever their case; the rest are part of `other`."""
+        wanted = words.casefold()
+        first = [pair for pair in self.first if wanted in pair[0].casefold()]
+        rest = [share for name, share in self.first if wanted not in name.casefold()]
+        return RankedShares(first, share_sum([self.other, *rest]), self.more + len(rest))
+
     @property
     def everything(self) -> OwnedShare:
         """All that was done, whoever did it."""

@@ -19,9 +19,12 @@ class Sort(enum.Enum):
     LATENCY = "latency"
 
 
-def table_lines(owners: Owners, seconds: float, sort: Sort, most: int, columns: int = 80) -> list[str]:
-    """A header, at most so many owners, the others as one, all together, and what is missing of it."""
-    shares = ranked_shares(owners, ranked(owners.owners, sort))
+def table_lines(
+    owners: Owners, seconds: float, sort: Sort, most: int, columns: int = 80, words: str = ""
+) -> list[str]:
+    """A header, at most so many owners, the others as one, all together, and what is missing of it. Only
+    owners with `words` in their names have rows."""
+    shares = ranked_shares(owners, ranked(owners.owners, sort)).matching(words)
     shown = shares.cut(most)
     lines = [HEADER + f"by {owners.by.value}"]
     lines += [share_row(share, words, seconds, columns) for words, share in shown.first]

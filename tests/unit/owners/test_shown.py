@@ -137,3 +137,12 @@ def test_a_full_table_is_said_in_lines_tables_and_json() -> None:
     roomy = replace(full, no_room=OwnedCounts())
     assert not [line for line in owner_lines(roomy, 1.0) if "full" in line]
     assert owners_document(roomy)["no_room"] == {"count": 0, "bytes": 0}
+
+
+def test_a_filter_moves_what_it_leaves_out_to_the_others() -> None:
+    lines = table_lines(several(), 1.0, Sort.BYTES, 9, words="LARGE")
+    assert [line.split()[3] for line in lines[1:]] == ["100", "511", "611"]
+    assert lines[1].endswith("/large")
+    assert lines[2].endswith("other: 1 more")
+    lines = table_lines(several(), 1.0, Sort.BYTES, 9, words="nobody has this")
+    assert [line.split()[3] for line in lines[1:]] == ["611", "611"]

@@ -1,0 +1,127 @@
+"""Keys of a table of owners: what they choose, and a terminal that is given back as it was."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import sys
+import termios
+import time
+from pathlib import Path
+
+import pytest
+
+from opwatch.sinks.owners.table import Sort
+from opwatch.tools.cli import main
+from opwatch.tools.keyboard import ENTER, ESCAPE, Keyboard, has_keyboard, keys_of
+from opwatch.tools.owner_keys import OwnerKeys
+
+
+def after(*keys: str) -> OwnerKeys:
+    choice = OwnerKeys(Sort.BYTES)
+    for key in keys:
+        choice.press(key)
+    return choice
+
+
+@pytest.mark.parametrize(
+    ("key", "sort"), [("b", Sort.BYTES), ("r", Sort.REQUESTS), ("t", Sort.TIME), ("l", Sort.LATENCY)]
+)
+def test_each_order_has_a_key(key: str, sort: Sort) -> None:
+    assert after("l", key).sort is sort
+    chosen = [text for text, _ in after(key).spans() if "[" in text]
+    assert chosen == [f"{key} [{sort.value}]"]
+
+
+def test_a_filter_is_typed_and_kept_until_escape() -> None:
+    assert after("/", *"fioq", "backspace").words == "fio"
+    assert after("/", *"fio").is_typing
+    kept = after("/", *"fio", ENTER, "t")
+    assert (kept.words, kept.is_typing, kept.sort) == ("fio", False, Sort.TIME)
+    # Letters are part of the filter while it is typed, whatever they choose otherwise.
+    assert after("/", "t", "q") == OwnerKeys(Sort.BYTES, "tq", is_typing=True)
+    assert after("/", *"fio", ENTER, ESCAPE) == OwnerKeys(Sort.BYTES)
+    assert after("/", *"fio", ESCAPE) == OwnerKeys(Sort.BYTES)
+    assert len(after("/", *"x" * 500).words) < 80
+
+
+def test_q_ends_and_other_keys_do_nothing() -> None:
+    assert after("q").is_over
+    assert after("z", "backspace", ENTER, "up") == OwnerKeys(Sort.BYTES)
+
+
+def test_sequences_are_no_keys() -> None:
+    assert list(keys_of("\x1b[A")) == []
+    assert list(keys_of("r\x1b[1;5Cx\x1bOP")) == ["r", "x"]
+    assert list(keys_of("\x1b")) == [ESCAPE]
+    assert list(keys_of("aö\r\x7f\x00\x07")) == ["a", "ö", ENTER, "backspace"]
+
+
+def test_a_wrong_order_names_the_valid_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["top", "--sort", "foo"])
+    error = capsys.readouterr().err
+    assert "foo" in error
+    assert all(sort.value in error for sort in Sort)
+
+
+def test_a_pipe_has_no_keyboard(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Path("/dev/null").open() as stream:
+        monkeypatch.setattr(sys, "stdin", stream)
+        assert not has_keyboard()
+    monkeypatch.setattr(sys, "stdin", None)
+    assert not has_keyboard()
+
+
+_SCRIPT = """
+import json, sys, time
+from opwatch.tools.cli import main
+from opwatch.tools.keyboard import Keyboard, has_keyboard
+keys = []
+assert has_keyboard()
+with Keyboard(keys.append):
+    print("ready", flush=True)
+    until = time.monotonic() + 30
+    while "q" not in keys and time.monotonic() < until:
+        time.sleep(0.01)
+print("keys", json.dumps(keys), flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_the_terminal_is_given_back_as_it_was() -> None:
+    process, terminal = pty.fork()
+    if not process:
+        os.execv(sys.executable, [sys.executable, "-c", _SCRIPT])
+    before = termios.tcgetattr(terminal)
+
+    def flags() -> int:
+        return int(termios.tcgetattr(terminal)[3]) & (termios.ECHO | termios.ICANON)
+
+    written = b""
+    while b"ready" not in written:
+        written += os.read(terminal, 4096)
+    assert flags() == 0
+    os.write(terminal, "aö\x1b[Bq".encode())
+    time.sleep(0.1)
+    os.write(terminal, b"q")
+    while b"keys" not in written or b"]" not in written:
+        written += os.read(terminal, 4096)
+    assert termios.tcgetattr(terminal) == before
+    os.write(terminal, b"\n")
+    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 0
+    os.close(terminal)
+    keys = json.loads(written.decode().partition("keys ")[2].splitlines()[0])
+    assert [key for key in keys if key != "q"] == ["a", "ö"]
+
+
+def test_a_terminal_that_goes_away_ends_the_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = pty.openpty()
+    with os.fdopen(theirs, "r") as stream:
+        monkeypatch.setattr(sys, "stdin", stream)
+        # It is nobody's controlling terminal, so that nothing may be read from it.
+        assert not has_keyboard()
+        with Keyboard(lambda key: None):
+            os.close(ours)
+            time.sleep(0.1)

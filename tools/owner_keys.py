@@ -1,0 +1,66 @@
+"""What the user of a table of owners chooses by keys: its order, and whose rows are shown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from opwatch.sinks.owners.table import Sort
+from opwatch.sinks.plain.ink import Ink, Span
+from opwatch.tools.keyboard import BACKSPACE, ENTER, ESCAPE
+
+_SORTS = {"b": Sort.BYTES, "r": Sort.REQUESTS, "t": Sort.TIME, "l": Sort.LATENCY}
+_LONGEST = 60
+
+
+@dataclass(slots=True)
+class OwnerKeys:
+    """The choices so far. `words` are in the name of each owner that has a row, whatever its case."""
+
+    sort: Sort
+    words: str = ""
+    is_typing: bool = False
+    is_over: bool = False
+
+    def press(self, key: str) -> None:
+        """Take a key into account; one without a meaning changes nothing."""
+        if self.is_typing:
+            self._type(key)
+        elif key in _SORTS:
+            self.sort = _SORTS[key]
+        elif key == "/":
+            self.is_typing = True
+        elif key == ESCAPE:
+            self.words = ""
+        elif key == "q":
+            self.is_over = True
+
+    def _type(self, key: str) -> None:
+        if key == ENTER:
+            self.is_typing = False
+        elif key == ESCAPE:
+            self.is_typing, self.words = False, ""
+        elif key == BACKSPACE:
+            self.words = self.words[:-1]
+        elif len(key) == 1 and len(self.words) < _LONGEST:
+            self.words += key
+
+    def spans(self) -> list[Span]:
+        """The keys that may be pressed now, with the order that is chosen."""
+        if self.is_typing:
+            return [
+                ("filter: ", Ink.STRONG),
+                (self.words + "_", Ink.STRONG),
+                ("  Enter keep  Esc clear", Ink.FAINT),
+            ]
+        spans: list[Span] = [("sort: ", Ink.FAINT)]
+        for key, sort in _SORTS.items():
+            is_chosen = sort is self.sort
+            spans.append(
+                (
+                    f"{key} {'[' + sort.value + ']' if is_chosen else sort.value}",
+                    Ink.STRONG if is_chosen else Ink.FAINT,
+                )
+            )
+            spans.append(("  ", Ink.PLAIN))
+        spans.append((f"/ filter  {'Esc all  ' if self.words else ''}q quit", Ink.FAINT))
+        return spans

@@ -327,7 +327,7 @@ class _Composed:
             (f"{begin} ", Tone.FAINT),
             ("─" * left, Tone.FAINT),
             ("▬" * (cursor - left), Tone.BAR),
-            ("█", Tone.CHOSEN),
+            ("█", Tone.CURSOR),
             ("▬" * (right - cursor), Tone.BAR),
             ("─" * (room - 1 - right), Tone.FAINT),
             (f" {end}", Tone.FAINT),

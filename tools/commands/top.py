@@ -20,8 +20,8 @@ from opwatch.sinks.plain.ink import Ink, Span, is_wanted
 from opwatch.sinks.terminal import COLUMNS, Writer, data, say
 from opwatch.tools.arguments import add_color_argument, count_between
 from opwatch.tools.commands.watch import add_device_argument, add_interval_arguments, attached
-from opwatch.tools.keyboard import Keyboard, has_keyboard
-from opwatch.tools.owner_keys import OwnerKeys
+from opwatch.tools.keys.keyboard import Keyboard, has_keyboard
+from opwatch.tools.keys.owner_keys import OwnerKeys
 
 _ROWS = 20
 # Above the owners stand a title and the header, below them the others, all, and what is unexplained.

@@ -14,8 +14,8 @@ import pytest
 
 from opwatch.sinks.owners.table import Sort
 from opwatch.tools.cli import main
-from opwatch.tools.keyboard import ENTER, ESCAPE, Keyboard, has_keyboard, keys_of
-from opwatch.tools.owner_keys import OwnerKeys
+from opwatch.tools.keys.keyboard import ENTER, ESCAPE, Keyboard, has_keyboard, keys_of
+from opwatch.tools.keys.owner_keys import OwnerKeys
 
 
 def after(*keys: str) -> OwnerKeys:
@@ -77,7 +77,7 @@ def test_a_pipe_has_no_keyboard(monkeypatch: pytest.MonkeyPatch) -> None:
 _SCRIPT = """
 import json, sys, time
 from opwatch.tools.cli import main
-from opwatch.tools.keyboard import Keyboard, has_keyboard
+from opwatch.tools.keys.keyboard import Keyboard, has_keyboard
 keys = []
 assert has_keyboard()
 with Keyboard(keys.append):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from opwatch.sinks.owners.table import Sort
 from opwatch.sinks.plain.ink import Ink, Span
-from opwatch.tools.keyboard import BACKSPACE, ENTER, ESCAPE
+from opwatch.tools.keys.keyboard import BACKSPACE, ENTER, ESCAPE
 
 _SORTS = {"b": Sort.BYTES, "r": Sort.REQUESTS, "t": Sort.TIME, "l": Sort.LATENCY}
 _LONGEST = 60

@@ -1,0 +1,1 @@
+"""Keys that are typed while a run prints on a terminal, outside the dashboard."""

@@ -264,7 +264,7 @@ class BlockTracer:
             whole = lives.whole(before, after.cells)
             cells, is_short = fitted(sample, whole.before, whole.after)
             if not is_short or time.monotonic() > deadline:
-                lives.seen(after.cells, sample.end_ns)
+                lives.note_sample(after.cells, sample.end_ns)
                 return sample, replace(after, cells=cells), whole.earlier
             time.sleep(0.001)
 

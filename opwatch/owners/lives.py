@@ -51,7 +51,7 @@ class Lives:
             away[op] = _less(away[op], past.counts)
         return WholeCells(self._added(before, earlier, away), self._added(after, earlier, away), earlier)
 
-    def seen(self, cells: Collection[tuple[OwnerKey | None, str]], at_ns: int) -> None:
+    def note_sample(self, cells: Collection[tuple[OwnerKey | None, str]], at_ns: int) -> None:
         """Note that a sample ended at this moment that has these cells."""
         for cell in _owned(cells):
             if cell not in self._first:

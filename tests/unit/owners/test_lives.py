@@ -35,7 +35,7 @@ def rows(cells: Cells, earlier: dict[Cell, Earlier] | None = None) -> OwnerSampl
 
 def test_an_owner_that_is_away_is_among_others_and_comes_back_whole() -> None:
     lives = Lives()
-    lives.seen(reads({A: 100, B: 5}), 10)
+    lives.note_sample(reads({A: 100, B: 5}), 10)
     lives.forget(reads({A: 100}))
     away = lives.whole(reads({B: 5}), reads({B: 6}))
     assert (away.before, away.after, away.earlier) == (reads({B: 5, None: 100}), reads({B: 6, None: 100}), {})
@@ -47,10 +47,10 @@ def test_an_owner_that_is_away_is_among_others_and_comes_back_whole() -> None:
 
 def test_several_lives_add_up() -> None:
     lives = Lives()
-    lives.seen(reads({A: 7}), 10)
+    lives.note_sample(reads({A: 7}), 10)
     for _ in range(3):
         lives.forget(reads({A: 7}))
-        lives.seen(reads({A: 7}), 99)
+        lives.note_sample(reads({A: 7}), 99)
     assert lives.whole(reads({A: 1}), reads({A: 1})).after == reads({A: 22})
     assert lives.whole({}, reads({A: 1})).earlier[A, "read"].first_ns == 10
 
@@ -111,7 +111,7 @@ def test_totals_never_shrink_and_columns_are_the_disks(seed: int) -> None:
         now = at(disk, 10 * moment)
         fit = fitted(now, whole.before, whole.after)
         assert not fit.short
-        lives.seen(cells, now.end_ns)
+        lives.note_sample(cells, now.end_ns)
         readings.append((now, rows(fit.cells, dict(whole.earlier))))
         for row in readings[-1][1].rows:
             assert row.counts["read"].requests >= last.get(row.key, 0)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,8 +64,28 @@ COLUMNS = (
     "losses",
     "between",
 )
+TIMES_HEAD = """## Times of requests that take more than one attempt
+
+Latency is from a request's first issue to its last completion: requeues, timeouts and completions in parts
+are in it, and its size is that of the whole request. The kernel's mean (iostat's await) begins a little
+earlier, when the request is allocated, and is rounded to whole milliseconds of all requests together.
+*In flight* are requests that had not completed when the workload ended.
+"""
+TIMES = (
+    "kernel",
+    "driver",
+    "op",
+    "requests",
+    "bytes",
+    "partial",
+    "requeued",
+    "in flight",
+    "mean ms",
+    "max ms",
+    "kernel's mean ms",
+)
 # A cell without a value.
-_ABSENT = {"between": "-"}
+_ABSENT = dict.fromkeys(("between", "mean ms", "max ms", "kernel's mean ms"), "-")
 
 
 def keep(kernel: str, file: str, rows: bytes) -> None:
@@ -76,16 +97,23 @@ def keep(kernel: str, file: str, rows: bytes) -> None:
         path.write_bytes(rows)
 
 
+def _table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
+    for row in rows:
+        lines.append("| " + " | ".join(_cell(name, row.get(name)) for name in columns) + " |")
+    return lines
+
+
 def _cell(name: str, value: object) -> str:
     return _ABSENT.get(name, "not kept") if value is None else str(value)
 
 
 def render(rows: list[dict[str, Any]]) -> str:
     """The page."""
-    lines = ["| " + " | ".join(COLUMNS) + " |", "|" + "---|" * len(COLUMNS)]
-    for row in rows:
-        cells = (_cell(name, row.get(name)) for name in COLUMNS)
-        lines.append("| " + " | ".join(cells) + " |")
+    lines = _table(COLUMNS, rows)
+    timed = [row | row["times"] for row in rows if row.get("times")]
+    if timed:
+        lines += ["", TIMES_HEAD, *_table(TIMES, timed)]
     total = sum(row["requests"] for row in rows)
     return HEAD + f"{total:,} requests in {len(rows)} rows.\n\n" + "\n".join(lines) + "\n"
 

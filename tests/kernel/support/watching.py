@@ -12,8 +12,9 @@ from typing import Any
 from opwatch.host.device import Devices
 from opwatch.tools.backends import attach
 from opwatch.tools.commands.watch import choose_leaves
-from opwatch.trace.account.losses import list_losses, tally_losses
 from opwatch.trace.derive import Interval, derive
+from opwatch.trace.kernel_times import KernelTimes
+from opwatch.trace.losses import list_losses, tally_losses
 from opwatch.trace.trust import Trust, trust
 
 # Some virtual machines skip BPF programs while PID 1 is current and count it nowhere. A completion that
@@ -26,10 +27,11 @@ REST_S = 5.0
 
 @dataclass(frozen=True)
 class Watched:
-    """What one workload did to one disk."""
+    """What one workload did to one disk. `kernel_times` are None where nobody asked for them."""
 
     interval: Interval
     trust: Trust
+    kernel_times: KernelTimes | None = None
 
     def counts(self) -> dict[str, tuple[int, int]]:
         return {name: (op.count, op.bytes) for name, op in self.interval.ops.items()}

@@ -11,7 +11,9 @@ from typing import Any
 
 from opwatch.host.device import Devices, Leaf
 from opwatch.tools.backends import attach
+from opwatch.tools.commands.watch import choose_leaves
 from opwatch.trace.derive import derive
+from opwatch.trace.kernel_times import kernel_times
 from opwatch.trace.trust import GROUPS, Trust, trust
 from tests.kernel.support.watching import REST_S, Watched, losses, watch
 from tests.vm import exactness
@@ -52,6 +54,30 @@ def observe_themselves(
     }
 
 
+def observe_times(name: str, workload: Callable[[], object]) -> Watched:
+    """What one disk saw of a workload, with the times that the kernel keeps of its requests."""
+    with closing(attach("libbpf", choose_leaves(Devices(), [name])[0])) as tracer:
+        [then], misses = tracer.read_settled(REST_S), tracer.misses()
+        workload()
+        [now], missed = tracer.read_settled(REST_S), tracer.misses()
+    grown = None if misses is None or missed is None else missed - misses
+    times = kernel_times(then.after, now.after)
+    return Watched(derive(then.sample, now.sample), trust(then, now, grown), times)
+
+
+def _times(watched: Watched, op: str, group: str) -> dict[str, Any] | None:
+    """Times in ms of an operation; None where they were not asked for."""
+    if watched.kernel_times is None:
+        return None
+    latency, awaited = watched.interval.ops[op].latency, watched.kernel_times.awaits.get(group)
+    return {
+        "mean ms": None if latency.mean is None else round(latency.mean / 1e6, 3),
+        "max ms": None if latency.max is None else round(latency.max / 1e6, 3),
+        "kernel's mean ms": awaited and f"{awaited.mean_ns / 1e6:.3f} ± {awaited.error_ns / 1e6:.3f}",
+        "in flight": watched.trust.in_flight,
+    }
+
+
 def record(driver: str, watched: Watched, between: Between | None = None) -> None:
     """Note what a driver did to the count: a row for each operation. `between`: the same of the intervals
     between readings during the workload; None where nobody read meanwhile."""
@@ -78,6 +104,7 @@ def record(driver: str, watched: Watched, between: Between | None = None) -> Non
                 "requeued": watched.trust.requeued,
                 "losses": losses,
                 "between": between.cell() if between else None,
+                "times": _times(watched, name, group),
             }
             file.write(json.dumps(row) + "\n")
 

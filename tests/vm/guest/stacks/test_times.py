@@ -1,0 +1,105 @@
+"""Times of requests that come back, time out, complete in parts or do not complete, beside the kernel's."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import closing
+
+import pytest
+
+from opwatch.host.device import Devices
+from opwatch.tools.backends import attach
+from opwatch.tools.commands.watch import choose_leaves
+from opwatch.trace.abi import LATENCY
+from opwatch.trace.derive import derive
+from opwatch.trace.kernel_times import kernel_times
+from opwatch.trace.trust import trust
+from tests.kernel.support.load import BLOCK, reads
+from tests.kernel.support.watching import Watched
+from tests.vm.guest.support import sysfs
+from tests.vm.guest.support.exact import assert_explained, observe_times, record
+from tests.vm.guest.support.nullblk import Irq, NullBlk, null_blk
+from tests.vm.guest.support.scsidebug import Opts, scsi_debug
+from tests.vm.guest.support.shell import put
+from tests.vm.guest.support.workload import Fio, fio
+
+TIERS = ("full",)
+CPUS = 2
+TIMEOUT_S = 1800
+READS = Fio("randread", 211, iodepth=1)
+TIMEOUT_NS = 10**9
+# Completions in the task that submits take their time from its plug (since 6.9), before the issue.
+LATER = {"ndelay": 200_000}
+
+
+def check_times(watched: Watched) -> None:
+    """The kernel's time begins with the allocation of a request: it is longer, by little on an idle disk."""
+    assert watched.kernel_times
+    awaited, latency = watched.kernel_times.awaits["read"], watched.interval.ops["read"].latency
+    assert latency.mean is not None and latency.max is not None
+    assert latency.mean <= latency.max
+    assert latency.mean <= awaited.mean_ns + awaited.error_ns
+    assert latency.mean >= 0.9 * awaited.mean_ns - awaited.error_ns - 200_000
+
+
+@pytest.mark.parametrize("scheduler", ["none", "mq-deadline"])
+def test_timed_out_requests_take_as_long_as_the_timeout(scheduler: str) -> None:
+    with scsi_debug(**LATER) as scsi:
+        put(sysfs.SYS_BLOCK / scsi.name / "queue/scheduler", scheduler)
+        put(sysfs.SYS_BLOCK / scsi.name / "device/timeout", 1)
+        with scsi.trouble(Opts.IGNORE_COMMAND, every_nth=50):
+            watched = observe_times(scsi.name, lambda: fio(scsi.name, READS))
+    assert_explained(f"scsi_debug timeout {scheduler}", watched)
+    read = watched.interval.ops["read"]
+    assert (read.count, read.bytes, watched.trust.issued) == (211, 211 * BLOCK, 211)
+    assert read.latency.max is not None
+    assert read.latency.max > TIMEOUT_NS
+    slots = read.latency.histogram.counts[LATENCY.slot(TIMEOUT_NS) :]
+    assert sum(slots) >= 4
+    check_times(watched)
+
+
+@pytest.mark.parametrize("scheduler", ["none", "mq-deadline"])
+def test_requeued_requests_wait_since_their_first_issue(scheduler: str) -> None:
+    with scsi_debug(**LATER) as scsi:
+        put(sysfs.SYS_BLOCK / scsi.name / "queue/scheduler", scheduler)
+        with scsi.trouble(Opts.HOST_BUSY, every_nth=7):
+            watched = observe_times(scsi.name, lambda: fio(scsi.name, READS))
+    assert_explained(f"scsi_debug requeue {scheduler}", watched)
+    assert watched.trust.requeued > 10
+    assert watched.trust.issued == watched.trust.completed == 211
+    check_times(watched)
+
+
+def test_a_partly_completed_request_is_one_of_its_whole_size() -> None:
+    with scsi_debug(**LATER) as scsi, scsi.trouble(Opts.SHORT_TRANSFER, every_nth=5):
+        watched = observe_times(scsi.name, lambda: fio(scsi.name, READS))
+    assert_explained("scsi_debug in parts", watched)
+    read = watched.interval.ops["read"]
+    assert watched.trust.partial > 10
+    assert (read.count, read.bytes, watched.trust.issued) == (211, 211 * BLOCK, 211)
+    assert read.sizes.total == 211
+    assert read.size_p50() == BLOCK
+    check_times(watched)
+
+
+def test_a_request_that_does_not_complete_is_in_flight_all_the_time() -> None:
+    stuck = NullBlk(irqmode=Irq.TIMER, completion_nsec=4 * TIMEOUT_NS)
+    with null_blk(stuck) as disk, closing(attach("libbpf", choose_leaves(Devices(), [disk])[0])) as tracer:
+        [begin] = tracer.read()
+        reader = threading.Thread(target=reads, args=(f"/dev/{disk}", 1))
+        reader.start()
+        time.sleep(0.5)
+        [then] = tracer.read()
+        time.sleep(2)
+        [now] = tracer.read()
+        reader.join()
+    watched = Watched(
+        derive(begin.sample, now.sample), trust(begin, now, 0), kernel_times(begin.after, now.after)
+    )
+    before, after = then.sample.ops["read"], now.sample.ops["read"]
+    assert (before.in_flight, after.in_flight, after.completed) == (1, 1, 0)
+    assert watched.trust.in_flight == 1
+    assert after.in_flight_ns - before.in_flight_ns == now.sample.end_ns - then.sample.end_ns
+    record("null_blk, not completed", watched)

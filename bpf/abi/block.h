@@ -51,7 +51,7 @@ enum ow_op {
 
 /* Written by the issue program for each request. */
 struct ow_issue_counts {
-	__u64 issued;
+	__u64 issued;	    /* once for each request, however often its driver gives it back */
 	__u64 issue_sum_ns; /* times of issue, each plus OW_TIME_MARK, of remembered requests */
 	__u64 next_sector;  /* not a counter: where a sequential successor would start */
 };
@@ -64,7 +64,7 @@ struct ow_complete_counts {
 	__u64 max_ns;
 	__u64 end_sum_ns;   /* times of completion of remembered requests, as issue_sum_ns */
 	__u64 first_ends;   /* not in ends: they complete a second time */
-	__u64 errors;	    /* completions, or parts of one, with a status other than OK */
+	__u64 errors;	    /* completions with a status other than OK, each part by itself */
 	__u64 error_bytes;  /* the bytes of those */
 	__u64 partial;	    /* completions that left a remainder */
 	__u64 unmatched;    /* completions whose issue was not seen */
@@ -88,17 +88,17 @@ struct ow_complete_counts {
 struct ow_entry_counts {
 	__u64 sequential;  /* started where the last request of its class on this CPU ended */
 	__u64 overwritten; /* its place was taken again: its completion was missed */
-	__u64 lost_sum_ns; /* when that was found out, as end_sum_ns */
+	__u64 lost_sum_ns; /* when that, or abandoned, was found out, as end_sum_ns */
 	__u64 map_full;	   /* could not be remembered at all */
 	__u64 queued;	   /* of these the queue time is known */
 	__u64 queue_sum_ns;
 	__u64 queue_max_ns;
+	__u64 abandoned; /* given back and freed without a completion: clones of a busy path */
 };
 
 /* Written by the requeue program. */
 struct ow_requeue_counts {
-	__u64 requeued;
-	__u64 back_sum_ns; /* when, as end_sum_ns */
+	__u64 requeued; /* the driver gave it back; it stays in flight and is issued again */
 };
 
 /* Begins with what every request needs: one line of the cache, if it begins with one. */
@@ -151,13 +151,15 @@ struct ow_own_row {
  */
 #define OW_TIME_MARK (1ULL << 57)
 
-/* Notes of a request in flight, below its time: 59 bits of ns are 18 years. */
+/* Notes of a request in flight, below its time, which has 57 bits: see OW_TIME_MARK. */
 #define OW_IS_BEHIND 1ULL /* issued while a discard was in flight */
 #define OW_IS_TRIM   2ULL /* is such a discard, and counted among them */
-#define OW_NOTES     3ULL
-#define OW_NOTE_OP   2 /* its operation, from this bit on */
+#define OW_IS_BACK   4ULL /* its driver gave it back: the next issue continues it */
+#define OW_HAS_PARTS 8ULL /* some of it has ended, see slow.h */
+#define OW_NOTES     15ULL
+#define OW_NOTE_OP   4 /* its operation, from this bit on */
 #define OW_OP_MASK   7
-#define OW_NOTE_BITS 5
+#define OW_NOTE_BITS 7
 
 /* A request in flight, found by (hardware queue, tag) and proven by its address. */
 struct ow_stamp {

@@ -54,5 +54,7 @@ struct ow_slow {
 #define OW_SLOW_RING_BYTES (1 << 16)
 /* What is noted by the address of a request or bio as it enters the queue. */
 #define OW_HASHED_ENTRIES (1 << 16)
+/* Requests in flight that have completed in part. */
+#define OW_SLOW_PARTS 1024
 
 #endif

@@ -62,6 +62,7 @@ static __always_inline int on_bio_queue(struct bio *bio, bool raw)
 	const struct ow_target *t = disk_target(disk, raw);
 	struct ow_counts *c;
 	struct place at;
+	__u32 opf;
 
 	if (!t)
 		return 0;
@@ -71,7 +72,8 @@ static __always_inline int on_bio_queue(struct bio *bio, bool raw)
 		return 0;
 	stamp.target = t->index & (OW_MAX_TARGETS - 1);
 	stamp.bytes = raw ? BPF_CORE_READ(bio, bi_iter.bi_size) : bio->bi_iter.bi_size;
-	stamp.op = op_of(READ(raw, bio, bi_opf));
+	opf = READ(raw, bio, bi_opf);
+	stamp.op = op_of(opf);
 	/* An empty write is how a flush travels before there is a request. */
 	if (stamp.op == OW_WRITE && !stamp.bytes)
 		stamp.op = OW_FLUSH;
@@ -80,7 +82,7 @@ static __always_inline int on_bio_queue(struct bio *bio, bool raw)
 	if (!c)
 		return 0;
 	use_row(&at, c->issue.issued);
-	count_issue(c, &at, sector, stamp.bytes);
+	count_issue(c, &at, sector, stamp.bytes, next_sector(opf, sector, stamp.bytes));
 	stamp.disk = (__u64)disk;
 	stamp.ns = bpf_ktime_get_ns();
 	remember_bio(c, key, &stamp);

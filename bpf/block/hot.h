@@ -100,7 +100,7 @@ static __always_inline void end_hot(struct hot *at, struct request *rq, __u32 op
 	if (settings.by_owner)
 		count_owner(&place, rq, owner_of(rq, at->submitter), 1, bytes, ns, false);
 	if (seldom(ns > settings.slow_ns))
-		tell_slow(&place, rq, at->submitter, issued, ns, bytes);
+		tell_slow(&place, rq, at->submitter, issued, ns, bytes, 0);
 	end_submitter(at->submitter, rq);
 }
 

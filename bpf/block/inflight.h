@@ -115,8 +115,9 @@ static __always_inline __u64 take_entry(const struct where *at, struct request *
 }
 
 /*
- * A leftover entry @time means that we missed a completion. It is counted for the operation of the
- * lost request, although for the partition of the next one.
+ * A leftover entry @time means that we missed a completion, unless the request was given back and
+ * then freed. It is counted for the operation of that request, but for the partition of the next
+ * one. Without a time it was never counted as issued.
  */
 static __always_inline void overwrite(const struct where *at, __u64 time)
 {
@@ -125,10 +126,13 @@ static __always_inline void overwrite(const struct where *at, __u64 time)
 	struct ow_counts *c = counts_of(&lost);
 
 	count_trim(at, time, -1);
-	if (!c)
+	if (!c || !(time >> OW_NOTE_BITS))
 		return;
 	use_row(&lost, c->entry.overwritten);
-	c->entry.overwritten++;
+	if (time & OW_IS_BACK)
+		c->entry.abandoned++;
+	else
+		c->entry.overwritten++;
 	c->entry.lost_sum_ns += bpf_ktime_get_ns() + OW_TIME_MARK;
 }
 
@@ -181,6 +185,12 @@ static __always_inline bool remember(const struct where *at, struct request *rq,
 	return true;
 }
 
+/* 0 for an entry without a time: its first issue was not seen. */
+static __always_inline __u64 with_time(__u64 time)
+{
+	return time >> OW_NOTE_BITS ? time : 0;
+}
+
 static __always_inline __u64 recall_by_hash(const struct where *at, __u64 key, bool forget)
 {
 	__u64 *time = map_lookup(untagged, &key), issued;
@@ -192,7 +202,64 @@ static __always_inline __u64 recall_by_hash(const struct where *at, __u64 key, b
 		count_trim(at, issued, -1);
 		map_delete(untagged, &key);
 	}
-	return issued;
+	return with_time(issued);
+}
+
+/* The entry of @rq: when it was issued, with its notes. NULL if it has none. */
+static __always_inline __u64 *time_of(const struct where *at, struct request *rq)
+{
+	struct ow_stamp *stamp = stamp_at(at->stamp);
+	__u64 key = (__u64)rq;
+
+	if (stamp && stamp->rq == key)
+		return &stamp->time;
+	if (stamp && !at->is_crowded)
+		return NULL;
+	return map_lookup(untagged, &key);
+}
+
+/*
+ * Note that the driver gave @rq back. Its entry stays where it is: without an I/O scheduler a
+ * request keeps its driver tag, with one its scheduler tag. A request without an entry was issued
+ * before we attached if it @was_started: it gets one without a time, so that its next issue is not
+ * taken for its first.
+ */
+static __always_inline bool note_back(const struct where *at, struct request *rq, bool was_started)
+{
+	__u64 *time = time_of(at, rq), key = (__u64)rq, unknown = OW_IS_BACK;
+	struct ow_stamp *stamp;
+
+	if (time) {
+		*time |= OW_IS_BACK;
+		return true;
+	}
+	if (!was_started)
+		return false;
+	stamp = at->is_crowded ? NULL : stamp_at(at->stamp);
+	if (!stamp) {
+		map_update(untagged, &key, &unknown);
+	} else if (!stamp->rq) {
+		stamp->time = unknown;
+		stamp->rq = key;
+	}
+	return true;
+}
+
+/*
+ * Whether the issue of @rq continues a request that was given back. A request that was allocated
+ * after the first issue is another one at the same address.
+ */
+static __always_inline bool continues(const struct where *at, struct request *rq)
+{
+	__u64 *time = time_of(at, rq), issued;
+
+	if (!time || !(*time & OW_IS_BACK))
+		return false;
+	issued = *time >> OW_NOTE_BITS;
+	if (issued && READ_SELDOM(rq, start_time_ns) > issued)
+		return false;
+	*time &= ~OW_IS_BACK;
+	return true;
 }
 
 /* When @rq was issued, with its notes, or 0 if that was not seen. Forgets it if @forget. */
@@ -211,7 +278,7 @@ static __always_inline __u64 recall(const struct where *at, struct request *rq, 
 		count_trim(at, issued, -1);
 		give_up(&stamp->rq);
 	}
-	return issued;
+	return with_time(issued);
 }
 
 #endif

@@ -66,15 +66,18 @@ static __always_inline int on_issue(struct request *rq, struct gendisk *disk, bo
 {
 	struct ow_counts *c;
 	struct where at;
+	__u32 bytes;
 	__u64 now;
 
-	if (!find(&at, rq, disk, raw))
+	if (!find(&at, rq, disk, raw) || continues(&at, rq))
 		return 0;
 	c = counts_of(&at.place);
 	if (!c)
 		return 0;
 	use_row(&at.place, c->issue.issued);
-	count_issue(c, &at.place, at.sector, READ(raw, rq, __data_len));
+	bytes = READ(raw, rq, __data_len);
+	count_issue(c, &at.place, at.sector, bytes,
+		    next_sector(READ(raw, rq, cmd_flags), at.sector, bytes));
 	now = bpf_ktime_get_ns();
 	if (queue_time)
 		queue_time_of(&c->entry, &at, rq, now, raw);
@@ -154,6 +157,21 @@ static __always_inline void count_other(struct ow_complete_counts *c, struct req
 	}
 }
 
+/*
+ * Whether the error of a completion was counted before: the data of a flush sequence failed, and
+ * now the sequence ends with the same error. The kernel left the status in the bio, which it ends
+ * after this.
+ */
+static __always_inline bool is_counted_error(struct request *rq, __u64 issued, __u32 bytes)
+{
+	struct bio *bio;
+
+	if (issued || bytes)
+		return false;
+	bio = READ_SELDOM(rq, biotail);
+	return bio && READ_SELDOM(bio, bi_status);
+}
+
 /* The last part of a request, or the whole of it. */
 static __always_inline void on_end(struct ow_complete_counts *c, struct where *at,
 				   struct request *rq, __u64 issued, __s32 error, __u32 bytes,
@@ -173,7 +191,7 @@ static __always_inline void on_end(struct ow_complete_counts *c, struct where *a
 	} else {
 		ns = count_completion(c, &at->place, issued >> OW_NOTE_BITS, bytes, issued);
 		if (slow)
-			on_measured(at, rq, issued >> OW_NOTE_BITS, ns, bytes, raw);
+			on_measured(at, rq, issued, ns, bytes, raw);
 	}
 	if (slow)
 		on_ended(at, rq);
@@ -199,7 +217,7 @@ static __always_inline int on_complete(struct request *rq, struct gendisk *disk,
 	/* A request may complete in parts; the last part closes it. */
 	final = bytes >= READ(raw, rq, __data_len);
 	issued = recall(&at, rq, final);
-	if (__builtin_expect(error, 0))
+	if (__builtin_expect(error, 0) && !is_counted_error(rq, issued, bytes))
 		count_error(c, &at.place, error, bytes);
 	/*
 	 * A flush that device mapper copied: for the kernel an even operation that is no discard,
@@ -223,8 +241,9 @@ static __always_inline int on_complete(struct request *rq, struct gendisk *disk,
 }
 
 /*
- * The driver gave the request back; it will be issued again. The tracepoint fires as well for
- * requests that the driver refused before starting them: those we never counted as issued.
+ * The driver gave the request back; it will be issued again. It stays in flight: its latency is
+ * from its first issue to its last completion. The tracepoint fires as well for requests that the
+ * driver refused before starting them, which were never issued.
  */
 static __always_inline int on_requeue(struct request *rq, bool raw)
 {
@@ -234,11 +253,10 @@ static __always_inline int on_requeue(struct request *rq, bool raw)
 	if (!find(&at, rq, disk_of_request(rq, raw), raw))
 		return 0;
 	c = counts_of(&at.place);
-	if (!c || !recall(&at, rq, true))
+	if (!c || !note_back(&at, rq, READ(raw, rq, state) != MQ_RQ_IDLE))
 		return 0;
 	use_row(&at.place, c->requeue.requeued);
 	c->requeue.requeued++;
-	c->requeue.back_sum_ns += bpf_ktime_get_ns() + OW_TIME_MARK;
 	return 0;
 }
 

@@ -35,6 +35,14 @@ struct {
 	__uint(max_entries, 4096);
 } slow_ring SEC(".maps");
 
+/* Bytes of requests in flight that have completed in part. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, __u64);
+	__type(value, __u32);
+} parts SEC(".maps");
+
 /* Slow requests that the ring had no room for, by target. */
 __u64 slow_left_out[OW_MAX_TARGETS];
 
@@ -215,10 +223,10 @@ static __always_inline void tell_submitter(struct ow_slow *slow, struct request 
 	slow->cgroup = by && by->kind == OW_PROCESS ? by->cgroup : accounted_to(rq);
 }
 
-/* A request that was slow, of @bytes that ended now. */
+/* A request that was slow: @bytes of it ended now, and @before in earlier parts. */
 static __always_inline void tell_slow(const struct place *at, struct request *rq,
 				      struct ow_submitter *placed, __u64 issued, __u64 ns,
-				      __u32 bytes)
+				      __u32 bytes, __u32 before)
 {
 	struct ow_slow *slow = bpf_ringbuf_reserve(&slow_ring, sizeof(*slow), 0);
 
@@ -228,8 +236,8 @@ static __always_inline void tell_slow(const struct place *at, struct request *rq
 	}
 	slow->end_ns = issued + ns;
 	slow->latency_ns = ns;
-	slow->sector = READ_SELDOM(rq, __sector);
-	slow->bytes = bytes;
+	slow->sector = READ_SELDOM(rq, __sector) - (before >> 9);
+	slow->bytes = before + bytes;
 	slow->target = at->target;
 	slow->op = at->op;
 	__builtin_memset(slow->pad, 0, sizeof(slow->pad));
@@ -267,24 +275,58 @@ static __always_inline struct ow_submitter *owner_of(struct request *rq,
 	return settings.by_owner == OW_BY_PROCESS ? submitter_of(rq, placed) : NULL;
 }
 
+/* Add a part to those that ended before. */
+static __always_inline void remember_part(struct where *at, struct request *rq, __u32 bytes)
+{
+	__u64 *time = time_of(at, rq), key = (__u64)rq;
+	__u32 *before;
+
+	if (!time)
+		return;
+	before = bpf_map_lookup_elem(&parts, &key);
+	if (before && *time & OW_HAS_PARTS)
+		bytes += *before;
+	if (!bpf_map_update_elem(&parts, &key, &bytes, BPF_ANY))
+		*time |= OW_HAS_PARTS;
+}
+
+/* The bytes of all parts but the last, which are forgotten. */
+static __always_inline __u32 take_parts(struct request *rq, __u64 notes)
+{
+	__u64 key = (__u64)rq;
+	__u32 *before, bytes;
+
+	if (!(notes & OW_HAS_PARTS))
+		return 0;
+	before = bpf_map_lookup_elem(&parts, &key);
+	if (!before)
+		return 0;
+	bytes = *before;
+	bpf_map_delete_elem(&parts, &key);
+	return bytes;
+}
+
 /* A part of a request has ended, and not the last. */
 static __always_inline void on_part(struct where *at, struct request *rq, __u32 bytes, bool raw)
 {
+	if (settings.slow_ns != OW_NEVER_SLOW)
+		remember_part(at, rq, bytes);
 	if (settings.by_owner)
 		count_owner(&at->place, rq, owner_of(rq, noted_submitter(at, rq)), 0, bytes, 0,
 			    raw);
 }
 
-/* A request has ended that was issued at @issued, after @ns. */
+/* A request has ended that was issued at @issued, which has its notes, after @ns. */
 static __always_inline void on_measured(struct where *at, struct request *rq, __u64 issued,
 					__u64 ns, __u32 bytes, bool raw)
 {
 	struct ow_submitter *placed = noted_submitter(at, rq);
+	__u32 before = take_parts(rq, issued);
 
 	if (settings.by_owner)
 		count_owner(&at->place, rq, owner_of(rq, placed), 1, bytes, ns, raw);
 	if (ns > settings.slow_ns)
-		tell_slow(&at->place, rq, placed, issued, ns, bytes);
+		tell_slow(&at->place, rq, placed, issued >> OW_NOTE_BITS, ns, bytes, before);
 }
 
 static __always_inline void on_ended(struct where *at, struct request *rq)

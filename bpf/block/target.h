@@ -173,15 +173,16 @@ static __always_inline void count_queue_time(struct ow_entry_counts *c, const st
 		count_latency(hist, at->op, ns);
 }
 
+/* @next is where a sequential successor would start. The first request has no predecessor. */
 static __always_inline void count_issue(struct ow_counts *c, const struct place *at, __u64 sector,
-					__u32 bytes)
+					__u32 bytes, __u64 next)
 {
-	c->issue.issued++;
 	if (bytes) {
-		if (c->issue.next_sector == sector)
+		if (c->issue.next_sector == sector && c->issue.issued)
 			c->entry.sequential++;
-		c->issue.next_sector = sector + (bytes >> 9);
+		c->issue.next_sector = next;
 	}
+	c->issue.issued++;
 	count_size(at, bytes);
 }
 

@@ -22,6 +22,17 @@ static __always_inline __u32 op_of(__u32 cmd_flags)
 	return OW_OTHER;
 }
 
+/*
+ * Where a sequential successor of a request starts. A zone append names the start of its zone, and
+ * the drive writes it where the last one ended.
+ */
+static __always_inline __u64 next_sector(__u32 cmd_flags, __u64 sector, __u32 bytes)
+{
+	if ((cmd_flags & 0xff) == OP_VALUE(REQ_OP_ZONE_APPEND))
+		return sector;
+	return sector + (bytes >> 9);
+}
+
 #define STATUS_ZONE_RESOURCE  14
 #define STATUS_DURATION_LIMIT 17
 

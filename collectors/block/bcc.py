@@ -20,13 +20,13 @@ from typing import Any
 from opwatch.collectors.block.bcc_source import cold_hists, constants, queue_hists, source
 from opwatch.collectors.block.blk import plan
 from opwatch.collectors.block.diskstats import StatReader
+from opwatch.collectors.block.in_flight import MODULUS, TIME_SUMS, completed, in_flight
 from opwatch.errors import OpwatchError, ProbeRejected, Unsupported
 from opwatch.host import privilege
 from opwatch.host.capabilities import missing
 from opwatch.host.device import Leaf
 from opwatch.trace import abi
 from opwatch.trace.abi import HOT_OPS, LATENCY, OPS, SIZE, STATUSES, OpSample
-from opwatch.trace.in_flight import MODULUS, TIME_SUMS, in_flight
 from opwatch.trace.tracing import Counted, settled
 from opwatch.trace.trust import Reading
 
@@ -37,6 +37,7 @@ INSTALL = f"apt-get install python3-bpfcc linux-headers-{RELEASE}"
 # Words of struct ow_counts: what OpSample has between `in_flight_ns` and the histograms.
 _FIRST, _LAST = OpSample._fields.index("issued"), OpSample._fields.index("latency")
 _COUNTS = _LAST - _FIRST
+_MOST_READS = 4
 # Words of struct ow_cell, which fills lines of 64 bytes, of ow_row and ow_hist.
 _CELL = -(-_COUNTS // 8) * 8
 _ROW = len(OPS) * _CELL
@@ -220,6 +221,14 @@ class BccTracer:
         return struct.pack("=QQ", begin, time.monotonic_ns()) + words.tobytes()
 
     def _op(self, target: int, op: int) -> list[int]:
+        """The words of one operation, read again if requests completed meanwhile."""
+        for _ in range(_MOST_READS):
+            words = self._read_op(target, op)
+            if words[0] == sum(words[_LAST : _LAST + LATENCY.slots]):
+                break
+        return words
+
+    def _read_op(self, target: int, op: int) -> list[int]:
         """The words of one operation. Histograms are read first: a program writes its counters before them,
         so that a maximum is never too low."""
         rows = range(target * self._cpus, (target + 1) * self._cpus)
@@ -233,13 +242,12 @@ class BccTracer:
         if self._queue_time:
             queue = sum_lanes([self._queue.entry(i) for i in queue_hists(target, op, self._cpus)])
         counts = sum_rows([self._rows.entry(row, op * _CELL, _COUNTS) for row in rows])
-        flying = in_flight(
-            dict(zip(OpSample._fields[_FIRST:_LAST], counts, strict=True)), time.monotonic_ns()
-        )
+        by_name = dict(zip(OpSample._fields[_FIRST:_LAST], counts, strict=True))
+        flying = in_flight(by_name, time.monotonic_ns())
         for place in _TIME_SUMS:
             counts[place] = 0
         statuses = self._statuses.entry(target * len(OPS) + op)
-        return [sum(latency), *flying, *counts, *latency, *queue, *sizes, *statuses]
+        return [completed(by_name), *flying, *counts, *latency, *queue, *sizes, *statuses]
 
     def misses(self) -> int | None:
         """Runs of our programs that the kernel skipped since attach, whatever disk they were for."""

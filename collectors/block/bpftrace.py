@@ -63,7 +63,7 @@ def _decode_op(counts: _Counts, target: int, op: int, map_full: int) -> OpSample
     sizes = Histogram(SIZE, counts.slots("@size", target, op, SIZE.slots))
     events = {name: counts.scalar("@event", target, op, index) for index, name in enumerate(EVENTS)}
     statuses = abi.words(counts.slots("@status", target, op, abi.STATUSES))
-    left = latency.total + events["requeued"] + events["taken_back"] - events["refused"]
+    left = latency.total + events["taken_back"] - events["refused"] + events["abandoned"]
     sum_ns = counts.scalar("@ns", target, op)
     return OpSample(
         completed=latency.total,
@@ -73,7 +73,6 @@ def _decode_op(counts: _Counts, target: int, op: int, map_full: int) -> OpSample
         issue_sum_ns=0,
         end_sum_ns=0,
         lost_sum_ns=0,
-        back_sum_ns=0,
         first_ends=0,
         bytes=counts.scalar("@bytes", target, op),
         error_bytes=counts.scalar("@error_bytes", target, op),

@@ -33,6 +33,7 @@ EVENTS = (
     "ends",
     "stat_reads",
     "stat_writes",
+    "abandoned",
 )
 # Requests of one batch; a longer one is cut, and what is cut shows as completions missed.
 BATCH = 64
@@ -132,16 +133,34 @@ def _event(name: str) -> str:
 
 
 def _issue() -> str:
+    """An issue. That of a request that was given back continues the first; a request that was allocated later
+    is another one at the same address."""
+    return f"""\
+$first = @start[(uint64)$rq];
+$back = @back[(uint64)$rq];
+if ($back) {{ delete(@back[(uint64)$rq]); }}
+if (!($back && $first && (uint64)$rq->start_time_ns <= $first)) {{
+	if ($first && $back) {{ {_event("abandoned")} }}
+	if ($first && !$back) {{ {_event("overwritten")} }}
+{indent(_first_issue(), chr(9))}
+}}"""
+
+
+def _first_issue() -> str:
+    """The first issue. @next is one more than where a sequential successor would start, 0 without a request:
+    next_sector() of bpf/lib/op.h."""
     return f"""\
 $bytes = (uint64)$rq->__data_len;
 $sectors = $bytes >> 9;
 {slot("$sectors", SIZE)}
 @size[$t, $o, $slot] = count();
 if ($bytes) {{
-	if (@next[$t, $o, cpu] == $sector) {{ {_event("sequential")} }}
-	@next[$t, $o, cpu] = $sector + $sectors;
+	if (@next[$t, $o, cpu] == $sector + 1) {{ {_event("sequential")} }}
+	@next[$t, $o, cpu] = $sector + 1;
+	if (((uint64)$rq->cmd_flags & 0xff) != REQ_OP_ZONE_APPEND) {{
+		@next[$t, $o, cpu] = $sector + 1 + $sectors;
+	}}
 }}
-if (@start[(uint64)$rq]) {{ {_event("overwritten")} }}
 @start[(uint64)$rq] = nsecs;"""
 
 
@@ -192,7 +211,8 @@ $error = (uint64)args->error;
 {RENUMBERED if zone_resource else ""}
 $tail = (uint64)$rq->biotail;
 $taken = $bytes == 0 && $tail == 0 && $o != 0 && $o != {operation_key(FLUSH)};
-if ($error) {{
+$counted = !$issued && $bytes == 0 && $tail && (uint64)$rq->biotail->bi_status;
+if ($error && !$counted) {{
 	{_event("errors")}
 	@status[$t, $o, $error] = count();
 	@error_bytes[$t, $o] = sum($bytes);
@@ -244,7 +264,7 @@ def _probe(function: str, body: str) -> str:
 def script(leaves: Sequence[Leaf], batch_head: str | None, *, zone_resource: bool = False) -> str:
     """The script for these leaves. `batch_head` leads from a batch to its first request, None where the
     kernel has no batches; `zone_resource`: it has HAS_ZONE_RESOURCE_STATUS, as bpf/lib/kernel.h calls it."""
-    requeue = f"if (@start[(uint64)$rq]) {{\n\tdelete(@start[(uint64)$rq]);\n\t{_event('requeued')}\n}}"
+    requeue = f"if (@start[(uint64)$rq]) {{\n\t@back[(uint64)$rq] = 1;\n\t{_event('requeued')}\n}}"
     parts = [
         f"BEGIN\n{{\n\t{FIRST_MAP} = 1;\n\t{LAST_MAP} = 1;\n{indent(_tables(leaves), chr(9))}\n}}\n",
         _probe("blk_mq_start_request", "$rq = args->rq;\n" + _when_watched(leaves, _issue())),

@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING, Protocol
 
 from opwatch.cpu import CpuUse
 from opwatch.frozen import frozen, replace
-from opwatch.trace.account.losses import Loss
 from opwatch.trace.derive import Interval
 from opwatch.trace.kernel_times import KernelTimes
 from opwatch.trace.lacking import TRUST, lacking
+from opwatch.trace.losses import Loss
 from opwatch.trace.surplus import SurplusBounds
 from opwatch.trace.trust import Trust
 
 if TYPE_CHECKING:
     from opwatch.owners.sample import Owners
     from opwatch.samples.slow import SlowIo
-    from opwatch.trace.account.stall import Stall
     from opwatch.trim.audit.live import Discards
     from opwatch.waf.live import Live
 
@@ -103,7 +102,6 @@ class Observation:
     and what waited for them, None where nobody asked; `arrival`, of a disk that came meanwhile, in its first
     interval and in the summary; `leaving`, of one that left, in its last and in the summary; `blind`, where
     this kernel runs no programs and what that means for the counts; `losses`, what was not traced and why;
-    `stall`, if nothing completed with requests in flight, in the summary at its end;
     `slow`, what took longer than a limit, None where nobody asked; `owners`, whose the requests were,
     likewise; `kernel_times`, what iostat would say, None where the kernel does not; `cpu`, what the whole
     machine worked meanwhile, None where nobody read it."""
@@ -129,7 +127,6 @@ class Observation:
     kernel_times: KernelTimes | None = None
     cpu: CpuUse | None = None
     losses: tuple[Loss, ...] = ()
-    stall: Stall | None = None
 
     @property
     def label(self) -> str:

@@ -25,10 +25,9 @@ from opwatch.samples.observation import Arrival, Event, Leaving, Observation
 from opwatch.samples.observe import losses_of, observe, tally
 from opwatch.samples.sample import DiskSample
 from opwatch.samples.slow_tally import SlowTally
-from opwatch.trace.account.losses import Tally
-from opwatch.trace.account.stall import Stall, stale_requests, stall_between
 from opwatch.trace.contexts import missing_there
 from opwatch.trace.derive import derive
+from opwatch.trace.losses import Tally
 from opwatch.trace.surplus import SurplusBounds, bounds, narrowed
 from opwatch.trim.audit.live import Discards, DiscardSample, discards_between
 
@@ -69,12 +68,6 @@ class _Disk:
     is_news: bool = False
     # What earlier intervals reported as lost.
     lost: Tally = field(default_factory=Tally)
-    # In which its last interval ended.
-    stall: Stall | None = None
-
-    def stall_until(self, now: DiskSample) -> Stall | None:
-        """Return how the disk stood still since its last interval, None if it did not."""
-        return stall_between(self.last.sample.reading, now.reading, self.stall, missed=bool(self.lost))
 
     def take_losses(self, now: DiskSample) -> Tally:
         """Return what is known to be lost by now and was in no earlier interval."""
@@ -98,10 +91,7 @@ class _Disk:
         """Whether there is anything to show of the time since its last interval."""
         if self.is_news or (self.slow and self.slow.has_news):
             return True
-        then = self.last.sample
-        return bool(
-            derive(then.reading.sample, now.reading.sample, stale_requests(then.reading, now.reading)).ops
-        )
+        return bool(derive(self.last.sample.reading.sample, now.reading.sample).ops)
 
 
 class Story:
@@ -218,8 +208,6 @@ class Story:
 
     def _interval(self, disk: _Disk, now: _Moment) -> Observation:
         disk.learn(now.sample)
-        lost = disk.take_losses(now.sample)
-        disk.stall = disk.stall_until(now.sample)
         observation = observe(
             disk.last.sample,
             now.sample,
@@ -230,8 +218,9 @@ class Story:
             leaving=disk.leaving,
             slow=disk.slow.interval() if disk.slow else None,
             owners=_owners(disk.last, now),
-            losses=losses_of(disk.last.sample, now.sample, lost, is_blind=self._is_blind),
-            stall=disk.stall,
+            losses=losses_of(
+                disk.last.sample, now.sample, disk.take_losses(now.sample), is_blind=self._is_blind
+            ),
         )
         disk.last, disk.is_news = now, False
         return observation
@@ -249,7 +238,6 @@ class Story:
             slow=disk.slow.summary() if disk.slow else None,
             owners=_owners(disk.first, now),
             losses=losses_of(disk.first.sample, now.sample, is_blind=self._is_blind),
-            stall=disk.stall_until(now.sample),
         )
         blind = missing_there(observation.trust.drift) if self._is_blind else None
         return replace(observation, blind=blind) if blind else observation

@@ -13,7 +13,6 @@ from opwatch.samples.observation import Arrival, Event, Leaving, Observation
 from opwatch.sinks.owners.document import owners_document
 from opwatch.sinks.terminal import Writer
 from opwatch.trace.abi import OPS
-from opwatch.trace.account.stall import Stall
 from opwatch.trace.derive import Latency, OpInterval, idle_op
 from opwatch.trace.kernel_times import KernelTimes
 from opwatch.trace.lacking import DEPTH, ERRORS, IRQ, ISSUED, SEQUENTIAL, TRUST
@@ -167,14 +166,6 @@ def event_document(event: Event) -> dict[str, Any]:
     }
 
 
-def _stall(stall: Stall) -> dict[str, Any]:
-    return {
-        "in_flight": stall.in_flight,
-        "since_mono_ns": stall.since_ns,
-        "at_least_ns": stall.least_ns,
-    }
-
-
 def _kernel_times(times: KernelTimes) -> dict[str, Any]:
     return {
         "await_ns": {
@@ -219,7 +210,6 @@ def document(observation: Observation) -> dict[str, Any]:
         "in_flight_at_start": observation.in_flight_at_start,
         "unexplained": None if TRUST in absent else observation.unexplained,
         "explained": None if TRUST in absent else [loss.words for loss in observation.explained],
-        "stall": _stall(observation.stall) if observation.stall else None,
         "lacks": list(observation.lacks),
         "blind": observation.blind,
         "waf": None if observation.live is None else _live(observation.live),

@@ -71,9 +71,9 @@ class OpSample(NamedTuple):
     queued: int
     queue_sum_ns: int
     queue_max_ns: int
+    abandoned: int
     # struct ow_requeue_counts
     requeued: int
-    back_sum_ns: int
     # the histograms
     latency: Histogram
     queue: Histogram

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from opwatch.frozen import frozen
 from opwatch.trace.abi import LATENCY, SIZE, OpSample, TargetSample
 from opwatch.trace.hist import Histogram
 from opwatch.trace.ops import STATUS_NAMES
 
-_NONE: Mapping[str, int] = {}
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99_9": 0.999}
 
 
@@ -36,16 +33,14 @@ class OpInterval:
     statuses: dict[str, int]
     issued: int
     sequential_ratio: float | None
-    # The mean number of requests in flight, and how many are at the end.
     queue_depth: float
-    in_flight: int
     latency: Latency
     queue: Latency | None
     sizes: Histogram
 
     @property
     def is_idle(self) -> bool:
-        return not (self.count or self.issued or self.errors or self.queue_depth)
+        return not (self.count or self.issued or self.errors)
 
     def size_p50(self) -> int | None:
         """Median size in bytes of what was issued: its slot's lower edge, exact for powers of two."""
@@ -114,9 +109,8 @@ def _statuses(begin: OpSample, end: OpSample) -> dict[str, int]:
     return counts
 
 
-def derive_op(begin: OpSample, end: OpSample, elapsed_ns: int, stale: int = 0) -> OpInterval:
-    """One operation between two samples of the same tracer. `stale` requests are not in flight although the
-    tracer takes them for it."""
+def derive_op(begin: OpSample, end: OpSample, elapsed_ns: int) -> OpInterval:
+    """One operation between two samples of the same tracer."""
     count = end.completed - begin.completed
     issued = end.issued - begin.issued
     sum_ns = end.sum_ns - begin.sum_ns
@@ -128,17 +122,12 @@ def derive_op(begin: OpSample, end: OpSample, elapsed_ns: int, stale: int = 0) -
         statuses=_statuses(begin, end) if end.errors > begin.errors else {},
         issued=issued,
         sequential_ratio=(end.sequential - begin.sequential) / issued if issued else None,
-        queue_depth=_queue_depth(begin, end, elapsed_ns, stale),
-        in_flight=max(end.in_flight - stale, 0),
+        # Little's law: the time that requests spent in the device, per unit of time.
+        queue_depth=sum_ns / elapsed_ns if elapsed_ns else 0.0,
         latency=_latency(end.latency.since(begin.latency), sum_ns, begin.max_ns, end.max_ns, count),
         queue=_queue(begin, end),
         sizes=end.sizes.since(begin.sizes),
     )
-
-
-def _queue_depth(begin: OpSample, end: OpSample, elapsed_ns: int, stale: int) -> float:
-    """The mean number of requests in flight: the growth of its integral, per unit of time."""
-    return max((end.in_flight_ns - begin.in_flight_ns) / elapsed_ns - stale, 0.0) if elapsed_ns else 0.0
 
 
 def idle_op() -> OpInterval:
@@ -153,25 +142,22 @@ def idle_op() -> OpInterval:
         issued=0,
         sequential_ratio=None,
         queue_depth=0.0,
-        in_flight=0,
         latency=nothing,
         queue=None,
         sizes=Histogram(SIZE, []),
     )
 
 
-def derive(begin: TargetSample, end: TargetSample, stale: Mapping[str, int] = _NONE) -> Interval:
-    """Everything between two samples. Operations without any request, not even in flight, are left out.
-    `stale` requests, by operation, ended unseen before."""
+def derive(begin: TargetSample, end: TargetSample) -> Interval:
+    """Everything between two samples. Idle operations are left out."""
     elapsed = end.end_ns - begin.end_ns
     ops = {}
     for name, after in end.ops.items():
         before = begin.ops[name]
-        has_moved = (after.issued, after.completed, after.errors) != (
+        if (after.issued, after.completed, after.errors) != (
             before.issued,
             before.completed,
             before.errors,
-        )
-        if has_moved or min(before.in_flight, after.in_flight) > stale.get(name, 0):
-            ops[name] = derive_op(before, after, elapsed, stale.get(name, 0))
+        ):
+            ops[name] = derive_op(before, after, elapsed)
     return Interval(begin.end_ns, end.end_ns, ops)

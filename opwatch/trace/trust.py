@@ -131,8 +131,8 @@ def trust(begin: Reading, end: Reading, misses: int | None) -> Trust:
     def grown(field: str) -> int:
         return after[field] - before[field]
 
-    # In flight is a state, not a difference: issued since attach and neither completed nor given back.
-    given_back = after["requeued"] + after["taken_back"] - after["refused"]
+    # In flight is a state, not a difference: issued since attach and not completed. A requeued request is.
+    given_back = after["taken_back"] - after["refused"] + after["abandoned"]
     missed = after["overwritten"] + after["missed"]
     in_flight = after["issued"] - after["completed"] - given_back - missed
     drift, byte_drift, reason = _drifts(begin, end)

@@ -7,7 +7,8 @@ import sys
 from tests.section import Section
 
 from . import default_set, figures
-from .figure import exit_status, table
+from .figure import table
+from .smoke import exit_status
 
 SECTION = Section("overhead.md", "figures")
 

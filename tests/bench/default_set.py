@@ -22,8 +22,9 @@ from opwatch.tools.commands.overhead import LOAD, program_statistics
 from opwatch.tools.commands.watch import choose_leaves
 from opwatch.trace.programs import FLOORS
 
-from .figure import Figure, sized
+from .figure import Figure
 from .peer import running_peer
+from .smoke import sized
 
 # Name of a program -> (runs, ns).
 Runs = dict[str, tuple[int, int]]

@@ -24,7 +24,8 @@ from opwatch.tools.commands.watch import choose_leaves
 from opwatch.trace import abi
 from opwatch.trace.hist import Histogram
 
-from .figure import Figure, sized
+from .figure import Figure
+from .smoke import sized
 
 OPWATCH = [sys.executable, "-m", "opwatch"]
 

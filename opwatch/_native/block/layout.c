@@ -96,6 +96,7 @@ struct map_sizes ow_map_sizes(const struct ow_tracer_config *config, const struc
 		.bios = config->nr_bios ? config->nr_bios : 1,
 		.submitters = submitters ? stamps : 1,
 		.hashed_submitters = submitters ? OW_HASHED_ENTRIES : 1,
+		.parts = config->slow_ns ? OW_SLOW_PARTS : 1,
 		.slow_ring = config->slow_ns ? OW_SLOW_RING_BYTES : (__u32)sysconf(_SC_PAGESIZE),
 		.owners = owners,
 		.owner_counts = config->by ? (OW_SHARED_PLACES + owners) * shape->nr_cpus : 1,
@@ -118,7 +119,7 @@ static __u64 map_bytes(const struct ow_tracer_config *config, const struct ow_sh
 	       (__u64)(n.stamps + n.queue_stamps) * sizeof(struct ow_stamp) +
 	       n.hashed_queue_stamps * HASHED(__u64[2]) + n.bios * HASHED(__u64[4]) + n.slow_ring +
 	       (__u64)n.submitters * sizeof(struct ow_submitter) +
-	       n.hashed_submitters * HASHED(struct ow_submitter) +
+	       n.hashed_submitters * HASHED(struct ow_submitter) + n.parts * HASHED(__u64) +
 	       n.owners * HASHED(struct ow_owner) +
 	       (__u64)n.owner_counts * sizeof(struct ow_owner_counts) +
 	       (__u64)n.recent_owners * sizeof(struct ow_recent_owner[OW_RECENT]) +

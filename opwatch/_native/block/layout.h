@@ -45,7 +45,7 @@ static inline bool ow_shares_lanes(const struct ow_shape *shape)
 struct map_sizes {
 	__u32 own_rows, bare_rows, used_rows, hot_hists, cold_hists, queue_latency, statuses,
 		stamps, queue_stamps, hashed_queue_stamps, bios, submitters, hashed_submitters,
-		slow_ring, owners, owner_counts, recent_owners,
+		parts, slow_ring, owners, owner_counts, recent_owners,
 		owner_places; /* the places of each CPU */
 };
 

@@ -7,6 +7,8 @@
 
 /* Counts and sums that were read apart: at most so many more in one of them, of all CPUs. */
 #define OW_MOST_TORN 32
+/* So often one operation is read, if requests complete meanwhile. */
+#define OW_MOST_READS 4
 
 __u64 ow_monotonic_ns(void)
 {
@@ -137,14 +139,19 @@ static bool add_rows(const struct ow_tracer *t, __u32 target, __u32 op, struct o
 	return !is_untouched(&to->counts);
 }
 
-/* Remembered requests that completed, were given back, or whose completion was missed. */
-static __u64 left_of(const struct ow_counts *c)
+/* Remembered requests that ended. */
+static __u64 ended_of(const struct ow_counts *c)
 {
 	const struct ow_complete_counts *ended = &c->complete;
 	__u64 unseen = ended->never_issued + ended->flush_tails + ended->unmatched + ended->refused;
 
-	return ended->ends + ended->first_ends + ended->missed - unseen + c->requeue.requeued +
-	       c->entry.overwritten;
+	return ended->ends + ended->first_ends + ended->missed - unseen;
+}
+
+/* Of these and of all others that left: they were freed, or their completion was missed. */
+static __u64 left_of(const struct ow_counts *c)
+{
+	return ended_of(c) + c->entry.overwritten + c->entry.abandoned;
 }
 
 /*
@@ -159,7 +166,7 @@ static void find_in_flight(struct ow_op_sample *to, __u64 now)
 	struct ow_counts *c = &to->counts;
 	__u64 number = c->issue.issued - c->entry.map_full - left_of(c),
 	      marked = now + OW_TIME_MARK;
-	__u64 left_ns = c->complete.end_sum_ns + c->entry.lost_sum_ns + c->requeue.back_sum_ns;
+	__u64 left_ns = c->complete.end_sum_ns + c->entry.lost_sum_ns;
 	__u64 integral = number * marked - c->issue.issue_sum_ns + left_ns, torn;
 
 	for (__s64 i = 0; i <= 2 * OW_MOST_TORN; i++) {
@@ -174,18 +181,33 @@ static void find_in_flight(struct ow_op_sample *to, __u64 now)
 	to->in_flight = (__s64)number > 0 ? number : 0;
 	to->in_flight_ns = integral;
 	/* Only their difference means anything, and it is in the integral. */
-	c->issue.issue_sum_ns = c->complete.end_sum_ns = 0;
-	c->entry.lost_sum_ns = c->requeue.back_sum_ns = 0;
+	c->issue.issue_sum_ns = c->complete.end_sum_ns = c->entry.lost_sum_ns = 0;
+}
+
+/* Requests of which the latency was measured. */
+static __u64 completed_of(const struct ow_counts *c)
+{
+	return ended_of(c) - (c->complete.taken_back - c->complete.refused) - c->complete.missed;
+}
+
+static __u64 total_of(const __u64 *slots, size_t n)
+{
+	__u64 total = 0;
+
+	for (size_t i = 0; i < n; i++)
+		total += slots[i];
+	return total;
 }
 
 /*
  * Histograms first, the rest behind a barrier: a program writes its counters before the slot, so
  * the maximum is that of all that the histogram holds.
  */
-static void sample_op(const struct ow_tracer *t, __u32 target, __u32 op, struct ow_op_sample *to)
+static void read_op(const struct ow_tracer *t, __u32 target, __u32 op, struct ow_op_sample *to)
 {
 	const __u64(*statuses)[OW_NR_STATUS] = t->statuses.at;
 
+	memset(to, 0, sizeof(*to));
 	if (op < OW_NR_HOT_OPS)
 		add_hot(t, target, op, to);
 	else if (add_rows(t, target, op, to))
@@ -194,8 +216,21 @@ static void sample_op(const struct ow_tracer *t, __u32 target, __u32 op, struct 
 	memset(&to->counts, 0, sizeof(to->counts));
 	add_rows(t, target, op, to);
 	memcpy(to->statuses, statuses[target * OW_NR_OPS + op], sizeof(to->statuses));
-	for (size_t i = 0; i < OW_LAT_SLOTS; i++)
-		to->completed += to->latency[i];
+	to->completed = completed_of(&to->counts);
+}
+
+/*
+ * The number of requests is that of their summed latency, from the same words at the same moment: a
+ * mean is of the requests that it is divided by. The histogram may miss those that completed since
+ * it was read. Then it is read again; where requests complete all the time, they are few of many.
+ */
+static void sample_op(const struct ow_tracer *t, __u32 target, __u32 op, struct ow_op_sample *to)
+{
+	for (int i = 0; i < OW_MOST_READS; i++) {
+		read_op(t, target, op, to);
+		if (total_of(to->latency, OW_LAT_SLOTS) == to->completed)
+			break;
+	}
 }
 
 void ow_tracer_sample(const struct ow_tracer *t, __u32 target, struct ow_sample *ret)

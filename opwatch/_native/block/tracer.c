@@ -29,6 +29,7 @@ static int set_map_sizes(struct opwatch_blk *skel, const struct map_sizes *n)
 						  n->hashed_queue_stamps);
 	err = err ?: bpf_map__set_max_entries(skel->maps.submitters, n->submitters);
 	err = err ?: bpf_map__set_max_entries(skel->maps.hashed_submitters, n->hashed_submitters);
+	err = err ?: bpf_map__set_max_entries(skel->maps.parts, n->parts);
 	err = err ?: bpf_map__set_max_entries(skel->maps.slow_ring, n->slow_ring);
 	err = err ?: bpf_map__set_max_entries(skel->maps.owners, n->owners);
 	err = err ?: bpf_map__set_max_entries(skel->maps.owner_places, n->owners);

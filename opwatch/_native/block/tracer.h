@@ -13,7 +13,7 @@
 
 /* One operation of one target, summed over CPUs. Everything is absolute. */
 struct ow_op_sample {
-	__u64 completed;    /* the sum of latency[], so count and quantiles never disagree */
+	__u64 completed;    /* requests in sum_ns; of latency[] too, if no reading was cut short */
 	__u64 in_flight;    /* remembered requests that are issued and not completed, at end_ns */
 	__u64 in_flight_ns; /* the integral of that number over time, up to end_ns */
 	struct ow_counts counts;

@@ -1,6 +1,6 @@
-"""Requests in flight from sums of issue and completion times, for samples that the extension does not make.
+"""Requests that ended and are in flight, from the programs' counters and sums of times.
 
-ow_tracer_sample() in opwatch/_native/block/sample.c computes the same.
+For samples that the extension does not make: opwatch/_native/block/sample.c computes the same.
 """
 
 from __future__ import annotations
@@ -12,7 +12,18 @@ MODULUS = 1 << 64
 TIME_MARK = 1 << 57
 _MOST_TORN = 32
 # The sums that mean nothing outside this computation.
-TIME_SUMS = ("issue_sum_ns", "end_sum_ns", "lost_sum_ns", "back_sum_ns")
+TIME_SUMS = ("issue_sum_ns", "end_sum_ns", "lost_sum_ns")
+
+
+def ended(counts: Mapping[str, int]) -> int:
+    """Return how many requests ended whose issue was seen. Pure."""
+    unseen = sum(counts[name] for name in ("never_issued", "flush_tails", "unmatched", "refused"))
+    return sum(counts[name] for name in ("ends", "first_ends", "missed")) - unseen
+
+
+def completed(counts: Mapping[str, int]) -> int:
+    """Return how many of these have a latency, which is in `sum_ns`. Pure."""
+    return ended(counts) - (counts["taken_back"] - counts["refused"]) - counts["missed"]
 
 
 def in_flight(counts: Mapping[str, int], now_ns: int) -> tuple[int, int]:
@@ -22,11 +33,9 @@ def in_flight(counts: Mapping[str, int], now_ns: int) -> tuple[int, int]:
     makes visible: the integral exceeds the latencies of completed requests by the ages of those in flight,
     and by no more.
     """
-    unseen = sum(counts[name] for name in ("never_issued", "flush_tails", "unmatched", "refused"))
-    ended = sum(counts[name] for name in ("ends", "first_ends", "missed")) - unseen
-    left = ended + counts["requeued"] + counts["overwritten"]
+    left = ended(counts) + counts["overwritten"] + counts["abandoned"]
     number, marked = counts["issued"] - counts["map_full"] - left, now_ns + TIME_MARK
-    left_ns = counts["end_sum_ns"] + counts["lost_sum_ns"] + counts["back_sum_ns"]
+    left_ns = counts["end_sum_ns"] + counts["lost_sum_ns"]
     integral = number * marked - counts["issue_sum_ns"] + left_ns
     for torn in sorted(range(-_MOST_TORN, _MOST_TORN + 1), key=abs):
         excess = (integral - torn * marked - counts["sum_ns"] + TIME_MARK // 4) % MODULUS

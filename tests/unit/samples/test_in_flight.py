@@ -6,8 +6,8 @@ import random
 
 import pytest
 
+from opwatch.collectors.block.in_flight import MODULUS, TIME_MARK, in_flight
 from opwatch.trace.abi import SCALARS
-from opwatch.trace.in_flight import MODULUS, TIME_MARK, in_flight
 
 BOOT_NS = 77 * 86400 * 10**9
 
@@ -66,13 +66,12 @@ def test_requests_without_a_known_issue_are_in_neither_sum(requests: list[tuple[
     assert in_flight(counts, NOW_NS) == (2, truth(requests))
 
 
-def test_a_request_that_came_back_or_was_lost_counts_until_then(
+def test_a_request_that_was_freed_or_lost_counts_until_then(
     requests: list[tuple[int, int | None]],
 ) -> None:
     counts = counts_of(requests)
-    counts["requeued"], counts["overwritten"] = 1, 1
-    counts["back_sum_ns"] = BOOT_NS + 3 * 10**9 + TIME_MARK
-    counts["lost_sum_ns"] = BOOT_NS + 15 * 10**9 + TIME_MARK
+    counts["abandoned"], counts["overwritten"] = 1, 1
+    counts["lost_sum_ns"] = 2 * BOOT_NS + (3 + 15) * 10**9 + 2 * TIME_MARK
     waited = (3 - 1) * 10**9 + (15 - 10) * 10**9
     without = truth([one for one in requests if one[1] is not None])
     assert in_flight(counts, NOW_NS) == (0, without + waited)

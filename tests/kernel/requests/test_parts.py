@@ -1,0 +1,97 @@
+"""Requests that their driver completes in two parts, and sequences of a flush that fail, are counted once."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from opwatch.host import loop
+from tests.kernel.support.load import BLOCK, aligned, opened, reads
+from tests.kernel.support.watching import lines, losses, opwatch, watch
+
+SOURCE = Path(__file__).parents[1] / "support" / "slow_file.c"
+# Those of slow_file.c.
+SLOW_AT = 8 << 20
+PAUSE_NS = 2_000_000_000
+FAIL_AT = 12 << 20
+SIZE = 16 * BLOCK
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    program = tmp_path_factory.mktemp("slow") / "slow_file"
+    flags = subprocess.run(
+        ["pkg-config", "--cflags", "--libs", "fuse3"], capture_output=True, text=True, check=True
+    ).stdout.split()
+    subprocess.run([os.environ.get("CC", "cc"), "-o", program, SOURCE, *flags], check=True)
+    return program
+
+
+@contextmanager
+def slow_disk(server: Path, mount: Path) -> Iterator[str]:
+    """A loop device whose first read at SLOW_AT returns half of its bytes after PAUSE_NS; its node."""
+    mount.mkdir()
+    with subprocess.Popen([server, mount]) as running:
+        try:
+            while not (mount / "file").exists():
+                assert running.poll() is None
+            descriptor = os.open(mount / "file", os.O_RDWR)
+            try:
+                device = loop.attach(descriptor, loop.Binding())
+                try:
+                    yield device.node
+                finally:
+                    device.detach()
+            finally:
+                os.close(descriptor)
+        finally:
+            subprocess.run(["umount", mount], check=True)
+            running.wait()
+
+
+def test_latency_is_from_the_first_issue_to_the_last_completion(server: Path, tmp_path: Path) -> None:
+    with slow_disk(server, tmp_path / "mnt") as node:
+        [watched] = watch([Path(node).name], lambda: reads(node, 1, size=SIZE, start=SLOW_AT), attempts=1)
+    read = watched.interval.ops["read"]
+    assert (watched.trust.partial, watched.trust.requeued) == (1, 1)
+    assert (read.count, read.bytes, read.issued) == (1, SIZE, 1)
+    assert read.latency.mean is not None
+    assert PAUSE_NS < read.latency.mean < 1.5 * PAUSE_NS
+    assert read.latency.max == read.latency.mean
+    assert read.size_p50() == SIZE
+    assert watched.trust.in_flight == 0
+
+
+def test_a_slow_request_has_the_size_and_the_time_of_all_parts(server: Path, tmp_path: Path) -> None:
+    with slow_disk(server, tmp_path / "mnt") as node:
+        argv = ["dd", f"if={node}", "of=/dev/null", f"bs={SIZE}", "iflag=direct", "count=1", "status=none"]
+        argv.append(f"skip={SLOW_AT // SIZE}")
+        done = opwatch("--json", "--slow", "1s", "--dev", Path(node).name, "--", *argv)
+    slow = lines(done.stdout)[-1]["slow"]
+    assert slow["count"] == 1
+    [request] = slow["requests"]
+    assert (request["sector"], request["bytes"]) == (SLOW_AT // 512, SIZE)
+    assert PAUSE_NS < request["latency_ns"] < 1.5 * PAUSE_NS
+
+
+def test_a_failed_write_of_a_flush_sequence_is_one_error(server: Path, tmp_path: Path) -> None:
+    """Its data fails, and then the sequence ends with the same error."""
+
+    def workload() -> None:
+        with opened(node, os.O_DSYNC) as disk:
+            for index in range(11):
+                with pytest.raises(OSError, match="Input/output error"):
+                    os.pwritev(disk, [aligned(BLOCK)], FAIL_AT + index * BLOCK)
+
+    with slow_disk(server, tmp_path / "mnt") as node:
+        [watched] = watch([Path(node).name], workload)
+    write = watched.interval.ops["write"]
+    assert (write.count, write.errors, write.statuses) == (11, 11, {"I/O": 11})
+    assert write.error_bytes == 11 * BLOCK
+    assert watched.trust.flush_tails >= 11
+    assert losses(watched.trust) == []

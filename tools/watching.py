@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from opwatch.clock import read_anchor
 from opwatch.collectors.audit.live_discards import LiveDiscards
 from opwatch.collectors.block.arrivals import Unwatched
-from opwatch.collectors.block.bypass import unseen_pages
+from opwatch.collectors.block.bypass import refused_clones, unseen_pages, unseen_remaps
 from opwatch.collectors.block.contexts import ContextProbe
 from opwatch.collectors.block.owners import LiveOwners
 from opwatch.collectors.block.slow import LiveSlow
@@ -245,6 +245,8 @@ class Watching:
                 *self._tracers.lacks,
                 *self._slow.lacks(member.leaf),
                 *unseen_pages(member.leaf),
+                *unseen_remaps(member.leaf),
+                *refused_clones(member.leaf),
                 *no_cpu,
             ),
             in_flight=in_flight,

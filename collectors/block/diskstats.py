@@ -70,19 +70,36 @@ def no_witness(device: BlockDevice) -> str | None:
     return None
 
 
+def counts_refused_clones(device: BlockDevice) -> bool:
+    """Whether the kernel may count requests of a disk that its driver never took.
+
+    Request-based device mapper (multipath) sends clones to its paths. A busy path refuses a clone, and
+    blk_insert_cloned_request() of newer kernels (seen on v6.1 and later) counts it as completed nevertheless,
+    with no bytes. No tracepoint reports that.
+    """
+    holders = device.disk.sysfs / "holders"
+    return any(
+        (holders / name.replace("/", "!") / "dm").is_dir()
+        and (holders / name.replace("/", "!") / "mq").is_dir()
+        for name in device.disk.holders()
+    )
+
+
 def is_idle(device: BlockDevice) -> bool:
     """Whether the kernel says that nothing is in flight. False as well where it does not count."""
     return device.number("queue/iostats") == 1 and (device.attribute("inflight") or "1").split() == ["0", "0"]
 
 
 class StatReader:
-    """The stat file of one device. `reason` says why there is nothing to read, None when there is."""
+    """The stat file of one device. `reason` says why there is nothing to read, None when there is. Only bytes
+    are read of a path of request-based device mapper."""
 
     def __init__(self, device: BlockDevice) -> None:
         self._requests = device.disk.is_request_based
         # A driver of bios counts whatever that switch says.
         self.reason = no_witness(device) if self._requests else None
         self._file = LiveAttribute(device.sysfs / "stat")
+        self._has_clones = counts_refused_clones(device)
         self._switch = LiveAttribute(device.disk.sysfs / "queue" / "iostats")
         self._looks = False
         # A reading often tells what the one before it told.
@@ -119,6 +136,8 @@ class StatReader:
     def _decode(self, text: str) -> None:
         fields = _fields(text)
         groups = _groups(fields)
+        if self._has_clones:
+            groups = {}, groups[1]
         self._groups = groups if self._requests else without_what_is_not_kept(*groups)
         self._text, self._fields, self._in_flight = text, fields, fields[IN_FLIGHT]
 

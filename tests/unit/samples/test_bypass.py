@@ -7,8 +7,10 @@ from typing import cast
 
 import pytest
 
-from opwatch.collectors.block.bypass import unseen_pages
+from opwatch.collectors.block.bypass import refused_clones, unseen_pages, unseen_remaps
+from opwatch.collectors.block.diskstats import StatReader
 from opwatch.host.device import BlockDevice, Leaf
+from tests.unit.support.sysfs import Tree, write
 
 OLD = "ffffffff81000000 T bdev_read_page\nffffffff81000010 t bdev_write_page\n"
 NEW = "ffffffff81000000 T bdev_read_folio\nffffffff81000020 t x_bdev_read_page\n"
@@ -52,3 +54,46 @@ def test_other_drivers_have_no_page_calls(tmp_path: Path, disk: Disk) -> None:
 
 def test_a_kernel_whose_symbols_are_hidden_may_have_page_calls(tmp_path: Path) -> None:
     assert unseen_pages(leaf_of(Disk("zram0")), tmp_path / "missing")
+
+
+ARRAYS = "ffffffff81000000 T md_account_bio\n"
+
+
+def holder_of(
+    tree: Tree, disk: str, name: str, *, attributes: dict[str, str | bytes], tags: list[int]
+) -> None:
+    """A device that is built on the disk."""
+    folder = tree.disk(name, None, tags=tags, attributes=attributes)
+    (tree[disk].sysfs / "holders" / name).symlink_to(folder)
+
+
+@pytest.mark.parametrize(("level", "count"), [("raid0", 1), ("linear", 1), ("raid1", 0)])
+def test_an_array_that_passes_its_bios_on_hides_them(tmp_path: Path, level: str, count: int) -> None:
+    tree, symbols = Tree(tmp_path), tmp_path / "symbols"
+    tree.disk("zram0", "252:0")
+    holder_of(tree, "zram0", "md0", attributes={"md/level": level}, tags=[])
+    leaf = Leaf(tree["zram0"], tree["zram0"])
+    symbols.write_text(OLD)
+    assert len(unseen_remaps(leaf, symbols)) == count
+    symbols.write_text(ARRAYS)
+    assert unseen_remaps(leaf, symbols) == ()
+
+
+def test_of_a_path_of_multipath_by_requests_only_bytes_are_compared(tmp_path: Path) -> None:
+    tree = Tree(tmp_path)
+    stat = b"9 0 72 1 0 0 0 0 0 1 1 0 0 0 0 0 0\n"
+    for name, dev in (("sda", "8:0"), ("sdb", "8:16")):
+        write(tree.disk(name, dev, tags=[32], attributes={"stat": stat}), {"queue/iostats": "1"})
+    holder_of(tree, "sda", "dm-0", attributes={"dm/uuid": "mpath-x"}, tags=[32])
+    holder_of(tree, "sdb", "dm-1", attributes={"dm/uuid": "mpath-y"}, tags=[])
+    samples = {}
+    for name in ("sda", "sdb"):
+        reader = StatReader(tree[name])
+        samples[name] = reader.read()
+        reader.close()
+    path, other = samples["sda"], samples["sdb"]
+    assert path and other
+    assert (path.requests, path.bytes["read"]) == ({}, 72 * 512)
+    assert (other.requests["read"], other.bytes["read"]) == (9, 72 * 512)
+    assert refused_clones(Leaf(tree["sda"], tree["sda"]))
+    assert refused_clones(Leaf(tree["sdb"], tree["sdb"])) == ()

@@ -23,6 +23,7 @@ from tests.vm.guest.support import stacked, sysfs
 from tests.vm.guest.support.between import observe_between
 from tests.vm.guest.support.exact import assert_explained, observe, observe_themselves
 from tests.vm.guest.support.nullblk import Irq, NullBlk, null_blk
+from tests.vm.guest.support.scsidebug import Opts, scsi_debug
 from tests.vm.guest.support.shell import put
 from tests.vm.guest.support.workload import Fio, FioCounts, fio
 
@@ -114,6 +115,15 @@ def test_a_request_that_device_mapper_copied_ends_once() -> None:
         assert one.trust.unmatched == 0
     assert watched[top.name].trust.flush_tails >= 101 + 84 + 11
     assert watched[top.name].trust.taken_back == 0
+
+
+def test_clones_that_a_busy_path_refuses_are_no_missed_requests() -> None:
+    """Newer kernels count them as completed."""
+    with scsi_debug() as scsi, stacked.multipath(scsi.name) as top, scsi.trouble(Opts.HOST_BUSY, every_nth=7):
+        watched = observe_themselves([top.name, scsi.name], lambda: fio(top.name, Fio("randread", 211)))
+    for one in watched.values():
+        assert one.counts()["read"] == (211, 211 * 4096)
+        assert_explained("dm-multipath, busy path", one)
 
 
 @pytest.mark.parametrize("serial", ["opw-ahci", "opw-virtio-blk"])

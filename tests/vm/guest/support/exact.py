@@ -39,7 +39,7 @@ def observe(
 
 
 def observe_themselves(
-    names: Sequence[str], workload: Callable[[], None], backend: str = "libbpf"
+    names: Sequence[str], workload: Callable[[], object], backend: str = "libbpf"
 ) -> dict[str, Watched]:
     """Disks as they are watched by default: each itself, whatever is below it."""
     leaves = [Leaf(device, device) for device in map(Devices().by_name, names) if device]

@@ -25,6 +25,8 @@ class Attribute:
     raw: int | None
     text: str
     value: int | None = None
+    # "now" or "past": when its value was at or below its threshold; None where it never was, or nothing says.
+    failed: str | None = None
 
 
 @frozen
@@ -96,6 +98,8 @@ class Evidence:
     temperature_celsius: int | None = None
     # What the drive says of itself: SMART passed, or failing.
     passed: bool | None = None
+    # What smartctl makes of an ATA drive's wear, from a source that it does not name.
+    endurance_used: int | None = None
     asleep: bool = False
     failures: tuple[str, ...] = ()
 
@@ -148,6 +152,7 @@ def merge(ours: Evidence, theirs: Evidence) -> Evidence:
             theirs.temperature_celsius if ours.temperature_celsius is None else ours.temperature_celsius
         ),
         passed=_one(ours.passed, theirs.passed, "its self-assessment"),
+        endurance_used=_one(ours.endurance_used, theirs.endurance_used, "its endurance used"),
         asleep=ours.asleep or theirs.asleep,
         failures=ours.failures + theirs.failures,
         **records,

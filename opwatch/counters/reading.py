@@ -30,10 +30,16 @@ class CounterReading:
     reason: str | None = None
     caveat: str | None = None
     refresh_s: int | None = None
+    # The true value is this or more.
+    at_least: bool = False
 
     def refused(self, reason: str) -> CounterReading:
         """This counter without its number, for this reason."""
         return replace(self, value=None, reason=reason, proof=Proof.CANDIDATE)
+
+    def bounded(self) -> CounterReading:
+        """This counter with its value as a lower bound."""
+        return replace(self, at_least=True)
 
     def noted(self, caveat: str) -> CounterReading:
         """This counter with one more caveat."""

@@ -30,6 +30,7 @@ def reading_document(reading: CounterReading, age_s: float | None) -> dict[str, 
         "caveat": reading.caveat,
         "age_s": age_s if reading.value is not None else None,
         "refresh_s": reading.refresh_s,
+        "lower_bound": reading.at_least,
     }
 
 
@@ -87,7 +88,8 @@ def _value(reading: CounterReading) -> str:
     if reading.unit == "bytes":
         return units.capacity(reading.value)
     shown = str(reading.value) if reading.value < 10**7 else f"{reading.value:.2e}"
-    return f"{shown} {_UNITS.get(reading.unit, '')}".rstrip()
+    shown = f"{shown} {_UNITS.get(reading.unit, '')}".rstrip()
+    return f"{shown} or more" if reading.at_least else shown
 
 
 def _rows(name: str, reading: CounterReading) -> list[str]:
@@ -99,9 +101,16 @@ def _rows(name: str, reading: CounterReading) -> list[str]:
     if not _has_table():
         known = f"{_value(reading)}, step {step}, {proof}" if reading.value is not None else "-"
         return [*_folded(known, f"{name}: ", 2), *_folded(remark, "  ")]
-    cells = zip((name, _value(reading), step, proof), _WIDTHS, strict=True)
-    lead = "".join(cell.ljust(width) for cell, width in cells)
-    return _folded(remark, lead)
+    return _folded(remark, _cells(name, _value(reading), step, proof))
+
+
+def _cells(*cells: str) -> str:
+    """The columns before the source. A cell that is too wide takes the room of the next one."""
+    lead, end = "", 0
+    for cell, width in zip(cells, _WIDTHS, strict=True):
+        end += width
+        lead = f"{lead}{cell} ".ljust(end)
+    return lead
 
 
 def _folded(text: str, head: str = "", indent: int | None = None) -> list[str]:

@@ -115,6 +115,18 @@ def _of_attributes(evidence: Evidence) -> Iterator[HealthNote]:
             yield HealthNote(f"{attribute.raw} {what}", f"attribute {number} {name}", number in (197, 198))
 
 
+def _failed_attributes(evidence: Evidence) -> Iterator[HealthNote]:
+    """Attributes at or below the maker's threshold, whatever the drive's self-assessment says."""
+    for attribute in evidence.attributes:
+        source = f"attribute {attribute.id} {attribute.name}"
+        value = f" (value {attribute.value})" if attribute.value is not None else ""
+        if attribute.failed == "now":
+            says = f"{attribute.name} is failing now: its value is at or below the threshold{value}"
+            yield HealthNote(says, source, serious=True)
+        elif attribute.failed == "past":
+            yield HealthNote(f"{attribute.name} was at or below its threshold in the past", source)
+
+
 def health_notes(evidence: Evidence, used: CounterReading) -> tuple[HealthNote, ...]:
     """What the drive says of its health, what is serious first. Empty where it says nothing."""
     notes = list(_own_verdict(evidence))
@@ -126,9 +138,11 @@ def health_notes(evidence: Evidence, used: CounterReading) -> tuple[HealthNote, 
         notes += _of_telemetry(evidence.telemetry)
     if evidence.scsi:
         notes += _of_scsi(evidence.scsi)
+    notes += _failed_attributes(evidence)
     notes += _of_attributes(evidence)
-    if used.value is not None and used.value >= 100:
-        says = f"{used.value} % of the life that its maker rates it for is used"
+    if used.value is not None and (used.value >= 100 or used.at_least):
+        or_more = " or more" if used.at_least else ""
+        says = f"{used.value} %{or_more} of the life that its maker rates it for is used"
         notes.append(HealthNote(says, used.source, serious=True))
     return tuple(sorted(notes, key=lambda note: not note.serious))
 
@@ -138,7 +152,7 @@ def wear_outlook(used: CounterReading, hours: CounterReading) -> WearOutlook | N
 
     The percentage is an integer, and nothing says how it is rounded: the wear is less than 1 away from it."""
     percent, on = used.value, hours.value
-    if percent is None or not on or on > MOST_HOURS or percent >= 100:
+    if percent is None or not on or on > MOST_HOURS or percent >= 100 or used.at_least:
         return None
     least = on * (99 - percent) // (percent + 1)
     most = None if percent <= 1 else on * (101 - percent) // (percent - 1) + 1

@@ -10,6 +10,7 @@ from opwatch.counters.prove.ata import AtaProof
 from opwatch.counters.prove.health import health_notes, wear_outlook
 from opwatch.counters.prove.lifetime import lifetime_ratio
 from opwatch.counters.prove.nvme import NvmeProof
+from opwatch.counters.prove.wear import percentages_used
 from opwatch.counters.reading import CounterReading, Proof, Report, unknown
 from opwatch.frozen import replace
 
@@ -30,23 +31,14 @@ def _spec(value: int | None, unit: str, source: str, reason: str) -> CounterRead
 
 def _health(evidence: Evidence) -> dict[str, CounterReading]:
     """What every protocol has a word for."""
-    smart, statistics, scsi = evidence.smart, evidence.statistics, evidence.scsi
+    smart = evidence.smart
     missing = "it was not read, or the drive does not report it"
-    used = smart.percentage_used if smart else None
-    source = "log 02h percentage used"
-    if statistics and statistics.percentage_used is not None:
-        used, source = statistics.percentage_used, "device statistics 07h/008h"
-    elif scsi and scsi.percentage_used is not None:
-        used, source = scsi.percentage_used, "SCSI log 11h"
-    percentage = _spec(used, "percent", source, missing)
-    if used == 255:
-        percentage = percentage.refused("255 stands for 255 or more: saturated")
     temperature = smart.temperature_celsius if smart else None
     if temperature is None:
         temperature = evidence.temperature_celsius
     hours = smart.power_on_hours if smart else evidence.power_on_hours
     return {
-        "percentage_used": percentage,
+        "percentage_used": percentages_used(evidence)[0],
         "available_spare": _spec(_of(smart, "available_spare"), "percent", "log 02h", missing),
         "spare_threshold": _spec(_of(smart, "spare_threshold"), "percent", "log 02h", missing),
         "temperature": _spec(temperature, "celsius", "the drive's sensor", missing),
@@ -198,13 +190,14 @@ def report(evidence: Evidence, catalogue: Catalogue) -> Report:
     readings = {name: _credible(reading) for name, reading in unchecked.readings.items()}
     used = readings["percentage_used"]
     outlook = wear_outlook(used, readings["power_on_hours"])
+    others = {**unchecked.others, "percentage_used": percentages_used(evidence)[1:]}
     return replace(
         unchecked,
         readings=readings,
         health=health_notes(evidence, used),
         outlooks=(outlook,) if outlook else (),
         lifetime=lifetime_ratio(readings["host_written"], readings["nand_written"]) or unchecked.lifetime,
-        others={name: [_credible(reading) for reading in some] for name, some in unchecked.others.items()},
+        others={name: [_credible(reading) for reading in some] for name, some in others.items()},
     )
 
 

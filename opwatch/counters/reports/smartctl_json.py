@@ -66,14 +66,18 @@ def _capacity(document: Mapping[str, Any]) -> int | None:
     ) or None
 
 
+def _protocol(document: Mapping[str, Any]) -> str | None:
+    protocol = _text(mapping(document.get("device")).get("protocol"))
+    return {"NVMe": "nvme", "ATA": "ata", "SCSI": "scsi"}.get(protocol or "")
+
+
 def _drive(document: Mapping[str, Any]) -> DriveFacts:
     device = mapping(document.get("device"))
-    protocol = _text(device.get("protocol"))
     rotation = document.get("rotation_rate")
     vendor, product = _text(document.get("scsi_vendor")), _text(document.get("scsi_product"))
     model = _text(document.get("model_name")) or _text(document.get("scsi_model_name"))
     return DriveFacts(
-        protocol={"NVMe": "nvme", "ATA": "ata", "SCSI": "scsi"}.get(protocol or ""),
+        protocol=_protocol(document),
         model=model or (f"{vendor} {product}" if vendor and product else product),
         firmware=_firmware(document.get("firmware_version") or document.get("scsi_revision")),
         family=_text(document.get("model_family")),
@@ -93,7 +97,15 @@ def _attribute(entry: Mapping[str, Any]) -> Attribute | None:
         return None
     # Where text and number differ, the raw field holds several numbers.
     single = value if value is not None and whole_number(text) == value else None
-    return Attribute(number, str(entry.get("name", "")), single, text, json_number(entry.get("value")))
+    failed = entry.get("when_failed")
+    return Attribute(
+        number,
+        str(entry.get("name", "")),
+        single,
+        text,
+        json_number(entry.get("value")),
+        failed if failed in ("now", "past") else None,
+    )
 
 
 def _statistics(document: Mapping[str, Any]) -> Statistics | None:
@@ -122,14 +134,19 @@ def _uncorrected(errors: Mapping[str, Any]) -> list[int]:
     return [count for count in counts if count is not None]
 
 
+def _endurance_used(document: Mapping[str, Any]) -> int | None:
+    """The same key for all protocols since version 7.4."""
+    return json_number(mapping(document.get("endurance_used")).get("current_percent"))
+
+
 def _scsi(document: Mapping[str, Any]) -> ScsiCounters | None:
     errors = mapping(document.get("scsi_error_counter_log"))
     statistics = mapping(document.get("scsi_general_statistics_and_performance_log"))
     access = mapping(statistics.get("general_access"))
     # Its name until version 7.4, and the one since.
     used = json_number(document.get("scsi_percentage_used_endurance_indicator"))
-    if used is None:
-        used = json_number(mapping(document.get("endurance_used")).get("current_percent"))
+    if used is None and _protocol(document) not in ("ata", "nvme"):
+        used = _endurance_used(document)
     if not errors and not access and used is None:
         return None
     return ScsiCounters(
@@ -191,6 +208,7 @@ def parse_smartctl_json(document: Mapping[str, Any]) -> Evidence:
         power_on_hours=json_number(mapping(document.get("power_on_time")).get("hours")),
         temperature_celsius=temperature if type(temperature) is int else None,
         passed=passed if isinstance(passed, bool) else None,
+        endurance_used=_endurance_used(document) if _protocol(document) == "ata" else None,
         asleep=asleep,
         failures=failures,
     )

@@ -34,8 +34,9 @@ _DATA_UNITS = ("Data Units Read", "Data Units Written")
 _ATTRIBUTE = re.compile(
     r"\s{0,2}(?P<id>\d{1,3})\s+(?P<name>\S+)\s+"
     r"(?:[A-Z-]{6}|0x[0-9a-f]{4})\s+(?P<value>\d{3}|---)\s+(?:\d{3}|---)\s+(?:\d{3}|---)\s+"
-    r"(?:(?:Pre-fail|Old_age)\s+(?:Always|Offline)\s+)?(?:-|NOW|Past|FAILING_NOW|In_the_past)\s+(?P<raw>.+)"
+    r"(?:(?:Pre-fail|Old_age)\s+(?:Always|Offline)\s+)?(?P<failed>-|NOW|Past|FAILING_NOW|In_the_past)\s+(?P<raw>.+)"
 )
+_FAILED = {"NOW": "now", "FAILING_NOW": "now", "Past": "past", "In_the_past": "past"}
 _STATISTIC = re.compile(
     r"0x(?P<page>[0-9a-f]{2})\s+0x(?P<offset>[0-9a-f]{3})\s+\d\s+(?P<value>\d{1,20})\s+(?P<flags>[A-Z-]{3,4})~?\s",
     re.ASCII,
@@ -147,7 +148,8 @@ def _attributes(lines: list[str]) -> tuple[Attribute, ...]:
                 continue
             raw, value = row["raw"].strip(), row["value"]
             health = int(value) if value != "---" else None
-            attributes.append(Attribute(int(row["id"]), row["name"], whole_number(raw), raw, health))
+            failed = _FAILED.get(row["failed"])
+            attributes.append(Attribute(int(row["id"]), row["name"], whole_number(raw), raw, health, failed))
     return tuple(attribute for attribute in attributes if 0 < attribute.id < 256)
 
 

@@ -16,7 +16,7 @@ from opwatch.trace.lacking import ERRORS, ISSUED, TRUST
 
 _BY_UNIT = {"n": Tone.FAINT, "u": Tone.PLAIN, "m": Tone.SLOW, "s": Tone.SLOWEST}
 # A drive with less spare than this, or with more wear, in per cent, is beyond what its maker guarantees.
-_LEAST_SPARE, _WORN = 10, 100
+_LEAST_SPARE, _WORN, _SATURATED = 10, 100, 255
 # What a row of a disk takes beside its name, and how long that may be.
 _RATES, _LONGEST_NAME = 70, 22
 
@@ -131,7 +131,9 @@ def _health(health: SmartLog) -> Row:
         row.append((f"spare {health.available_spare} %  ", tone))
     if health.percentage_used is not None:
         tone = Tone.ALARM if health.percentage_used >= _WORN else Tone.PLAIN
-        row.append((f"worn {health.percentage_used} %  ", tone))
+        # The page has one byte for it: 255 is more than 254.
+        or_more = " or more" if health.percentage_used >= _SATURATED else ""
+        row.append((f"worn {health.percentage_used} %{or_more}  ", tone))
     if health.critical_warning:
         row.append((f"critical warning {health.critical_warning:#04x}  ", Tone.ALARM))
     return row

@@ -227,6 +227,7 @@ def test_the_command_writes_the_document_of_the_schema(capsys: pytest.CaptureFix
         "caveat": None,
         "age_s": None,
         "refresh_s": None,
+        "lower_bound": False,
     }
 
 

@@ -1,0 +1,170 @@
+"""The percentage used: bounds, attributes where no page reports it, and failing attributes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from opwatch.counters.catalogue.families import load_catalogue
+from opwatch.counters.decode.smart_log import SmartLog
+from opwatch.counters.evidence import Attribute, Evidence, Statistics
+from opwatch.counters.prove.report import report
+from opwatch.counters.reading import DriveFacts, Report
+from opwatch.counters.reports.smartctl_json import parse_smartctl_json
+from opwatch.counters.reports.smartctl_text import parse_smartctl_text
+from opwatch.sinks.counters import document, lines
+
+CATALOGUE = load_catalogue(system=Path("/nonexistent"))
+SAMSUNG = DriveFacts("ata", "Samsung SSD 860 PRO 256GB", family="Samsung based SSDs")
+INTEL_520 = DriveFacts("ata", "INTEL SSDSC2CW480A3", family="Intel 520 Series SSDs")
+PHISON = DriveFacts("ata", "GOODRAM", family="Phison Driven SSDs")
+CRUCIAL = DriveFacts("ata", "CT2000MX500SSD1", family="Crucial/Micron MX500 SSDs")
+
+
+def reported(evidence: Evidence) -> Report:
+    return report(evidence, CATALOGUE)
+
+
+def used(evidence: Evidence) -> int | None:
+    return reported(evidence).readings["percentage_used"].value
+
+
+def worn_out(protocol: str) -> Evidence:
+    """A healthy drive by its own assessment, with the byte of its wear full."""
+    if protocol == "nvme":
+        smart = SmartLog(percentage_used=255, power_on_hours=30_000, critical_warning=0)
+        return Evidence(DriveFacts("nvme"), smart=smart, passed=True)
+    wear = Attribute(177, "Wear_Leveling_Count", 7065, "7065", 1)
+    return Evidence(SAMSUNG, statistics=Statistics({(7, 8): 255}), attributes=(wear,), passed=True)
+
+
+@pytest.mark.parametrize("protocol", ["nvme", "ata"])
+def test_a_full_byte_of_wear_is_a_bound_with_a_serious_note(protocol: str) -> None:
+    drive = reported(worn_out(protocol))
+    reading = document(drive, None)["percentage_used"]
+    assert (reading["value"], reading["lower_bound"]) == (255, True)
+    assert [note.says for note in drive.health if note.serious] == [
+        "255 % or more of the life that its maker rates it for is used"
+    ]
+    shown = "\n".join(lines(drive))
+    assert "255 % or more" in shown and "HEALTH: 255 % or more" in shown
+    assert drive.outlooks == ()
+    assert all(len(line) <= 80 for line in lines(drive))
+
+
+@pytest.mark.parametrize("value", [254, 100, 7])
+def test_a_byte_that_is_not_full_is_no_bound(value: int) -> None:
+    drive = reported(Evidence(DriveFacts("nvme"), smart=SmartLog(percentage_used=value)))
+    reading = document(drive, None)["percentage_used"]
+    assert (reading["value"], reading["lower_bound"]) == (value, False)
+
+
+def test_statistics_that_an_attribute_of_wear_contradicts_are_refused() -> None:
+    """All of 46 Intel 520, 525, 330 and 335 report 255, whatever their wear is."""
+    full = Statistics({(7, 8): 255})
+    wear = Attribute(233, "Media_Wearout_Indicator", 0, "0", 98)
+    drive = reported(Evidence(INTEL_520, statistics=full, attributes=(wear,)))
+    assert drive.readings["percentage_used"].value == 2
+    assert "255 from new" in (drive.others["percentage_used"][0].reason or "")
+    assert not any(note.serious for note in drive.health)
+    ids = {201: 0, 204: 0, 230: 100, 231: 0, 233: 20058, 234: 9}
+    unnamed = tuple(Attribute(key, "Unknown_SSD_Attribute", raw, str(raw), 100) for key, raw in ids.items())
+    assert used(Evidence(DriveFacts("ata"), statistics=full, attributes=unnamed)) is None
+
+
+@pytest.mark.parametrize(
+    ("drive", "attribute", "expected"),
+    [
+        (SAMSUNG, (177, "Wear_Leveling_Count", 716, 52), 48),
+        (replace(SAMSUNG, family=None), (177, "Wear_Leveling_Count", 716, 52), None),
+        (INTEL_520, (233, "Media_Wearout_Indicator", 0, 52), 48),
+        (INTEL_520, (233, "Media_Wearout_Indicator", 56946846, 100), None),
+        (CRUCIAL, (202, "Percent_Lifetime_Remain", 8, 92), 8),
+        (CRUCIAL, (202, "Percent_Lifetime_Remain", 155, 201), 155),
+        (CRUCIAL, (202, "Percent_Lifetime_Remain", 69, 69), None),
+        (PHISON, (231, "SSD_Life_Left", 85, 100), 15),
+        (PHISON, (231, "SSD_Life_Left", 0, 100), None),
+        (PHISON, (231, "Temperature_Celsius", 85, 100), None),
+    ],
+)
+def test_wear_comes_from_a_makers_attribute(
+    drive: DriveFacts, attribute: tuple[int, str, int, int], expected: int | None
+) -> None:
+    number, name, raw, value = attribute
+    evidence = Evidence(drive, attributes=(Attribute(number, name, raw, str(raw), value),))
+    reading = reported(evidence).readings["percentage_used"]
+    assert reading.value == expected
+    assert expected is None or f"attribute {number} {name}" in reading.source
+
+
+def test_an_attribute_at_its_end_is_a_bound() -> None:
+    wear = Attribute(177, "Wear_Leveling_Count", 7065, "7065", 1)
+    drive = reported(Evidence(SAMSUNG, attributes=(wear,), power_on_hours=9000))
+    assert document(drive, None)["percentage_used"]["lower_bound"] is True
+    assert any(note.serious and "99 % or more" in note.says for note in drive.health)
+    assert drive.outlooks == ()
+
+
+def test_the_page_comes_before_the_attribute_and_a_difference_is_shown() -> None:
+    wear = Attribute(177, "Wear_Leveling_Count", 635, "635", 65)
+    near = Evidence(SAMSUNG, statistics=Statistics({(7, 8): 37}), attributes=(wear,))
+    assert used(near) == 37 and not reported(near).others["percentage_used"]
+    far = replace(near, statistics=Statistics({(7, 8): 80}))
+    assert used(far) == 80
+    assert [other.value for other in reported(far).others["percentage_used"]] == [35]
+
+
+def test_the_endurance_of_a_sata_drive_is_not_a_scsi_log() -> None:
+    raw = {"smartctl": {}, "device": {"protocol": "ATA"}, "endurance_used": {"current_percent": 7}}
+    reading = reported(parse_smartctl_json(raw)).readings["percentage_used"]
+    assert reading.value == 7 and "endurance_used" in reading.source and reading.proof.value == "candidate"
+    assert parse_smartctl_json({**raw, "device": {"protocol": "NVMe"}}).scsi is None
+    sas = parse_smartctl_json({**raw, "device": {"protocol": "SCSI"}})
+    assert reported(sas).readings["percentage_used"].source == "SCSI log 11h"
+
+
+TABLE = """smartctl 7.3 2022-02-28
+=== START OF INFORMATION SECTION ===
+Device Model:     ACME SSD
+=== START OF READ SMART DATA SECTION ===
+SMART overall-health self-assessment test result: PASSED
+ID# ATTRIBUTE_NAME          FLAG     VALUE WORST THRESH TYPE      UPDATED  WHEN_FAILED RAW_VALUE
+  5 Reallocated_Sector_Ct   0x0033   001   001   010    Pre-fail  Always   FAILING_NOW 2040
+ 10 Spin_Retry_Count        0x0033   100   005   010    Pre-fail  Always   In_the_past 0
+ 12 Power_Cycle_Count       0x0032   100   100   000    Old_age   Always       -       50
+"""
+BRIEF = """smartctl 7.3 2022-02-28
+=== START OF INFORMATION SECTION ===
+Device Model:     ACME SSD
+=== START OF READ SMART DATA SECTION ===
+ID# ATTRIBUTE_NAME          FLAGS    VALUE WORST THRESH FAIL RAW_VALUE
+  5 Reallocated_Sector_Ct   PO--CK   001   001   010    NOW  2040
+ 10 Spin_Retry_Count        PO--CK   100   005   010    Past 0
+ 12 Power_Cycle_Count       -O--CK   100   100   000    -    50
+"""
+ROWS = [(5, "Reallocated_Sector_Ct", 1, 2040, "now"), (10, "Spin_Retry_Count", 100, 0, "past")]
+AS_JSON = {
+    "device": {"protocol": "ATA"},
+    "smart_status": {"passed": True},
+    "ata_smart_attributes": {
+        "table": [
+            {"id": i, "name": n, "value": v, "when_failed": f, "raw": {"value": r, "string": str(r)}}
+            for i, n, v, r, f in [*ROWS, (12, "Power_Cycle_Count", 100, 50, "")]
+        ]
+    },
+}
+
+
+@pytest.mark.parametrize(
+    "evidence", [parse_smartctl_text(TABLE), parse_smartctl_text(BRIEF), parse_smartctl_json(AS_JSON)]
+)
+def test_failing_attributes_are_noted_even_if_the_drive_passes(evidence: Evidence) -> None:
+    notes = [note for note in reported(evidence).health if "threshold" in note.says]
+    assert [(note.source, note.serious) for note in notes] == [
+        ("attribute 5 Reallocated_Sector_Ct", True),
+        ("attribute 10 Spin_Retry_Count", False),
+    ]
+    assert json.dumps(document(reported(evidence), None)).count("failing now") == 1

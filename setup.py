@@ -114,7 +114,7 @@ setup(
     long_description_content_type="text/markdown",
     license="MIT AND (GPL-2.0-only OR MIT)",
     python_requires=">=3.11",
-    # Nothing of opwatch itself needs them. opwatch/extras.py has the same.
+    # Nothing of opwatch itself needs them. opwatch/host/privilege.py has the same.
     extras_require={"analysis": ["duckdb>=2,<3"], "tui": ["textual>=8,<9"]},
     packages=list(PACKAGES),
     package_dir=PACKAGES,

@@ -1,4 +1,8 @@
-"""How to run this very opwatch with the privilege that it lacks."""
+"""How to run this very opwatch with the privilege that it lacks, and how to add a package to it.
+
+opwatch itself is on no package index: a command that installs `opwatch` by name would install another
+project's code.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,10 @@ from pathlib import Path
 
 import opwatch
 from opwatch.errors import PermissionMissing
+
+# setup.py has the same, as extras.
+DUCKDB = "duckdb>=2,<3"
+TEXTUAL = "textual>=8,<9"
 
 
 def own_command() -> str:
@@ -48,3 +56,9 @@ def missing(what: str, needs: str, command: str = "...", otherwise: str = "") ->
 def require_root(what: str, needs: str, command: str, otherwise: str = "") -> None:
     if os.geteuid() != 0:
         raise missing(what, f"root: {needs}", command, otherwise)
+
+
+def install_command(requirement: str) -> str:
+    """Return the shell command that adds a package where this Python finds it."""
+    sudo = "" if os.access(sys.prefix, os.W_OK) else "sudo "
+    return f"{sudo}{shlex.quote(sys.executable)} -m pip install {shlex.quote(requirement)}"

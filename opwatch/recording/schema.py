@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import zlib
+from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
 APPLICATION_ID = 0x6F707731  # "opw1"
-VERSION = 5
+VERSION = 6
 # Every version that was ever written is read.
 FIRST_VERSION = 1
 # Blobs of some KiB lie in chains of pages, the last of which is half empty.
@@ -96,7 +98,12 @@ TABLES = {
 }
 _FIRST_FRAMES = (*TABLES["frames"][:-1], "key BLOB NOT NULL", "rest BLOB NOT NULL")
 # What earlier versions do not have yet.
-SLOW_VERSION, CPU_VERSION = 3, 5
+SLOW_VERSION, CPU_VERSION, CHECK_VERSION = 3, 5, 6
+# The last column of a table: a checksum of all others. Only SQL reads `counts`: the frames have the same.
+CHECK = "crc INTEGER NOT NULL"
+_UNCHECKED = "counts"
+# So that a frame that is missing is noticed: how many there are of a block.
+_FRAMES = "frames INTEGER NOT NULL"
 _SINCE = {"slow": SLOW_VERSION}
 INDEXES = {"frames_of_block": ("frames", "block"), "tail_of_entry": ("tail", "number")}
 # Kinds of events whose words are read again: a file of another program's, and the ends of a phase.
@@ -119,7 +126,15 @@ def tables(version: int = VERSION) -> list[str]:
 
 def declarations(name: str, version: int = VERSION) -> tuple[str, ...]:
     """The columns of a table, as they are declared."""
-    return _FIRST_FRAMES if (name, version) == ("frames", FIRST_VERSION) else TABLES[name]
+    declared = _FIRST_FRAMES if (name, version) == ("frames", FIRST_VERSION) else TABLES[name]
+    if not has_check(name, version):
+        return declared
+    return (*declared, _FRAMES, CHECK) if name == "blocks" else (*declared, CHECK)
+
+
+def has_check(name: str, version: int = VERSION) -> bool:
+    """Whether rows of this table have a checksum."""
+    return version >= CHECK_VERSION and name != _UNCHECKED
 
 
 def table_text(name: str, version: int = VERSION) -> str:
@@ -139,7 +154,21 @@ def columns(name: str, version: int = VERSION) -> tuple[str, ...]:
 @cache
 def insertion(name: str) -> str:
     """The statement that adds a row to a table."""
-    return f"INSERT INTO {name} VALUES ({', '.join('?' * len(TABLES[name]))})"
+    return f"INSERT INTO {name} VALUES ({', '.join('?' * len(declarations(name)))})"
+
+
+def row_check(table: str, values: Iterable[object]) -> int:
+    """Return the checksum of a row: CRC-32 of the table's name, then of each value its type, its length in
+    bytes and its bytes."""
+    crc = zlib.crc32(table.encode())
+    for value in values:
+        if isinstance(value, bytes):
+            kind, raw = "b", value
+        else:
+            kind = "t" if isinstance(value, str) else "n" if value is None else "i"
+            raw = str(value).encode("utf-8", "replace")
+        crc = zlib.crc32(raw, zlib.crc32(f"{kind}{len(raw)}:".encode(), crc))
+    return crc
 
 
 def json_text(plain: Any) -> str:  # noqa: ANN401

@@ -82,7 +82,8 @@ class Leaving:
 
 @frozen
 class Event:
-    """What became of the set of disks: `kind` is came, left or not_watched; `text` says it to a person."""
+    """What became of the set of disks, or of a recording: `kind` is came, left, not_watched or damaged;
+    `text` says it to a person."""
 
     kind: str
     device: str

@@ -8,7 +8,7 @@ import os
 import sys
 
 from opwatch.errors import UsageError
-from opwatch.extras import TEXTUAL, install_command
+from opwatch.host.privilege import TEXTUAL, install_command
 from opwatch.tools.arguments import Options
 
 

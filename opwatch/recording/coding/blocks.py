@@ -80,6 +80,12 @@ def expanded(raw: bytes, samples: int, where: str) -> FrameStreams:
     return FrameStreams(Changes(clocks, where), *(Varints(stream, where) for stream in others))
 
 
+def expanded_size(raw: bytes, where: str) -> int:
+    """Return how many bytes the streams are that compressed() made one blob of."""
+    numbers = Varints(raw, where)
+    return sum(numbers.up_to(MOST_STREAM, "the length of a stream") for _ in range(STREAMS))
+
+
 def opened(raw: bytes, where: str) -> Streams:
     """The streams that closed() made one blob of."""
     numbers = Varints(raw, where)

@@ -11,8 +11,14 @@ from urllib.parse import quote
 
 from opwatch.errors import BadInput
 from opwatch.foreign import parse_json
-from opwatch.recording.reading.leftovers import copied, is_being_written, log_beside, regular_file
-from opwatch.recording.reading.log import CommittedPages, committed_pages
+from opwatch.recording.reading.leftovers import (
+    CommittedPages,
+    committed_pages,
+    copied,
+    is_being_written,
+    log_beside,
+    regular_file,
+)
 from opwatch.recording.schema import (
     APPLICATION_ID,
     FIRST_VERSION,
@@ -20,7 +26,9 @@ from opwatch.recording.schema import (
     VERSION,
     columns,
     declarations,
+    has_check,
     index_text,
+    row_check,
     table_text,
     tables,
 )
@@ -45,6 +53,11 @@ _LIMITS = {
 }
 
 
+class Damaged(BadInput):
+    """A row that is not what was written: its checksum differs, or SQLite cannot read its page. Rows that a
+    program made up have right checksums, and are refused by BadInput alone."""
+
+
 class CheckedFile:
     """Reads rows of a recording. Each value has the type of its column, or BadInput says in which table and
     row it has not."""
@@ -53,7 +66,7 @@ class CheckedFile:
         self.name = str(path)
         # `missing`: bytes that the file has lost at its end.
         size, self.missing = _size_and_missing(path)
-        self._most_rows = size // _LEAST_ROW
+        self._most_rows, self._most_bytes = size // _LEAST_ROW, size + _MOST_VALUE // 8
         try:
             self._connection = _connected(path, is_cut=self.missing > 0)
         except _ERRORS as error:
@@ -68,33 +81,38 @@ class CheckedFile:
             raise
 
     def rows(self, table: str, behind: str = "", values: tuple[int, ...] = ()) -> Iterator[tuple[Any, ...]]:
-        """All rows of a table, or those that `behind` (the rest of the statement) selects."""
+        """All rows of a table, or those that `behind` (the rest of the statement) selects. Damaged for one
+        that is not what was written."""
         if not all(_LEAST <= value <= _MOST for value in values):
             # Whatever is damaged may ask for a number that no row can have.
             return
-        names = columns(table, self.version)
+        names, is_checked, taken = columns(table, self.version), has_check(table, self.version), 0
         checks = [_check_of(column) for column in declarations(table, self.version)]
         statement = f"SELECT {', '.join(names)} FROM {table} {behind}"
         try:
             for count, row in enumerate(self._connection.execute(statement, values)):
                 if count > self._most_rows:
                     raise BadInput(f"{self.name}: table {table} has more rows than the file has room for")
+                where = f"{self.name}: table {table}, row {count + 1}"
+                taken += sum(len(value) for value in row if isinstance(value, bytes | str))
+                if taken > self._most_bytes:
+                    raise BadInput(f"{where}: there are more bytes than the file has room for")
+                if is_checked and row[-1] != row_check(table, row[:-1]):
+                    raise Damaged(f"{where} is damaged: its checksum is another one")
                 for name, (kind, may_be_none), value in zip(names, checks, row, strict=True):
                     if not (value is None and may_be_none) and not isinstance(value, kind):
-                        raise BadInput(
-                            f"{self.name}: table {table}, row {count + 1}: {name} is no {_word(kind)}"
-                        )
-                yield row
+                        raise BadInput(f"{where}: {name} is no {_word(kind)}")
+                yield row[:-1] if is_checked else row
         except _ERRORS as error:
             raise self._unreadable(error, f" in table {table}") from error
 
     def close(self) -> None:
         self._connection.close()
 
-    def _unreadable(self, error: Exception, where: str = "") -> BadInput:
+    def _unreadable(self, error: Exception, where: str = "") -> Damaged:
         if isinstance(error, UnicodeDecodeError):
-            return BadInput(f"{self.name} is damaged{where}, in the text of its tables")
-        return BadInput(f"{self.name} cannot be read{where}: {error}; a part of it is missing or damaged")
+            return Damaged(f"{self.name} is damaged{where}, in the text of its tables")
+        return Damaged(f"{self.name} cannot be read{where}: {error}; a part of it is missing or damaged")
 
     def _check_tables(self) -> None:
         (application,) = self._connection.execute("PRAGMA application_id").fetchone()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+from bisect import bisect_right
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import UTC, datetime
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +19,8 @@ from opwatch.frozen import frozen
 from opwatch.recording.coding.contents import MOST_BYTES, expanded
 from opwatch.recording.coding.layout import Layout
 from opwatch.recording.coding.plain import FromPlain
-from opwatch.recording.reading.opening import CheckedFile, small_document
+from opwatch.recording.reading.mending import mended
+from opwatch.recording.reading.opening import CheckedFile, Damaged, small_document
 from opwatch.recording.reading.slow import slow_request
 from opwatch.recording.reading.steps import Steps
 from opwatch.recording.reading.stretches import (
@@ -31,7 +35,8 @@ from opwatch.recording.reading.stretches import (
 )
 from opwatch.recording.reading.succession import Succession
 from opwatch.recording.schema import SLOW_VERSION
-from opwatch.samples.entries import RunEntry
+from opwatch.samples.entries import NotWatched, RunEntry
+from opwatch.samples.observation import Event
 from opwatch.samples.sample import WatchedDisk
 from opwatch.samples.slow import SlowRequest
 from opwatch.trace.abi import SLOTS
@@ -41,9 +46,15 @@ _MOST_FACTS, _MOST_FACT_BYTES = 1 << 16, 8 << 20
 _MOST_ENTRIES = 1 << 62
 _MOST_BLOCKS = 1 << 20
 _MOST_EVENTS = 1 << 16
+# So many minutes are asked for one by one, where their table is damaged.
+_MOST_LOOKED_FOR = 1 << 16
 _MOST_SHAPES, _MOST_NAMES = 256, 1024
 _MOST_KEPT = 32
 _FACTS: dict[str, type] = {kind.__name__: kind for kind in (WatchedDisk, DriveFacts, NvmeCommand, str)}
+
+
+# A row of `clocks`.
+Clock = tuple[Any, ...]
 
 
 @frozen
@@ -78,6 +89,15 @@ class MinuteBlock:
     row: tuple[Any, ...]
 
 
+@frozen
+class LostMinute:
+    """A minute that cannot be read. The moments are 0 where they are not known."""
+
+    error: Damaged
+    begin_ns: int = 0
+    end_ns: int = 0
+
+
 class RecordedRun:
     """A recording that is read. It is open from construction to close()."""
 
@@ -90,6 +110,7 @@ class RecordedRun:
             self.events = [RecordedEvent(*row) for row in events]
             self.trailer = next((Trailer(*row) for row in self._at_the_end("trailer", "LIMIT 1")), None)
             self._contents: dict[int, bytes] = {}
+            self._clocks: tuple[list[Clock], list[Clock]] | None = None
             self._facts = self._read_facts()
         except BaseException:
             self.close()
@@ -106,8 +127,13 @@ class RecordedRun:
     def wall(self, mono_ns: int) -> datetime | None:
         """The wall time of a moment, by the last reading of both clocks before it, or the first of all; None
         where there is none."""
-        before = "WHERE mono_ns <= ? ORDER BY mono_ns DESC LIMIT 1"
-        rows = [*self._file.rows("clocks", before, (mono_ns,)), *self._file.rows("clocks", "LIMIT 1")]
+        if self._clocks is None:
+            rows = [*self._file.rows("clocks", f"LIMIT {_MOST_BLOCKS}")]
+            # The first one that was read stands for what was before all of them.
+            self._clocks = rows[:1], sorted(rows)
+        first, clocks = self._clocks
+        at = bisect_right(clocks, mono_ns, key=itemgetter(0))
+        rows = clocks[at - 1 : at] if at else first
         # Sums of numbers of 64 bits are some hundred years from 1970: times of a calendar.
         return Anchor(*rows[0]).wall(mono_ns) if rows else None
 
@@ -119,19 +145,46 @@ class RecordedRun:
         """All entries in their order. With `since_ns`, stretches that lie wholly before it give only those
         that say what is watched, with the samples around them; with `steps`, samples are missing that
         in_steps() would leave out. Both go on together, entry by entry."""
-        succession = Succession(self.name)
+        succession, has_gap, lost = Succession(self.name), False, None
         for stretch in self._stretches(since_ns, steps):
-            for number, entry in entries_of(stretch, self._facts):
-                succession.check(number, entry)
-                yield entry
+            try:
+                if isinstance(stretch, LostMinute):
+                    raise stretch.error
+                for number, read in entries_of(stretch, self._facts):
+                    for entry in mended(read, succession.newest) if has_gap else (read,):
+                        succession.check(number, entry)
+                        yield entry
+            except Damaged as error:
+                if self.missing:
+                    raise
+                has_gap, lost = True, error
+                yield NotWatched(self._gap(stretch, error))
+        if lost and not succession.newest:
+            # There was nothing else.
+            raise lost
 
-    def _stretches(self, since_ns: int, steps: Steps | None) -> Iterator[RunStretch]:
-        last, waiting = 0, None
-        for row in self._file.rows("blocks", f"ORDER BY block LIMIT {_MOST_BLOCKS}"):
+    def _gap(self, stretch: RunStretch | LostMinute, error: Damaged) -> Event:
+        """Say what was left out, and why."""
+        begin_ns, end_ns = stretch.begin_ns, stretch.end_ns
+        begin, end = self.wall(begin_ns), self.wall(end_ns)
+        when = f"{begin.astimezone():%H:%M:%S} to {end.astimezone():%H:%M:%S}" if begin and end else "its end"
+        text = f"{error}. What was recorded from {when} is left out; the next interval covers it"
+        return Event("damaged", "", "", begin or datetime.fromtimestamp(0, UTC), begin_ns, text)
+
+    def _stretches(self, since_ns: int, steps: Steps | None) -> Iterator[RunStretch | LostMinute]:
+        last, waiting, is_lost = 0, None, False
+        for row in self._block_rows():
+            if isinstance(row, LostMinute):
+                is_lost = True
+                if waiting:
+                    yield self._stretch(waiting, None, steps)
+                waiting = None
+                yield row
+                continue
             block = MinuteBlock(row[1], row[2], row[3], row[4], row)
-            if block.first != last + 1 or block.last < block.first:
+            if (block.first != last + 1 and not (is_lost and block.first > last)) or block.last < block.first:
                 raise BadInput(f"{self.name}: table blocks, row {row[0]}: begins at entry {block.first}")
-            last = block.last
+            last, is_lost = block.last, False
             if last > _MOST_ENTRIES:
                 raise BadInput(f"{self.name}: table blocks, row {row[0]}: no run has {last} entries")
             # The one before a moment is wanted as well: the first interval begins with a sample in it.
@@ -140,10 +193,43 @@ class RecordedRun:
             waiting = block
         if waiting:
             yield self._stretch(waiting, None, steps)
-        yield tail_stretch(self._file, last + 1)
+        try:
+            yield tail_stretch(self._file, last + 1)
+        except Damaged as error:
+            yield LostMinute(error)
 
-    def _stretch(self, block: MinuteBlock, next_one: MinuteBlock | None, steps: Steps | None) -> RunStretch:
+    def _block_rows(self) -> Iterator[tuple[Any, ...] | LostMinute]:
+        """The rows of `blocks`, one by one where a page of them is damaged."""
+        newest = 0
+        try:
+            for row in self._file.rows("blocks", f"ORDER BY block LIMIT {_MOST_BLOCKS}"):
+                newest = row[0]
+                yield row
+        except Damaged as error:
+            if self.missing:
+                raise
+            most = max(
+                [newest, *(row[0] for row in self._file.rows("frames", "ORDER BY block DESC LIMIT 1"))]
+            )
+            yield LostMinute(error)
+            for number in range(newest + 1, min(most, newest + _MOST_LOOKED_FOR) + 1):
+                try:
+                    yield from self._file.rows("blocks", "WHERE block = ?", (number,))
+                except Damaged:
+                    continue
+
+    def _stretch(
+        self, block: MinuteBlock, next_one: MinuteBlock | None, steps: Steps | None
+    ) -> RunStretch | LostMinute:
         """The entries of a minute, without samples that are not needed."""
+        try:
+            return self._read_stretch(block, next_one, steps)
+        except Damaged as error:
+            return LostMinute(error, block.begin_ns, block.end_ns)
+
+    def _read_stretch(
+        self, block: MinuteBlock, next_one: MinuteBlock | None, steps: Steps | None
+    ) -> RunStretch:
         if not steps or steps.has_mark(block.begin_ns, next_one.end_ns if next_one else sys.maxsize):
             return compressed_stretch(self._file, block.row)
         skipping = Skipping(steps, block.end_ns, next_one is not None and self._begins_with_samples(next_one))
@@ -159,13 +245,11 @@ class RecordedRun:
         return has_samples and not self._says_what_is_watched(block)
 
     def _at_the_end(self, table: str, behind: str) -> list[tuple[Any, ...]]:
-        """Rows of a table that was written to until the end: as many as there are, if the file was cut."""
+        """Rows of a table that was written to until the end: as many as can be read."""
         rows: list[tuple[Any, ...]] = []
-        try:
+        # Where it is damaged, what stands before that is shown.
+        with contextlib.suppress(Damaged):
             rows.extend(self._file.rows(table, behind))
-        except BadInput:
-            if not self.missing:
-                raise
         return rows
 
     def _says_what_is_watched(self, block: MinuteBlock) -> bool:

@@ -21,6 +21,7 @@ from opwatch.recording.coding.blocks import (
     MOST_STREAM,
     expanded,
     expanded_first,
+    expanded_size,
     readers,
     split,
     split_first,
@@ -29,9 +30,9 @@ from opwatch.recording.coding.frames import FrameReader, FrameStreams, Known, St
 from opwatch.recording.coding.layout import Layout
 from opwatch.recording.coding.plain import FromPlain
 from opwatch.recording.coding.varints import Varints
-from opwatch.recording.reading.opening import CheckedFile, small_document
+from opwatch.recording.reading.opening import CheckedFile, Damaged, small_document
 from opwatch.recording.reading.steps import Steps
-from opwatch.recording.schema import ANCHOR, CPU_VERSION, FIRST_VERSION, OTHERS
+from opwatch.recording.schema import ANCHOR, CHECK_VERSION, CPU_VERSION, FIRST_VERSION, OTHERS
 from opwatch.samples.entries import RunEntry, Ticked
 from opwatch.samples.entry_parts import KINDS
 from opwatch.samples.sample import DiskSample, WatchedDisk
@@ -46,6 +47,8 @@ _NUMBER = re.compile(rb"\[([0-9]{1,18}),")
 _LOOKED = re.compile(rb'\[[0-9]{1,18},"(?:Looked|Slowed)",')
 _TICKED = re.compile(rb'\[[0-9]{1,18},"Ticked",')
 _MOST_TAIL = 64 << 20
+# Of all streams of a minute: it has at most 16,000 samples and entries, which differ little.
+_MOST_BLOCK = 64 << 20
 
 
 @frozen
@@ -107,6 +110,8 @@ class RunStretch:
     bodies: Mapping[int, Body] = field(default_factory=dict)
     frames: Mapping[int, DiskFrames] = field(default_factory=dict)
     skipping: Skipping | None = None
+    begin_ns: int = 0
+    end_ns: int = 0
 
     def needed(self) -> set[int]:
         """Entries that no steps leave out: all that have no samples, and the last samples before one of those
@@ -142,7 +147,7 @@ def compressed_stretch(
     file: CheckedFile, row: tuple[Any, ...], skipping: Skipping | None = None
 ) -> RunStretch:
     """The stretch of a minute, from its row of `blocks`."""
-    block, first, last, _, _, anchors, _ = row
+    block, first, last, _, _, anchors, *_ = row
     where = f"{file.name}: block {block}"
     if file.version == FIRST_VERSION:
         known = read_first_anchors(contents.expanded(anchors, MOST_STREAM, where), where)
@@ -150,17 +155,28 @@ def compressed_stretch(
         known = (unpacked_anchors if file.version >= CPU_VERSION else unpacked_plain_anchors)(anchors, where)
     bodies = frequent_bodies(file, row) | rare_bodies(file, first, last)
     frames = _frames(file, block, where)
-    return RunStretch(where, first, last, known, bodies, frames=frames, skipping=skipping)
+    if file.version >= CHECK_VERSION and len(frames) != row[7]:
+        raise Damaged(f"{where} has {len(frames)} frames, not {row[7]}")
+    return RunStretch(
+        where, first, last, known, bodies, frames=frames, skipping=skipping, begin_ns=row[3], end_ns=row[4]
+    )
 
 
 def _frames(file: CheckedFile, block: int, where: str) -> dict[int, DiskFrames]:
     frames: dict[int, DiskFrames] = {}
+    size = count = 0
     for row in file.rows("frames", "WHERE block = ? ORDER BY rowid", (block,)):
         _, place, fact, samples, *blobs = row
+        count += samples
+        if count > MOST_SAMPLES:
+            raise BadInput(f"{where} has more than {MOST_SAMPLES} samples")
         if place in frames or len(frames) >= MOST_PLACES or not 1 <= samples <= MOST_SAMPLES:
             raise BadInput(f"{where}: place {place} is there twice, or too many, or has {samples} samples")
         at = f"{where}, place {place}"
         is_first = file.version == FIRST_VERSION
+        size += 0 if is_first else expanded_size(blobs[0], at)
+        if size > _MOST_BLOCK:
+            raise BadInput(f"{where} stands for more than {_MOST_BLOCK} bytes")
         streams = expanded_first(blobs, at) if is_first else expanded(blobs[0], samples, at)
         frames[place] = DiskFrames(fact, samples, streams)
     return frames

@@ -17,6 +17,8 @@ from opwatch.recording.schema import (
     PAGE_BYTES,
     VERSION,
     index_text,
+    insertion,
+    row_check,
     table_text,
     tables,
 )
@@ -107,7 +109,8 @@ class NewDatabase:
             connection.execute("COMMIT")
             connection.execute("PRAGMA journal_mode=WAL").fetchall()
             connection.execute("BEGIN IMMEDIATE")
-            connection.execute("INSERT INTO header VALUES ('format', 'opwatch recording')")
+            row = ("format", "opwatch recording")
+            connection.execute(insertion("header"), (*row, row_check("header", row)))
             connection.execute("COMMIT")
             # Opened by the first transaction that was written to it, and not again.
             self._check_identity("-wal")

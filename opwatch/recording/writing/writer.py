@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from opwatch.clock import Anchor
 from opwatch.counters.looks.sample import NvmeCommand
@@ -15,7 +16,17 @@ from opwatch.recording.coding.contents import ContentWriter, deflated
 from opwatch.recording.coding.frames import FrameWriter, Streams
 from opwatch.recording.coding.layout import Layout
 from opwatch.recording.coding.plain import ToPlain
-from opwatch.recording.schema import ANCHOR, COUNTED, FILE, OTHERS, insertion, json_text, readable
+from opwatch.recording.schema import (
+    ANCHOR,
+    COUNTED,
+    FILE,
+    OTHERS,
+    has_check,
+    insertion,
+    json_text,
+    readable,
+    row_check,
+)
 from opwatch.recording.writing.newfile import NewDatabase
 from opwatch.samples.entries import Left, Looked, RunEntry, Slowed, Ticked
 from opwatch.samples.entry_parts import first_moment, samples_in
@@ -79,8 +90,12 @@ class RecordingWriter:
             rows.append((name, readable(value) if isinstance(value, str) else value))
         self._execute("BEGIN")
         for row in rows:
-            self._execute(insertion("header"), row)
+            self._insert("header", row)
         self._execute("COMMIT")
+
+    def _insert(self, table: str, row: tuple[Any, ...]) -> None:
+        check = (row_check(table, row),) if has_check(table) else ()
+        self._execute(insertion(table), row + check)
 
     @property
     def entries(self) -> int:
@@ -120,11 +135,11 @@ class RecordingWriter:
 
     def event(self, kind: str, words: str, mono_ns: int, status: int | None = None) -> None:
         """Note what happened beside the disks: a command, a phase, a note, entries that were left out."""
-        self._execute(insertion("events"), (self._number, mono_ns, kind, readable(words), status))
+        self._insert("events", (self._number, mono_ns, kind, readable(words), status))
 
     def clock(self, anchor: Anchor) -> None:
         """Note both clocks, for a run whose samples do not."""
-        self._execute(insertion("clocks"), (anchor.mono_ns, anchor.wall_ns, anchor.slack_ns))
+        self._insert("clocks", (anchor.mono_ns, anchor.wall_ns, anchor.slack_ns))
 
     def keep_file(self, name: str, raw: bytes, mono_ns: int) -> None:
         """Keep what another program wrote, beside the samples: its bytes are rows of `contents`."""
@@ -137,7 +152,7 @@ class RecordingWriter:
         self.begin()
         if self._rows:
             self._close_block()
-        self._execute(insertion("trailer"), (mono_ns, reason, self._number, left_out))
+        self._insert("trailer", (mono_ns, reason, self._number, left_out))
         self.commit()
 
     def _put_samples(self) -> None:
@@ -147,10 +162,10 @@ class RecordingWriter:
             if shared is None:
                 shared, cpu = sample.anchor, sample.cpu
                 if not self._anchored:
-                    self._execute(insertion("clocks"), (shared.mono_ns, shared.wall_ns, shared.slack_ns))
+                    self._insert("clocks", (shared.mono_ns, shared.wall_ns, shared.slack_ns))
                 written = self._anchors.written(self._number, shared, cpu)
                 self._anchored.append(written)
-                self._execute(insertion("tail"), (self._number, ANCHOR, 0, written))
+                self._insert("tail", (self._number, ANCHOR, 0, written))
             self._put_sample(place, sample, shared, cpu)
 
     def _put_sample(self, place: int, sample: DiskSample, shared: Anchor, cpu: CpuTimes | None) -> None:
@@ -165,7 +180,7 @@ class RecordingWriter:
         if not at.written:
             self._write_counts(place, sample)
         at.written.append(streams)
-        self._execute(insertion("tail"), (self._number, place, fact, joined(streams)))
+        self._insert("tail", (self._number, place, fact, joined(streams)))
 
     def _put_body(self, entry: RunEntry, at_ns: int) -> None:
         """Write what an entry has besides its samples."""
@@ -179,17 +194,19 @@ class RecordingWriter:
         if is_frequent:
             body = json_text([self._number, kind, values]).encode()
             self._others.append(body)
-            self._execute(insertion("tail"), (self._number, OTHERS, 0, body))
+            self._insert("tail", (self._number, OTHERS, 0, body))
         else:
-            self._execute(insertion("entries"), (self._number, kind, at_ns, json_text(values)))
+            self._insert("entries", (self._number, kind, at_ns, json_text(values)))
 
     def _close_block(self) -> None:
         """Compress what is written one by one."""
         self._block += 1
         others = deflated(b"\n".join(self._others)) if self._others else b""
         anchors = packed_anchors(self._anchored)
-        row = (self._block, self._first, self._number, self._begin_ns, self._end_ns, anchors, others)
-        self._execute(insertion("blocks"), row)
+        frames = sum(bool(at.written) for at in self._places.values())
+        times = (self._begin_ns, self._end_ns)
+        row = (self._block, self._first, self._number, *times, anchors, others, frames)
+        self._insert("blocks", row)
         for place, at in self._places.items():
             if at.written:
                 self._write_frames(place, at)
@@ -202,7 +219,7 @@ class RecordingWriter:
     def _write_frames(self, place: int, at: _Place) -> None:
         body = compressed(one_after_another(at.written), quickly=self._quickly)
         row = (self._block, place, at.fact, len(at.written), body)
-        self._execute(insertion("frames"), row)
+        self._insert("frames", row)
         at.writer.reset()
         at.written = []
 
@@ -213,18 +230,18 @@ class RecordingWriter:
             values = [getattr(counted, name) for name in COUNTED]
             if any(values):
                 fitting = [value if value <= _MOST else None for value in values]
-                self._execute(insertion("counts"), (now.end_ns, place, op, *fitting))
+                self._insert("counts", (now.end_ns, place, op, *fitting))
 
     def _write_shapes(self) -> None:
         for name, fields in self._to_plain.shapes.items():
             if name not in self._shaped:
                 self._shaped.add(name)
-                self._execute(insertion("shapes"), (name, json_text(fields)))
+                self._insert("shapes", (name, json_text(fields)))
 
     def _keep_bytes(self, raw: bytes) -> int:
         number, row = self._contents.keep(raw)
         if row:
-            self._execute(insertion("contents"), (row.content, row.base, row.size, row.body))
+            self._insert("contents", (row.content, row.base, row.size, row.body))
         return number
 
     def _intern(self, value: object, to_plain: ToPlain) -> int | None:
@@ -243,7 +260,7 @@ class RecordingWriter:
         name, cgroup = (readable(text) if text is not None else None for text in (one.name, one.cgroup))
         known = (one.place, one.end_ns, one.op, one.sector, one.bytes, one.latency_ns, one.queue_ns)
         row = (self._slow, *known, who, one.pid, name, one.cgroup_number, cgroup)
-        self._execute(insertion("slow"), row)
+        self._insert("slow", row)
         return self._slow
 
     def _fact(self, value: WatchedDisk | DriveFacts | NvmeCommand | str) -> int:
@@ -253,7 +270,7 @@ class RecordingWriter:
             number = self._facts[value] = len(self._facts) + 1
             plain = value if isinstance(value, str) else self._to_plain.values(value)
             self._write_shapes()
-            self._execute(insertion("facts"), (number, type(value).__name__, json_text(plain)))
+            self._insert("facts", (number, type(value).__name__, json_text(plain)))
         return number
 
 

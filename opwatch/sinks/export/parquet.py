@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from opwatch.errors import OpwatchError, RefusedError, Unsupported
-from opwatch.extras import DUCKDB, install_command
+from opwatch.host.privilege import DUCKDB, install_command
 from opwatch.samples.observation import Event, Observation
 from opwatch.sinks.export.table import COLUMNS, rows
 

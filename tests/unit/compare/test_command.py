@@ -20,7 +20,7 @@ from opwatch.samples.entries import RunEntry
 from opwatch.sinks.compare_markdown import escaped
 from opwatch.tools.cli import main
 from tests.unit.compare.counted_disk import Second, entries, write_recording
-from tests.unit.support.recordings import record
+from tests.unit.support.recordings import record, sealed
 from tests.unit.support.runs import MadeUpRun
 
 Shown = Callable[..., tuple[int, str, str]]
@@ -136,7 +136,8 @@ def test_what_the_command_took_stands_beside_it(compare: Shown, folder: Path) ->
     (folder / "with-command.opw").write_bytes(made)
     with closing(sqlite3.connect(folder / "with-command.opw")) as connection, connection:
         row = (42, 5, COMMAND_CPU, '{"user_s":8.0,"system_s":0.006}', None)
-        connection.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?)", row)
+        connection.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?, 0)", row)
+        sealed(connection)
     status, out, err = compare("with-command.opw", "light.opw", "--json")
     assert (status, err) == (0, "")
     figures = {figure["metric"]: figure for figure in json.loads(out)["disks"][0]["figures"]}

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from unittest import mock
 
-from opwatch.extras import DUCKDB, TEXTUAL, install_command
+from opwatch.host.privilege import DUCKDB, TEXTUAL, install_command
 
 ROOT = Path(__file__).parents[3]
 _INSTALLS = re.compile(

@@ -26,7 +26,7 @@ from opwatch.recording.writing.writer import RecordingWriter
 from opwatch.samples.entries import Began, Ended, Looked, RunEntry, Slowed, Ticked
 from opwatch.trace.slow import Submitter
 from tests.fuzz.recordings import Fuzz
-from tests.unit.support.recordings import HEADER, record
+from tests.unit.support.recordings import HEADER, record, sealed
 from tests.unit.support.runs import S, a_run
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
@@ -55,7 +55,7 @@ def all_of(path: Path) -> list[RunEntry]:
         recording.close()
 
 
-@pytest.mark.parametrize("version", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("version", [1, 2, 3, 4, 5, 6])
 def test_a_recording_of_every_version_is_read_for_ever(tmp_path: Path, version: int) -> None:
     recording = RecordedRun(unpacked(f"good/recordings/{version}.opw.gz", tmp_path))
     every = list(recording.entries())
@@ -109,7 +109,7 @@ def test_slow_requests_of_version_3_are_read_for_ever(tmp_path: Path) -> None:
     assert (one.cgroup_number, one.cgroup) == (77, "/system.slice/fio.service")
 
 
-@pytest.mark.parametrize("version", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("version", [1, 2, 3, 4, 5, 6])
 def test_one_that_was_killed_is_read_for_ever(tmp_path: Path, version: int) -> None:
     recording = RecordedRun(unpacked(f"good/recordings/{version}-killed.opw.gz", tmp_path))
     entries = [entry for entry in recording.entries() if not isinstance(entry, Slowed)]
@@ -261,6 +261,7 @@ def test_a_block_without_an_end_is_refused(tmp_path: Path) -> None:
     connection = sqlite3.connect(path)
     last = "(SELECT max(block) FROM blocks)"
     connection.execute(f"UPDATE blocks SET last = ? WHERE block = {last}", (2**63 - 1,))
+    sealed(connection)
     connection.commit()
     connection.close()
     with pytest.raises(BadInput, match="no run has 9223372036854775807 entries"):

@@ -24,7 +24,7 @@ from opwatch.recording.writing.file import RecordingFile
 from opwatch.recording.writing.notes import MOST_BYTES, NoteTaker, send_note
 from opwatch.recording.writing.recorder import Recorder
 from opwatch.tools.kept_run import notes_for
-from tests.unit.support.recordings import HEADER
+from tests.unit.support.recordings import HEADER, sealed
 from tests.unit.support.runs import a_run
 
 
@@ -171,7 +171,7 @@ def test_the_time_of_a_note_is_by_the_clocks_before_it(tmp_path: Path) -> None:
     target = RecordingFile(path, HEADER)
     target.begin()
     for row in ((10**9, 10**18, 1), (2 * 10**9, 10**18 + 5 * 10**9, 1)):
-        target._execute("INSERT INTO clocks VALUES (?, ?, ?)", row)
+        target._insert("clocks", row)
     for mono_ns in (0, 10**9 // 2, 3 * 10**9):
         target.event(NOTE, "x", mono_ns)
     target.commit()
@@ -183,5 +183,6 @@ def test_the_time_of_a_note_is_by_the_clocks_before_it(tmp_path: Path) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as file:
         file.execute("UPDATE clocks SET wall_ns = ?, mono_ns = ?", ((1 << 63) - 1, -(1 << 63)))
         file.execute("UPDATE events SET mono_ns = ?", ((1 << 63) - 1,))
+        sealed(file)
     with closing(RecordedRun(path)) as kept:
         assert [note.at and note.at.year for note in kept_notes(kept)] == [2846] * 3

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from opwatch.extras import DUCKDB, install_command
+from opwatch.host.privilege import DUCKDB, install_command
 from opwatch.sinks.export import parquet
 from opwatch.sinks.export.parquet import ParquetRows
 from opwatch.sinks.export.table import COLUMNS

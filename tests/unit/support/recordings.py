@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import sqlite3
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from opwatch.recording.schema import has_check, row_check, tables
 from opwatch.recording.writing.newfile import NewDatabase
 from opwatch.recording.writing.writer import RecordingWriter
 from opwatch.samples.entries import RunEntry
@@ -41,6 +43,15 @@ def record(path: Path, run: Iterable[RunEntry], *, is_ended: bool = True) -> Non
         writer.commit()
         writer.end("the command has ended", 99, 0)
     database.close()
+
+
+def sealed(connection: sqlite3.Connection) -> None:
+    """Give every row its checksum again, of what it has now."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    for table in (name for name in tables(version) if has_check(name, version)):
+        rows = connection.execute(f"SELECT rowid, * FROM {table}").fetchall()
+        checks = [(row_check(table, row[1:-1]), row[0]) for row in rows]
+        connection.executemany(f"UPDATE {table} SET crc = ? WHERE rowid = ?", checks)
 
 
 def short_run() -> Iterator[RunEntry]:

@@ -1,0 +1,159 @@
+"""Recordings with damaged bytes: no other value is shown, and what is intact is."""
+
+from __future__ import annotations
+
+import json
+import random
+import sqlite3
+from contextlib import closing
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from opwatch.errors import BadInput
+from opwatch.recording.reading.reader import RecordedRun
+from opwatch.recording.schema import has_check, row_check, tables
+from opwatch.samples.entries import Began, Ended, NotWatched, RunEntry, Ticked
+from opwatch.samples.entry_parts import samples_in
+from opwatch.samples.sample import DiskSample
+from tests.unit.support.recordings import record, short_run, shown
+from tests.unit.support.runs import a_run
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("whole") / "run.opw"
+    record(path, a_run(190))
+    return path
+
+
+@pytest.fixture
+def path(whole: Path, tmp_path: Path) -> Path:
+    copy = tmp_path / "run.opw"
+    copy.write_bytes(whole.read_bytes())
+    return copy
+
+
+def entries_in(path: Path) -> list[RunEntry]:
+    with closing(RecordedRun(path)) as run:
+        return list(run.entries())
+
+
+Known = dict[tuple[int, int], DiskSample]
+
+
+def known(entries: list[RunEntry]) -> Known:
+    """Every sample, by its disk and time."""
+    return {
+        (place, sample.reading.sample.end_ns): sample
+        for entry in entries
+        for place, sample in samples_in(entry).items()
+    }
+
+
+def is_part_of(some: Known, every: Known) -> bool:
+    """Whether no sample differs from what was recorded."""
+    return all(every.get(key) == sample for key, sample in some.items())
+
+
+def gaps(entries: list[RunEntry]) -> list[str]:
+    return [entry.event.text for entry in entries if isinstance(entry, NotWatched) and not entry.event.device]
+
+
+def change(path: Path, statement: str) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        assert connection.execute(statement).rowcount == 1
+
+
+def test_every_row_has_its_checksum(whole: Path) -> None:
+    with closing(sqlite3.connect(whole)) as connection:
+        for table in filter(has_check, tables()):
+            for row in connection.execute(f"SELECT * FROM {table}"):
+                assert row[-1] == row_check(table, row[:-1])
+
+
+def test_checksum_is_what_the_document_says() -> None:
+    """By another implementation than zlib's."""
+    crc = 0xFFFFFFFF
+    for byte in b"clocks" + b"i1:7" + b"t1:7" + b"b2:\x00\xff" + b"n4:None":
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0xEDB88320 if crc & 1 else 0)
+    assert row_check("clocks", (7, "7", b"\x00\xff", None)) == crc ^ 0xFFFFFFFF
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE frames SET body = substr(body, 1, 40) || x'55' || substr(body, 42) WHERE rowid = 3",
+        "DELETE FROM frames WHERE rowid = 3",
+        "UPDATE frames SET samples = samples - 1 WHERE rowid = 3",
+        "UPDATE blocks SET anchors = substr(anchors, 1, 9) || x'55' || substr(anchors, 11) WHERE block = 2",
+        "UPDATE blocks SET end_ns = end_ns + 1 WHERE block = 2",
+    ],
+)
+def test_damaged_minute_is_left_out_and_said(path: Path, whole: Path, statement: str) -> None:
+    good = entries_in(whole)
+    change(path, statement)
+    entries = entries_in(path)
+    [gap] = gaps(entries)
+    assert "is left out" in gap and str(path) in gap
+    assert is_part_of(known(entries), known(good))
+    assert len(known(good)) > len(known(entries)) > 0.5 * len(known(good))
+    # It can be shown, to its end.
+    assert isinstance(entries[-1], Ended)
+    assert '"type":"summary"' in shown(entries).replace(" ", "")
+    assert shown(entries, plain=True)
+
+
+def test_first_minute_that_is_damaged_loses_only_itself(path: Path, whole: Path) -> None:
+    change(path, "UPDATE frames SET fact = fact + 1 WHERE rowid = 1")
+    entries, good = entries_in(path), entries_in(whole)
+    assert len(gaps(entries)) == 1
+    assert sum(isinstance(entry, Began) for entry in entries) >= 2
+    assert is_part_of(known(entries), known(good))
+    assert len(known(good)) > len(known(entries)) > 0.5 * len(known(good))
+    assert shown(entries)
+
+
+def test_damaged_minute_with_disks_that_come_and_go(tmp_path: Path) -> None:
+    path = tmp_path / "run.opw"
+    record(path, short_run())
+    change(path, "UPDATE frames SET samples = samples + 1 WHERE rowid = (SELECT max(rowid) FROM frames)")
+    entries = entries_in(path)
+    assert len(gaps(entries)) == 1
+    assert any(isinstance(entry, Began | Ticked) for entry in entries)
+
+
+def test_interval_behind_the_gap_covers_it(path: Path, whole: Path) -> None:
+    change(path, "UPDATE blocks SET crc = crc + 1 WHERE block = 2")
+    of_both = []
+    for one in (path, whole):
+        lines = [json.loads(line) for line in shown(entries_in(one)).splitlines()]
+        of_both.append([line["ops"] for line in lines if line["type"] == "summary"])
+    assert of_both[0] == of_both[1]
+    times = sorted(at_ns for _, at_ns in known(entries_in(path)))
+    assert 55e9 < max(later - earlier for earlier, later in pairwise(times)) < 65e9
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_byte_changes_a_value_in_silence(path: Path, whole: Path, seed: int) -> None:
+    chance, good, raw = random.Random(seed), known(entries_in(whole)), bytearray(whole.read_bytes())
+    shown_whole = refused = 0
+    for _ in range(8):
+        at = chance.randrange(len(raw))
+        changed = bytearray(raw)
+        changed[at] ^= 1 << chance.randrange(8)
+        path.write_bytes(changed)
+        try:
+            entries = entries_in(path)
+        except BadInput as error:
+            refused += 1
+            assert str(path) in str(error)
+            continue
+        assert is_part_of(known(entries), good)
+        if len(known(entries)) < len(good):
+            assert gaps(entries)
+        shown_whole += 1
+    assert shown_whole > refused

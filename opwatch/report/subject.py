@@ -8,6 +8,7 @@ from datetime import datetime
 from opwatch.counters.catalogue.families import Catalogue
 from opwatch.fio.beside import JobBeside, beside
 from opwatch.frozen import frozen, replace
+from opwatch.recording.reading.event_words import event_words
 from opwatch.recording.reading.notes import kept_notes
 from opwatch.recording.reading.phases import Phase, phases_of
 from opwatch.recording.reading.reader import RecordedRun
@@ -59,7 +60,7 @@ class ReportedRun:
 
 def _marks(run: RecordedRun, picture: RunPicture) -> list[RunMark]:
     marks = [
-        RunMark(event.mono_ns, run.wall(event.mono_ns), event.kind, event.words)
+        RunMark(event.mono_ns, run.wall(event.mono_ns), event.kind, event_words(event))
         for event in run.events
         if event.kind not in _NO_MARKS and event.mono_ns
     ]

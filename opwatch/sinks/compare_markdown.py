@@ -21,11 +21,24 @@ from opwatch.sinks.compare import (
     title,
 )
 
-_SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~@&-])")
+# What means something anywhere in a line, and what does so only where a line begins.
+_SPECIAL = re.compile(r"([\\`*_\[\]<|~@&]|#(?=\d))")
+_AT_BEGIN = re.compile(r"^([-+#>=]|\d+(?=[.)](?:\s|$)))")
 
 
 def escaped(text: str) -> str:
     """Text that means nothing but itself: it ends no cell, names nobody and links nowhere."""
+    words = escaped_cell(text)
+    begin = _AT_BEGIN.match(words)
+    if not begin:
+        return words
+    # After the number of a list, in front of all else.
+    place = begin.end() if begin[0].isdigit() else 0
+    return f"{words[:place]}\\{words[place:]}"
+
+
+def escaped_cell(text: str) -> str:
+    """The same in a cell of a table, in which no line begins."""
     return _SPECIAL.sub(r"\\\1", units.printable(text))
 
 

@@ -150,11 +150,11 @@ def _draw(folder: Path, figures: Iterable[SingleFigure]) -> int:
         folder.mkdir()
     except OSError as error:
         raise OpwatchError(f"{folder} cannot be made: {error.strerror}") from error
-    with tempfile.TemporaryDirectory(prefix="opwatch-") as place:
+    with tempfile.TemporaryDirectory(prefix="opwatch-") as place, drawer.session() as session:
         for figure in figures:
             single = Path(place) / "figure.html"
             single.write_text(figure.html, "utf-8", "replace")
-            drawer.picture(single, folder / f"{figure.name}.png", WIDTH, figure.height)
+            session.picture(single, folder / f"{figure.name}.png", WIDTH, figure.height)
             count += 1
     return count
 

@@ -7,10 +7,12 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from opwatch.errors import OpwatchError, Unsupported
 from opwatch.frozen import frozen
+from opwatch.tools.pictures.session import BrowserSession, browser_session
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _TIMEOUT_S = 120
@@ -31,11 +33,9 @@ class Browser:
 
     def run(self, page: Path, options: Sequence[str]) -> subprocess.CompletedProcess[bytes]:
         """Let it look at a page, and wait until it has."""
-        # Its sandbox cannot be had by root.
-        rights = ["--no-sandbox"] if os.geteuid() == 0 else []
         with tempfile.TemporaryDirectory(prefix="opwatch-", ignore_cleanup_errors=True) as profile:
             words = [
-                *(self.path, *_OPTIONS, *rights, f"--user-data-dir={profile}"),
+                *(self.path, *_OPTIONS, *self._rights(), f"--user-data-dir={profile}"),
                 *(*options, page.absolute().as_uri()),
             ]
             try:
@@ -49,12 +49,18 @@ class Browser:
                 failure.log = error.stderr.decode(errors="replace")
                 raise failure from None
 
+    def session(self) -> AbstractContextManager[BrowserSession]:
+        """A browser that stays for several pictures."""
+        return browser_session(self.path, [*_OPTIONS, *self._rights()])
+
     def picture(self, page: Path, target: Path, width: int, height: int) -> None:
         """A page as PNG, in twice the size for sharp lines."""
-        shape = [f"--window-size={width},{height}", "--force-device-scale-factor=2"]
-        self.run(page, [*shape, f"--screenshot={target.absolute()}"])
-        if not target.is_file():
-            raise OpwatchError(f"{self.path} made no picture: {target} is not there")
+        with self.session() as session:
+            session.picture(page, target, width, height)
+
+    def _rights(self) -> list[str]:
+        # Its sandbox cannot be had by root.
+        return ["--no-sandbox"] if os.geteuid() == 0 else []
 
 
 def browser() -> Browser:

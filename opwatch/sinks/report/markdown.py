@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from opwatch.compare.comparing import RunComparison
 from opwatch.report.subject import ReportedRun
-from opwatch.sinks.compare_markdown import escaped, markdown
+from opwatch.sinks.compare_markdown import escaped, escaped_cell, markdown
 from opwatch.sinks.report.change_words import change_table
 from opwatch.sinks.report.owner_table import owner_table, reason_of
 from opwatch.sinks.report.page import facts, lead
@@ -33,7 +33,7 @@ def _table(table: WordTable | None, title: str) -> Iterator[str]:
 
 
 def _cells(words: Sequence[str], *, plain: bool = False) -> str:
-    return "| " + " | ".join(word if plain else escaped(word) for word in words) + " |"
+    return "| " + " | ".join(word if plain else escaped_cell(word) for word in words) + " |"
 
 
 def report_lines(runs: Sequence[ReportedRun], comparison: RunComparison | None) -> Iterator[str]:

@@ -17,7 +17,7 @@ from opwatch.compare.cpu import NO_COMMAND, WHOLE_RUN
 from opwatch.cpu import CpuTimes
 from opwatch.recording.schema import COMMAND_CPU
 from opwatch.samples.entries import RunEntry
-from opwatch.sinks.compare_markdown import escaped
+from opwatch.sinks.compare_markdown import escaped, escaped_cell
 from opwatch.tools.cli import main
 from tests.unit.compare.counted_disk import Second, entries, write_recording
 from tests.unit.support.recordings import record, sealed
@@ -161,18 +161,24 @@ def test_one_that_has_none_is_held_against_nothing(compare: Shown) -> None:
 def test_markdown_is_text_of_nobody_else(compare: Shown) -> None:
     status, out, _ = compare("a.opw", "a|b*<x>.opw", "--markdown", "--fail-if", "p99>+5%")
     assert status == 0
-    assert "- B a\\|b\\*\\<x\\>.opw: nvme0n1" in out
+    assert "- B a\\|b\\*\\<x>.opw: nvme0n1" in out
     tables = [line for line in out.splitlines() if line.startswith("|")]
     assert {line.count("|") - line.count("\\|") for line in tables} == {8}
     assert "**" not in out
     _, out, _ = compare("a.opw", "b.opw", "--markdown", "--fail-if", "p99>+5%")
     assert "| **HIGHER** |" in out
-    assert "- **p99\\>\\+5%: FIRES" in out
+    assert "- **p99>+5%: FIRES" in out
 
 
 def test_what_means_something_in_markdown_is_escaped() -> None:
     assert escaped("a|b") == "a\\|b"
-    assert escaped("@user #1 [x](y)") == "\\@user \\#1 \\[x\\]\\(y\\)"
+    assert escaped("@user #1 [x](y)") == "\\@user \\#1 \\[x\\](y)"
+    # What means something only where a line begins is as it is elsewhere.
+    assert escaped("2025-10-09 (5.94 MB/s + 3) - #x") == "2025-10-09 (5.94 MB/s + 3) - #x"
+    assert [escaped(text) for text in ("- a", "# a", "> a", "12. a", "12) a")] == [
+        *("\\- a", "\\# a", "\\> a", "12\\. a", "12\\) a")
+    ]
+    assert escaped_cell("-") == "-"
     assert escaped("a\nb") == "a?b"
 
 

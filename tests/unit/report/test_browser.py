@@ -4,6 +4,7 @@ any network. Skipped where there is no Chromium."""
 from __future__ import annotations
 
 import gzip
+import os
 import random
 import struct
 from pathlib import Path
@@ -96,6 +97,33 @@ def test_each_plot_is_a_picture(
         assert content.startswith(b"\x89PNG")
         assert struct.unpack(">I", content[16:20]) == (1800,)
     assert main(["report", str(tmp_path / "a.opw"), "--png", str(folder)]) == 2
+
+
+def test_the_browser_is_started_once(
+    chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_recording(tmp_path / "a.opw", entries([{"read": {90_000: 500 + at % 3}} for at in range(30)]))
+    starts, folder = tmp_path / "starts", tmp_path / "bin"
+    folder.mkdir()
+    wrapper = folder / "chromium"
+    wrapper.write_text(f'#!/bin/sh\necho started >>"{starts}"\nexec "{chromium.path}" "$@"\n')
+    wrapper.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    assert main(["report", str(tmp_path / "a.opw"), "--png", str(tmp_path / "pictures")]) == 0
+    assert len(list((tmp_path / "pictures").iterdir())) > 2
+    assert starts.read_text() == "started\n"
+
+
+def test_a_browser_that_ends_early_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_recording(tmp_path / "a.opw", entries([{"read": {90_000: 500}}] * 3))
+    wrapper = tmp_path / "chromium"
+    wrapper.write_text("#!/bin/sh\nexit 1\n")
+    wrapper.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert main(["report", str(tmp_path / "a.opw"), "--png", str(tmp_path / "pictures")]) == 1
+    assert "ended" in capsys.readouterr().err
 
 
 def test_without_a_browser_it_is_refused(

@@ -134,7 +134,7 @@ def test_nothing_from_outside_is_markup(report: Shown) -> None:
     assert any("<script>alert(1)</script>|?**b**" in words for words in page.words)
     assert not {"\x1b", "\u202e"} & set(text)
     _, markdown, _ = report(name, "--markdown")
-    assert "\\<script\\>alert\\(1\\)\\</script\\>\\|?\\*\\*b\\*\\*" in markdown
+    assert "\\<script>alert(1)\\</script>\\|?\\*\\*b\\*\\*" in markdown
     assert not {"\x1b", "\u202e"} & set(markdown)
     # A row has as many cells as its head, whatever is in them.
     rows = [line for line in markdown.splitlines() if line.startswith("| ") and "alert" in line]
@@ -277,3 +277,43 @@ def test_a_stall_is_in_the_first_sentence(report: Shown) -> None:
     assert (pause["end_mono_ns"] - pause["begin_mono_ns"]) / 1e9 == pytest.approx(200, abs=3)
     assert report("a.opw", "-o", "a.html")[0] == 0
     assert "writes stopped for" in Path("a.html").read_text()
+
+
+def test_an_event_for_programs_is_words(report: Shown) -> None:
+    Path("kept.opw").write_bytes(gzip.decompress((FIXTURES / "5-command.opw.gz").read_bytes()))
+    _, out, _ = report("kept.opw", "--json")
+    (run,) = json.loads(out)["runs"]
+    (event,) = [event for event in run["events"] if event["kind"] == "command CPU"]
+    assert event["text"] == "1.25 s in user mode, 0.50 s in the kernel"
+
+
+def test_markdown_is_not_full_of_escapes(report: Shown) -> None:
+    write_recording(Path("a.opw"), entries(steady()))
+    _, out, _ = report("a.opw", "--markdown")
+    assert "\\-" not in out
+    assert "\\(" not in out
+    assert "| - |" in out or " - " in out or "-by" in out
+
+
+def test_plots_are_lines_with_their_values(report: Shown) -> None:
+    write_recording(Path("a.opw"), entries(steady()))
+    report("a.opw", "-o", "a.html", "-q")
+    page = Path("a.html").read_text()
+    requests = page[page.index('aria-label="Requests"') :].partition("</svg>")[0]
+    assert [kind for kind in ("op-read", "op-write") if f'class="line {kind}"' in requests] == [
+        *("op-read", "op-write")
+    ]
+    titles = re.findall(r"<title>([^<]*)</title>", requests)
+    assert len(titles) == 40
+    assert titles[10] == "10.0 s\nread: 4,000\nwrite: 51.0"
+    assert ReadPage(page).problems == []
+
+
+def test_a_plot_of_one_interval_shows_it(report: Shown) -> None:
+    """A line of one place is not drawn by anything that draws."""
+    write_recording(Path("a.opw"), entries(steady(1)))
+    report("a.opw", "-o", "a.html", "-q")
+    page = Path("a.html").read_text()
+    requests = page[page.index('aria-label="Requests"') :].partition("</svg>")[0]
+    assert 'class="dots big op-read"' in requests
+    assert not re.search(r'class="line op-(?:read|write)"', requests)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from opwatch.frozen import frozen
-from opwatch.sinks.report.plots.markup import text
+from opwatch.sinks.report.plots.markup import text, text_lines
 from opwatch.sinks.report.plots.scales import EXTENT, AxisScale
 
 # Ticks that are closer to an end than this are written inside of it.
@@ -33,9 +33,22 @@ class Flag:
 
 
 @frozen
+class Hover:
+    """A column of a plot with the words that a browser shows where the pointer is."""
+
+    left: int
+    width: int
+    words: str
+
+    def svg(self) -> str:
+        words = text_lines(self.words)
+        return f"<rect x={self.left} width={self.width} height={EXTENT}><title>{words}</title></rect>"
+
+
+@frozen
 class Figure:
     """One plot. `layers` are pieces of SVG, from the back to the front; `legend`, kinds of lines with their
-    names; `note` says how it was drawn."""
+    names; `note` says how it was drawn; `hover`, columns with their values."""
 
     title: str
     x: AxisScale
@@ -47,6 +60,7 @@ class Figure:
     note: str = ""
     shaded: Sequence[Shaded] = ()
     flags: Sequence[Flag] = ()
+    hover: Sequence[Hover] = ()
     is_wide: bool = False
     extra: str = ""
 
@@ -79,10 +93,11 @@ class Figure:
         flags = "".join(
             f'<path class="flag {flag.kind}" d="M{flag.place} 0V{EXTENT}"/>' for flag in self.flags
         )
+        hover = "".join(one.svg() for one in self.hover)
         return (
             f'<svg viewBox="0 0 {EXTENT} {EXTENT}" preserveAspectRatio=none role=img '
             f'aria-label="{text(self.title)}">{shaded}<path class=grid d="{across}{down}"/>{layers}'
-            f"{flags}</svg>"
+            f"{flags}{f'<g class=hover>{hover}</g>' if hover else ''}</svg>"
         )
 
     def _names(self) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterable, Sequence
+from itertools import groupby
 
 from opwatch import units
 
@@ -16,6 +17,11 @@ def text(words: object) -> str:
     """Words as they are, wherever they stand in a page: no markup and no end of an attribute, and a question
     mark for what would control a terminal or turn the order of what stands around it."""
     return html.escape(units.printable(str(words)), quote=True)
+
+
+def text_lines(words: str) -> str:
+    """The same of several lines."""
+    return "\n".join(map(text, words.split("\n")))
 
 
 def paragraph(words: str, kind: str = "") -> str:
@@ -62,17 +68,27 @@ def dots(points: Iterable[tuple[int, int]], kind: str) -> str:
 
 
 def line(points: Iterable[tuple[int, int] | None], kind: str) -> str:
-    """A line from place to place, with gaps where a place is None."""
-    parts, is_down = [], False
-    for point in points:
-        if point is None:
-            is_down = False
-            continue
-        parts.append(f"{'L' if is_down else 'M'}{point[0]} {point[1]}")
-        is_down = True
-    # A line of one place is not drawn by anything that draws.
-    path = "".join(parts) + ("h0" if len(parts) == 1 else "")
-    return f'<path class="line {kind}" d="{path}"/>' if path else ""
+    """A line from place to place, with gaps where a place is None. A place between two gaps is a dot."""
+    parts = list[str]()
+    alone = list[tuple[int, int]]()
+    for is_gap, group in groupby(points, lambda point: point is None):
+        places = [] if is_gap else [point for point in group if point]
+        if len(places) == 1:
+            alone += places
+        elif places:
+            parts.append("M" + "L".join(f"{x} {y}" for x, y in places))
+    path = f'<path class="line {kind}" d="{"".join(parts)}"/>' if parts else ""
+    return path + dots(alone, f"big {kind}")
+
+
+def band(edges: Iterable[tuple[int, int, int]], kind: str) -> str:
+    """A filled band: (place, least, most) after each other."""
+    places = list(edges)
+    if len(places) < 2 or all(low == high for _, low, high in places):
+        return ""
+    there = "L".join(f"{x} {high}" for x, _, high in places)
+    back = "L".join(f"{x} {low}" for x, low, _ in reversed(places))
+    return f'<path class="band {kind}" d="M{there}L{back}z"/>'
 
 
 def uprights(bars: Iterable[tuple[int, int, int]], kind: str) -> str:

@@ -17,9 +17,10 @@ from opwatch.sinks.report.plots.traces import (
     Backdrop,
     OpTrace,
     Quantity,
+    course_figure,
     dot_kind,
+    hovers,
     legend_of,
-    scatter,
 )
 
 DISCARDS = ("discard", "write_zeroes", "secure_erase")
@@ -42,10 +43,10 @@ _DEPTH = Quantity("Queue depth", "requests in the device, on the average", TimeB
 
 def rate_figures(traces: Sequence[OpTrace], back: Backdrop) -> Iterator[Figure]:
     """Requests and bytes a second, discards on their own: they carry no bytes, and name many."""
-    yield scatter(_IOPS, traces, back)
-    yield scatter(_MBPS, [trace for trace in traces if trace.op not in DISCARDS], back)
-    yield scatter(_DISCARDED, [trace for trace in traces if trace.op in DISCARDS], back)
-    yield scatter(_DEPTH, traces, back)
+    yield course_figure(_IOPS, traces, back)
+    yield course_figure(_MBPS, [trace for trace in traces if trace.op not in DISCARDS], back)
+    yield course_figure(_DISCARDED, [trace for trace in traces if trace.op in DISCARDS], back)
+    yield course_figure(_DEPTH, traces, back)
 
 
 def _latency_scale(lows: Sequence[float], highs: Sequence[float]) -> AxisScale:
@@ -92,7 +93,13 @@ def heat_figure(trace: OpTrace, back: Backdrop) -> Figure | None:
         legend=[("p50", "p50"), ("p99", "p99")],
         note=note + "Shades: the share of a column's requests that took so long.",
     )
-    return replace(figure, is_wide=True, extra=_shades())
+    hover = hovers([few], back, _quantile_words)
+    return replace(figure, hover=hover, is_wide=True, extra=_shades())
+
+
+def _quantile_words(one: TimeBin, op: str) -> str:
+    p50, p99 = (amounts.latency(one.op(op).quantile_ns(share)) for share in (0.5, 0.99))
+    return f"p50 {p50}, p99 {p99}"
 
 
 def _shades() -> str:
@@ -111,13 +118,14 @@ def quantile_figures(traces: Sequence[OpTrace], back: Backdrop) -> Iterator[Figu
             if (value := one.op(trace.op).quantile_ns(share)) is not None
         ]
         y = _latency_scale([max(value, 1) for value in values], values)
-        yield back.figure(
+        figure = back.figure(
             f"{name} of latency",
             y,
             y_title="latency",
             layers=[_quantile_line(trace, share, back, y, trace.kind) for trace in traces],
             legend=legend_of(traces),
         )
+        yield replace(figure, hover=hovers(traces, back, _quantile_words))
 
 
 def slow_figure(

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from opwatch.frozen import frozen
-from opwatch.report.bins import OpBin, RateRange, TimeBin
-from opwatch.sinks.report.plots.figure import Figure, Flag, Shaded
-from opwatch.sinks.report.plots.markup import dots, uprights
+from opwatch.frozen import frozen, replace
+from opwatch.report.bins import OpBin, RateRange, TimeBin, thinned
+from opwatch.sinks.report.plots import amounts
+from opwatch.sinks.report.plots.figure import Figure, Flag, Hover, Shaded
+from opwatch.sinks.report.plots.markup import band, line
 from opwatch.sinks.report.plots.scales import EXTENT, AxisScale, linear
 
 _FEW = 200
+# Columns of a plot that name their values.
+_MOST_HOVERS = 120
 SINCE_BEGIN = "time since the begin"
 
 
@@ -71,11 +74,11 @@ class Backdrop:
 
 
 def thinning(traces: Sequence[OpTrace]) -> str:
-    """Says so where a dot stands for more than one interval."""
+    """Says so where a point stands for more than one interval."""
     most = max((one.intervals for trace in traces for one in trace.bins), default=1)
     if most == 1:
         return ""
-    return f"A dot is the mean of {most} intervals, its line reaches from the least to the most of them."
+    return f"A point is the mean of {most} intervals, the band reaches from the least to the most of them."
 
 
 def legend_of(traces: Sequence[OpTrace]) -> list[tuple[str, str]]:
@@ -99,18 +102,21 @@ class Quantity:
     extremes: Callable[[OpBin], RateRange] | None
 
 
-def scatter(quantity: Quantity, traces: Sequence[OpTrace], back: Backdrop) -> Figure:
-    """A dot for each interval of each trace."""
+def course_figure(quantity: Quantity, traces: Sequence[OpTrace], back: Backdrop) -> Figure:
+    """A line for each trace, and the values of all of them where the pointer is."""
     traces = [trace for trace in traces if any(quantity.value(one, trace.op) for one in trace.bins)]
     y = linear(max((_top(quantity, trace) for trace in traces), default=1.0))
-    layers = []
+    layers = list[str]()
     for trace in traces:
-        places = [back.time.at(trace.seconds(one.middle_ns)) for one in trace.bins]
-        values = [EXTENT - y.at(quantity.value(one, trace.op)) for one in trace.bins]
         if trace.is_thinned and quantity.extremes:
-            layers.append(uprights(_ranges(quantity, trace, places, y), trace.kind))
-        layers.append(dots(zip(places, values, strict=True), dot_kind(trace.kind, len(values))))
-    return back.figure(
+            layers.append(band(_ranges(quantity, trace, back, y), trace.kind))
+    for trace in traces:
+        points = [
+            (back.time.at(trace.seconds(one.middle_ns)), EXTENT - y.at(quantity.value(one, trace.op)))
+            for one in trace.bins
+        ]
+        layers.append(line(with_gaps(points, trace.bins), trace.kind))
+    figure = back.figure(
         quantity.title,
         y,
         y_title=quantity.unit,
@@ -118,6 +124,37 @@ def scatter(quantity: Quantity, traces: Sequence[OpTrace], back: Backdrop) -> Fi
         legend=legend_of(traces),
         note=thinning(traces) if quantity.extremes else "",
     )
+    return replace(figure, hover=hovers(traces, back, lambda one, op: amounts.rate(quantity.value(one, op))))
+
+
+def with_gaps(
+    points: Sequence[tuple[int, int] | None], bins: Sequence[TimeBin]
+) -> list[tuple[int, int] | None]:
+    """The points of neighbouring bins, with None where there is time between two of them."""
+    joined = list[tuple[int, int] | None]()
+    end_ns = bins[0].begin_ns if bins else 0
+    for point, one in zip(points, bins, strict=True):
+        if one.begin_ns - end_ns > one.end_ns - one.begin_ns:
+            joined.append(None)
+        joined.append(point)
+        end_ns = one.end_ns
+    return joined
+
+
+def hovers(traces: Sequence[OpTrace], back: Backdrop, shown: Callable[[TimeBin, str], str]) -> list[Hover]:
+    """Columns of a plot against time, each with the time and the value of each trace in it."""
+    values = dict[int, list[str]]()
+    widths = dict[int, tuple[int, str]]()
+    for trace in traces:
+        for one in thinned(trace.bins, _MOST_HOVERS):
+            left, right = (back.time.at(trace.seconds(at)) for at in (one.begin_ns, one.end_ns))
+            since = amounts.span(max(trace.seconds(one.begin_ns), 0.0))
+            widths.setdefault(left, (right - left, since))
+            values.setdefault(left, []).append(f"{trace.name}: {shown(one, trace.op)}")
+    return [
+        Hover(left, max(width, 1), "\n".join((since, *values[left])))
+        for left, (width, since) in sorted(widths.items())
+    ]
 
 
 def _top(quantity: Quantity, trace: OpTrace) -> float:
@@ -127,9 +164,10 @@ def _top(quantity: Quantity, trace: OpTrace) -> float:
 
 
 def _ranges(
-    quantity: Quantity, trace: OpTrace, places: Sequence[int], y: AxisScale
+    quantity: Quantity, trace: OpTrace, back: Backdrop, y: AxisScale
 ) -> Iterator[tuple[int, int, int]]:
     assert quantity.extremes
-    for place, one in zip(places, trace.bins, strict=True):
+    for one in trace.bins:
         extremes = quantity.extremes(one.op(trace.op))
+        place = back.time.at(trace.seconds(one.middle_ns))
         yield place, EXTENT - y.at(extremes.least), EXTENT - y.at(extremes.most)

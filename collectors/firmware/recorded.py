@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from opwatch.counters.decode import amazon, identify, monitor, ocp, smart_log, telemetry
-from opwatch.counters.evidence import Evidence, merge
+from opwatch.counters.evidence import Evidence, is_same_drive, merge
 from opwatch.counters.looks.pages import controller_evidence, page_evidence
 from opwatch.counters.reading import DriveFacts
 from opwatch.counters.reports.nvme_json import parse_nvme_json
@@ -139,11 +139,28 @@ def _of_folder(folder: Path) -> Evidence:
     return replace(evidence, failures=(*evidence.failures, *failures))
 
 
+def read_polls(paths: Sequence[Path]) -> list[Evidence]:
+    """What the files tell of one drive at one moment, or at two: the older first, as they were given."""
+    if len(paths) != 2:
+        return [read_recorded(paths)]
+    first, last = (_of_path(path) for path in paths)
+    try:
+        return [merge(first, last)]
+    except UsageError:
+        if not is_same_drive(first.drive, last.drive):
+            raise
+    return [first, last]
+
+
+def _of_path(path: Path) -> Evidence:
+    return _of_folder(path) if path.is_dir() else evidence_of(path.name, _read(path))
+
+
 def read_recorded(paths: Iterable[Path]) -> Evidence:
     """What these files and folders tell of one drive; UsageError when they tell nothing, or of two."""
     evidence: Evidence | None = None
     for path in paths:
-        piece = _of_folder(path) if path.is_dir() else evidence_of(path.name, _read(path))
+        piece = _of_path(path)
         evidence = piece if evidence is None else merge(evidence, piece)
     if evidence is None:
         raise UsageError("no file was named")

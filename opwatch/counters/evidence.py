@@ -101,6 +101,8 @@ class Evidence:
     # What smartctl makes of an ATA drive's wear, from a source that it does not name.
     endurance_used: int | None = None
     asleep: bool = False
+    # When the report was made, by the clock of its machine, in seconds since 1970.
+    local_time_s: int | None = None
     failures: tuple[str, ...] = ()
 
     def attribute(self, number: int) -> Attribute | None:
@@ -139,6 +141,16 @@ def same_drive(ours: DriveFacts, theirs: DriveFacts) -> DriveFacts:
     return replace(ours, **missing)
 
 
+def is_same_drive(first: DriveFacts, last: DriveFacts) -> bool:
+    """Whether both name one drive: by serial number, else by model and capacity."""
+    if first.protocol != last.protocol:
+        return False
+    if first.serial and last.serial:
+        return first.serial == last.serial
+    same = first.model == last.model and first.capacity_bytes == last.capacity_bytes
+    return same and first.model is not None
+
+
 def merge(ours: Evidence, theirs: Evidence) -> Evidence:
     """What two files tell of one drive. UsageError when they are of two drives, or of two moments."""
     records = {name: _filled(getattr(ours, name), getattr(theirs, name), name) for name in _RECORDS}
@@ -154,6 +166,7 @@ def merge(ours: Evidence, theirs: Evidence) -> Evidence:
         passed=_one(ours.passed, theirs.passed, "its self-assessment"),
         endurance_used=_one(ours.endurance_used, theirs.endurance_used, "its endurance used"),
         asleep=ours.asleep or theirs.asleep,
+        local_time_s=theirs.local_time_s if ours.local_time_s is None else ours.local_time_s,
         failures=ours.failures + theirs.failures,
         **records,
     )

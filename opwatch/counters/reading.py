@@ -85,6 +85,21 @@ class WearOutlook:
     least_hours: int
     most_hours: int | None
     assumes: str
+    # ISO dates, where the time between two polls is known.
+    least_date: str | None = None
+    most_date: str | None = None
+
+
+@frozen
+class Pace:
+    """How fast a counter of the drive grew: the truth is between `least` and `most` in `unit`. `most` is
+    None where nothing bounds it."""
+
+    of: str
+    unit: str
+    least: float
+    most: float | None
+    says: str = ""
 
 
 @frozen
@@ -100,6 +115,18 @@ class LifetimeRatio:
 
 
 @frozen
+class PolledInterval:
+    """What lies between two polls: hours powered on, days by the clock if both reports have it, and the write
+    amplification of the interval or the reason why there is none."""
+
+    least_hours: int
+    most_hours: int
+    days: float | None
+    waf: LifetimeRatio | None
+    reason: str | None
+
+
+@frozen
 class Report:
     """Everything about one drive. `others` are further counters of the same quantity, by its name."""
 
@@ -110,3 +137,5 @@ class Report:
     health: tuple[HealthNote, ...] = ()
     outlooks: tuple[WearOutlook, ...] = ()
     lifetime: LifetimeRatio | None = None
+    paces: tuple[Pace, ...] = ()
+    interval: PolledInterval | None = None

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from opwatch import SCHEMA, units
-from opwatch.counters.reading import CounterReading, DriveFacts, LifetimeRatio, Report
+from opwatch.counters.reading import CounterReading, DriveFacts, LifetimeRatio, Pace, PolledInterval, Report
 from opwatch.sinks import folding
 
 HEADER = ("COUNTER", "VALUE", "STEP", "PROOF", "SOURCE, OR WHY NOT")
@@ -55,6 +55,16 @@ def _lifetime_document(lifetime: LifetimeRatio) -> dict[str, Any]:
     }
 
 
+def _interval_document(interval: PolledInterval) -> dict[str, Any]:
+    return {
+        "least_hours": interval.least_hours,
+        "most_hours": interval.most_hours,
+        "days": interval.days,
+        "waf": _lifetime_document(interval.waf) if interval.waf else None,
+        "reason": interval.reason,
+    }
+
+
 def document(report: Report, age_s: float | None) -> dict[str, Any]:
     """The report as one JSON document. `age_s` is None for what comes from a file."""
     report_document: dict[str, Any] = {"schema": SCHEMA, "device": identity(report.drive)}
@@ -75,9 +85,16 @@ def document(report: Report, age_s: float | None) -> dict[str, Any]:
             "least_hours": outlook.least_hours,
             "most_hours": outlook.most_hours,
             "assumes": outlook.assumes,
+            "least_date": outlook.least_date,
+            "most_date": outlook.most_date,
         }
         for outlook in report.outlooks
     ]
+    report_document["pace"] = [
+        {"of": pace.of, "unit": pace.unit, "least": pace.least, "most": pace.most, "says": pace.says}
+        for pace in report.paces
+    ]
+    report_document["interval"] = _interval_document(report.interval) if report.interval else None
     report_document["failures"] = list(report.failures)
     return report_document
 
@@ -134,6 +151,32 @@ def _lifetime(life: LifetimeRatio) -> str:
     return f"{life.ratio:.3g} ({life.least:.3g} to {life.most:.3g}) NAND bytes for a byte of the host"
 
 
+def _of_interval(interval: PolledInterval) -> list[str]:
+    hours = f"{interval.least_hours} to {interval.most_hours} hours powered on"
+    days = f", {interval.days:.1f} days by the clock" if interval.days is not None else ""
+    waf = interval.waf
+    says = f"none: {interval.reason}"
+    if waf:
+        says = f"{waf.ratio:.3g} ({waf.least:.3g} to {waf.most:.3g}) NAND bytes for a byte of the host"
+    return _folded(f"interval WAF: {says} ({hours}{days})", indent=2)
+
+
+def _amount(value: float, unit: str) -> str:
+    return units.capacity(round(value)) if unit.startswith("bytes") else f"{value:.2g}"
+
+
+def _pace(pace: Pace, is_mean: bool) -> str:
+    unit = pace.unit.removeprefix("bytes ")
+    rate = f"at least {_amount(pace.least, pace.unit)}"
+    if pace.most is not None:
+        rate = f"{_amount(pace.least, pace.unit)} to {_amount(pace.most, pace.unit)}"
+        rate = rate if pace.least else f"less than {_amount(pace.most, pace.unit)}"
+    if not is_mean:
+        return f"pace: {pace.of} {rate} {unit} between the two polls"
+    mean = f"pace: {pace.of} {rate} {unit} on average since it was new ({pace.says})"
+    return f"{mean}; not a forecast, which takes two reports"
+
+
 def _of_health(report: Report) -> list[str]:
     """What the drive says of its health, and when its rated life ends."""
     shown: list[str] = []
@@ -142,12 +185,19 @@ def _of_health(report: Report) -> list[str]:
         shown += _folded(says, indent=2)
     for note in report.health:
         shown += _folded(f"{'HEALTH' if note.serious else 'health'}: {note.says} ({note.source})", indent=2)
+    if report.interval:
+        shown += _of_interval(report.interval)
+    for pace in report.paces:
+        shown += _folded(_pace(pace, report.interval is None), indent=2)
     for outlook in report.outlooks:
         least = f"{outlook.least_hours} hours powered on ({_years(outlook.least_hours)} without a pause)"
         when = f"not before {least}"
         if outlook.most_hours is not None:
             when = f"in {outlook.least_hours} to {outlook.most_hours} hours powered on"
             when += f" ({_years(outlook.least_hours)} to {_years(outlook.most_hours)} without a pause)"
+        if outlook.least_date:
+            until = f" to {outlook.most_date}" if outlook.most_date else " or later"
+            when += f", {outlook.least_date}{until} if it stays on as it was"
         shown += _folded(f"100 %: {when}, by {outlook.by}, if {outlook.assumes}", indent=2)
     return shown
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TextIO
 
 from opwatch.collectors.firmware.counting import Counting, printed_of
 from opwatch.counters.catalogue.families import Catalogue, load_catalogue
+from opwatch.counters.evidence import Evidence
 from opwatch.counters.looks.smartctl import parse_output
-from opwatch.counters.prove.health import rated_outlook
+from opwatch.counters.prove.health import rated_pace
 from opwatch.counters.prove.report import report
 from opwatch.counters.reading import CounterReading, Proof, Report
 from opwatch.counters.reports.numbers import scaled
@@ -58,7 +60,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         nargs="+",
         help="read what tools wrote of one drive: smartctl --json or -x, nvme-cli JSON, log pages, or a "
-        "folder of these; - is standard input; or a recording with looks at one drive",
+        "folder of these; - is standard input; two reports of two moments, the older first, give write "
+        "amplification, pace and a forecast; or a recording with looks at one drive",
     )
     parser.add_argument(
         "--type",
@@ -77,7 +80,8 @@ def _add_forms(parser: argparse.ArgumentParser) -> None:
         "--tbw",
         metavar="TB",
         type=rated_bytes,
-        help="what the drive is rated for, in 10^12 bytes written: when it is reached, at its average so far",
+        help="what the drive is rated for, in 10^12 bytes written: how much of it is used, and, by two "
+        "reports or a recording, when the rest is",
     )
     parser.add_argument(
         "--latency",
@@ -118,10 +122,10 @@ def rated_bytes(text: str) -> int:
 
 
 def with_rating(drive_report: Report, rated: int) -> Report:
-    """The report with one outlook more: when the host will have written what the drive is rated for."""
+    """The report with one pace more: what the host wrote of what the drive is rated for."""
     readings = drive_report.readings
-    outlook = rated_outlook(readings["host_written"], readings["power_on_hours"], rated)
-    return replace(drive_report, outlooks=(*drive_report.outlooks, outlook)) if outlook else drive_report
+    pace = rated_pace(readings["host_written"], readings["power_on_hours"], rated)
+    return replace(drive_report, paces=(*drive_report.paces, pace)) if pace else drive_report
 
 
 def kernel_written(counting: Counting) -> CounterReading | None:
@@ -148,7 +152,7 @@ def read_device(devices: Devices, name: str, catalogue: Catalogue) -> tuple[Repo
 
 def show(drive_report: Report, age_s: float | None, args: argparse.Namespace, stream: TextIO) -> None:
     """Write the report as it was asked for."""
-    if args.tbw:
+    if args.tbw and drive_report.interval is None:
         drive_report = with_rating(drive_report, args.tbw)
     if args.json:
         # One document for people to read, or one on each line.
@@ -165,14 +169,25 @@ def _without(drive_report: Report, failed: OpwatchError | None) -> Report:
     )
 
 
+def _of_polls(polls: Sequence[Evidence], catalogue: Catalogue, rated: int | None) -> Report:
+    """The report of one moment, or of the second of two with what happened between them."""
+    reports = [report(poll, catalogue) for poll in polls]
+    if len(polls) == 1:
+        return reports[0]
+    # Two polls alone need it.
+    from opwatch.counters.prove.two_polls import interval_report
+
+    return interval_report((polls[0], polls[1]), (reports[0], reports[1]), rated)
+
+
 def _run_files(args: argparse.Namespace, catalogue: Catalogue) -> int:
     """Show what tools wrote, or a recording."""
     # It is imported for --from alone: it brings the readers of six forms.
-    from opwatch.collectors.firmware.recorded import read_recorded
+    from opwatch.collectors.firmware.recorded import read_polls
     from opwatch.collectors.firmware.recorded_looks import is_recording, recorded_report
 
     if not any(is_recording(path) for path in args.files):
-        show(report(read_recorded(args.files), catalogue), None, args, sys.stdout)
+        show(_of_polls(read_polls(args.files), catalogue, args.tbw), None, args, sys.stdout)
         return 0
     if len(args.files) > 1:
         raise UsageError("a recording has all of its drive: give it alone")

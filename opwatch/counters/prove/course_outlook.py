@@ -9,16 +9,17 @@ from opwatch.counters.prove.sanity import MOST_HOURS
 from opwatch.counters.reading import CounterReading, Report, WearOutlook
 from opwatch.frozen import frozen
 
-_ASSUMES = "it goes on as in the recording"
-
 
 @frozen
 class LoadStretch:
-    """What was said at two looks, and the hours between."""
+    """Two polls and the hours between them, which may be wrong by `slack_h`. `assumes` is what an outlook
+    takes for granted."""
 
     first: Report
     last: Report
     hours: float
+    slack_h: float = 0.0
+    assumes: str = "it goes on as in the recording"
 
     def grown(self, name: str) -> tuple[int, CounterReading] | None:
         """By how much a counter grew, and what it is now: of those that both looks have, the one that the
@@ -36,22 +37,25 @@ def _all(report: Report, name: str) -> list[CounterReading]:
     return [*first, *report.others.get(name, [])]
 
 
-def _outlook(by: str, least: float, most: float | None, what: str) -> WearOutlook:
-    """Whole hours. What is further than any drive has been powered on is not bounded."""
-    bounded = None if most is None or most > MOST_HOURS else math.ceil(most)
-    return WearOutlook(by, math.floor(min(least, MOST_HOURS)), bounded, f"{_ASSUMES}; {what}")
+def _outlook(stretch: LoadStretch, by: str, least: float, most: float, what: str) -> WearOutlook:
+    """Whole hours from shares of the stretch. What is further than any drive has been on is not bounded."""
+    least, most = least * (stretch.hours - stretch.slack_h), most * (stretch.hours + stretch.slack_h)
+    bounded = None if most > MOST_HOURS else math.ceil(most)
+    return WearOutlook(by, math.floor(min(least, MOST_HOURS)), bounded, f"{stretch.assumes}; {what}")
 
 
 def _by_percentage(stretch: LoadStretch) -> WearOutlook | None:
     """Both percentages are integers, each less than 1 away from the wear. What did not grow by 2 says next to
     nothing: the average since the drive was new does."""
     grown, used = stretch.grown("percentage_used") or (0, None)
-    if grown < 2 or used is None or used.value is None or used.value >= 100:
+    if grown < 2 or used is None or used.value is None or used.value >= 100 or used.at_least:
         return None
+    left = 100 - used.value
     return _outlook(
+        stretch,
         f"{grown} % more used in {stretch.hours:.3g} hours",
-        stretch.hours * (99 - used.value) / (grown + 1),
-        stretch.hours * (101 - used.value) / (grown - 1),
+        max(left - used.quantum, 0) / (grown + 1),
+        (left + used.quantum) / (grown - 1),
         "100 % ends its rated life, not the drive",
     )
 
@@ -64,9 +68,10 @@ def _by_rating(stretch: LoadStretch, rated_bytes: int) -> WearOutlook | None:
     step = written.quantum
     left = rated_bytes - written.value
     return _outlook(
+        stretch,
         f"{grown} bytes more written in {stretch.hours:.3g} hours",
-        max(0.0, stretch.hours * (left - step) / (grown + step)),
-        max(0.0, stretch.hours * (left + step) / (grown - step)),
+        max(0.0, (left - step) / (grown + step)),
+        max(0.0, (left + step) / (grown - step)),
         "the rating is the maker's",
     )
 

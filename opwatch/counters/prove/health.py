@@ -1,4 +1,4 @@
-"""What a drive says of its health, with the page that says it; and how long its wear may go on."""
+"""What a drive says of its health, with the page that says it; and how fast it wears."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from opwatch.counters.decode.smart_log import SmartLog
 from opwatch.counters.decode.telemetry import CONTROLLER_LID, TelemetryHeader
 from opwatch.counters.evidence import Evidence, ScsiCounters, Statistics
 from opwatch.counters.prove.sanity import MOST_HOURS
-from opwatch.counters.reading import CounterReading, HealthNote, WearOutlook
+from opwatch.counters.reading import CounterReading, HealthNote, Pace
+from opwatch.units import capacity
 
 _LOG = "log 02h"
 # Bits of the critical warning, as the specification has them.
@@ -147,34 +148,33 @@ def health_notes(evidence: Evidence, used: CounterReading) -> tuple[HealthNote, 
     return tuple(sorted(notes, key=lambda note: not note.serious))
 
 
-def wear_outlook(used: CounterReading, hours: CounterReading) -> WearOutlook | None:
-    """When the percentage used will be 100, by what it is after these hours; None where one is not known.
+# A life that an owner would be content with, powered on without a pause.
+_YEARS, _YEAR_H = 5, 8766
 
-    The percentage is an integer, and nothing says how it is rounded: the wear is less than 1 away from it."""
+
+def wear_pace(used: CounterReading, hours: CounterReading) -> Pace | None:
+    """The mean wear since the drive was new, which is no forecast; None where it is not known.
+
+    The percentage is an integer, and nothing says how it is rounded: the wear is less than a step from it."""
     percent, on = used.value, hours.value
-    if percent is None or not on or on > MOST_HOURS or percent >= 100 or used.at_least:
+    if percent is None or not on or on > MOST_HOURS or used.at_least:
         return None
-    least = on * (99 - percent) // (percent + 1)
-    most = None if percent <= 1 else on * (101 - percent) // (percent - 1) + 1
-    return WearOutlook(
-        f"{percent} % used in {on} hours",
-        least,
-        most,
-        "it wears as it did on average since it was new; 100 % ends its rated life, not the drive",
-    )
+    least, most = 1000 * max(percent - used.quantum, 0) / (on + 1), 1000 * (percent + used.quantum) / on
+    says = f"{percent} % used in {on} hours"
+    if percent < 100:
+        needed = 1000 * (100 - percent) / (_YEARS * _YEAR_H)
+        says += f"; {needed:.2g} % per 1000 power-on hours would use up the rest in {_YEARS} years"
+    return Pace("wear", "% per 1000 power-on hours", least, most, says)
 
 
-def rated_outlook(written: CounterReading, hours: CounterReading, rated_bytes: int) -> WearOutlook | None:
-    """When the host will have written what the drive is rated for; None where either count is not known."""
+def rated_pace(written: CounterReading, hours: CounterReading, rated_bytes: int) -> Pace | None:
+    """The mean of what the host wrote, beside what the drive is rated for; None where it is not known."""
     value, on = written.value, hours.value
     if not value or not on or on > MOST_HOURS:
         return None
-    high, low = value + written.quantum, max(value - written.quantum, 1)
-    least = max((rated_bytes - high) * on // high, 0)
-    most = max((rated_bytes - low) * (on + 1) // low + 1, 0)
-    return WearOutlook(
-        f"{value} of {rated_bytes} rated bytes written in {on} hours",
-        least,
-        most,
-        "the host writes as it did on average since the drive was new; the rating is the maker's",
-    )
+    low, high = max(value - written.quantum, 0) * 24 / (on + 1), (value + written.quantum) * 24 / on
+    says = f"{value} of {rated_bytes} rated bytes written in {on} hours"
+    if value < rated_bytes:
+        needed = (rated_bytes - value) * 24 / (_YEARS * _YEAR_H)
+        says += f"; {capacity(round(needed))} per power-on day would use up the rest in {_YEARS} years"
+    return Pace("host writes", "bytes per power-on day", low, high, says)

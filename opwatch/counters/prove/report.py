@@ -7,7 +7,7 @@ from opwatch.counters.decode.smart_log import UNIT_BYTES
 from opwatch.counters.evidence import Evidence
 from opwatch.counters.prove import sanity
 from opwatch.counters.prove.ata import AtaProof
-from opwatch.counters.prove.health import health_notes, wear_outlook
+from opwatch.counters.prove.health import health_notes, wear_pace
 from opwatch.counters.prove.lifetime import lifetime_ratio
 from opwatch.counters.prove.nvme import NvmeProof
 from opwatch.counters.prove.wear import percentages_used
@@ -189,13 +189,13 @@ def report(evidence: Evidence, catalogue: Catalogue) -> Report:
     unchecked = _by_protocol(evidence, catalogue)
     readings = {name: _credible(reading) for name, reading in unchecked.readings.items()}
     used = readings["percentage_used"]
-    outlook = wear_outlook(used, readings["power_on_hours"])
+    pace = wear_pace(used, readings["power_on_hours"])
     others = {**unchecked.others, "percentage_used": percentages_used(evidence)[1:]}
     return replace(
         unchecked,
         readings=readings,
         health=health_notes(evidence, used),
-        outlooks=(outlook,) if outlook else (),
+        paces=(pace,) if pace else (),
         lifetime=lifetime_ratio(readings["host_written"], readings["nand_written"]) or unchecked.lifetime,
         others={name: [_credible(reading) for reading in some] for name, some in others.items()},
     )

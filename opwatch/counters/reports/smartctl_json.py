@@ -210,5 +210,6 @@ def parse_smartctl_json(document: Mapping[str, Any]) -> Evidence:
         passed=passed if isinstance(passed, bool) else None,
         endurance_used=_endurance_used(document) if _protocol(document) == "ata" else None,
         asleep=asleep,
+        local_time_s=json_number(mapping(document.get("local_time")).get("time_t")),
         failures=failures,
     )

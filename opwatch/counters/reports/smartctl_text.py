@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 
 from opwatch.counters.decode.smart_log import UNIT_BYTES, SmartLog
 from opwatch.counters.evidence import Attribute, Evidence, ScsiCounters, Statistics
@@ -37,6 +38,11 @@ _ATTRIBUTE = re.compile(
     r"(?:(?:Pre-fail|Old_age)\s+(?:Always|Offline)\s+)?(?P<failed>-|NOW|Past|FAILING_NOW|In_the_past)\s+(?P<raw>.+)"
 )
 _FAILED = {"NOW": "now", "FAILING_NOW": "now", "Past": "past", "In_the_past": "past"}
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_TIME = re.compile(
+    r"[A-Z][a-z]{2} (?P<month>[A-Z][a-z]{2}) {1,2}(?P<day>[0-9]{1,2}) "
+    r"(?P<hour>[0-9]{2}):(?P<minute>[0-9]{2}):(?P<second>[0-9]{2}) (?P<year>[0-9]{4})\b"
+)
 _STATISTIC = re.compile(
     r"0x(?P<page>[0-9a-f]{2})\s+0x(?P<offset>[0-9a-f]{3})\s+\d\s+(?P<value>\d{1,20})\s+(?P<flags>[A-Z-]{3,4})~?\s",
     re.ASCII,
@@ -206,6 +212,20 @@ def _power_on_hours(text: str, attributes: tuple[Attribute, ...]) -> int | None:
     return int(minutes[1]) // 60 if minutes else None
 
 
+def _local_time(text: str) -> int | None:
+    """ "Sun Mar 29 20:52:14 2026 CEST" in seconds since 1970, as if the zone were UTC."""
+    words = _TIME.match(text)
+    if not words:
+        return None
+    hour, minute, second = (int(words[name]) for name in ("hour", "minute", "second"))
+    try:
+        month = _MONTHS.index(words["month"]) + 1
+        day = datetime(int(words["year"]), month, int(words["day"]), hour, minute, second, tzinfo=UTC)
+    except ValueError:
+        return None
+    return int(day.timestamp())
+
+
 def _passed(labels: dict[str, str]) -> bool | None:
     """The drive's own verdict; None where it gives none, or one that nobody knows."""
     for label in ("SMART overall-health self-assessment test result", "SMART Health Status"):
@@ -237,5 +257,6 @@ def parse_smartctl_text(text: str) -> Evidence:
         power_on_hours=_power_on_hours(text, attributes),
         temperature_celsius=temperature,
         passed=_passed(labels),
+        local_time_s=_local_time(labels.get("Local Time is", "")),
         asleep="Device is in STANDBY" in text or "Device is in SLEEP" in text,
     )

@@ -1,4 +1,4 @@
-"""What drives say of their health, in words, and when their rated life ends."""
+"""What drives say of their health, in words, and how fast they wear."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from opwatch.collectors.firmware.recorded import evidence_of, read_recorded
 from opwatch.counters.catalogue.families import load_catalogue
 from opwatch.counters.decode.smart_log import SmartLog, decode_smart_log
 from opwatch.counters.evidence import Attribute, Evidence, Statistics
-from opwatch.counters.prove.health import health_notes, rated_outlook, wear_outlook
+from opwatch.counters.prove.health import health_notes, rated_pace, wear_pace
 from opwatch.counters.prove.lifetime import lifetime_ratio
 from opwatch.counters.prove.report import report
 from opwatch.counters.reading import CounterReading, DriveFacts, Proof, unknown
@@ -112,42 +112,49 @@ def test_the_bytes_of_the_page() -> None:
 @pytest.mark.parametrize("per_cent_h", [123.4, 900.0, 2500.5])
 @pytest.mark.parametrize("on", [500, 5_000, 40_000])
 @pytest.mark.parametrize("rounded", [int, round, lambda wear: -int(-wear // 1)])
-def test_the_interval_holds_the_end_of_an_even_life(per_cent_h: float, on: int, rounded: object) -> None:
+def test_the_mean_pace_holds_the_truth_whatever_was_rounded(
+    per_cent_h: float, on: int, rounded: object
+) -> None:
     assert callable(rounded)
-    wear = on / per_cent_h
-    outlook = wear_outlook(number(rounded(wear), "percent"), number(on, "hours"))
-    if wear >= 99:
-        return
-    assert outlook is not None
-    left = (100 - wear) * per_cent_h
-    assert outlook.least_hours <= left
-    assert outlook.most_hours is None or left <= outlook.most_hours
+    pace = wear_pace(number(rounded(on / per_cent_h), "percent"), number(on, "hours"))
+    assert pace is not None and pace.most is not None
+    assert pace.least <= 1000 / per_cent_h <= pace.most
 
 
-def test_what_bounds_nothing_says_so() -> None:
-    fresh = wear_outlook(number(0, "percent"), number(1000, "hours"))
-    assert fresh is not None and (fresh.least_hours, fresh.most_hours) == (99_000, None)
-    for percent, on in ((100, 1000), (5, 0)):
-        assert wear_outlook(number(percent, "percent"), number(on, "hours")) is None
-    assert wear_outlook(unknown("not read"), number(1000, "hours")) is None
-    assert rated_outlook(unknown("not read"), number(1000, "hours"), 10**15) is None
+def test_one_poll_has_a_pace_and_no_end() -> None:
+    smart = SmartLog(percentage_used=3, power_on_hours=9_000, data_units_written=10**8, write_commands=10**9)
+    drive = report(Evidence(DriveFacts("nvme"), smart=smart), CATALOGUE)
+    assert drive.outlooks == () and document(drive, None)["outlook"] == []
+    [pace] = document(drive, None)["pace"]
+    assert pace["least"] == pytest.approx(2000 / 9001) and pace["most"] == pytest.approx(4000 / 9000)
 
 
-def test_rated_bytes_end_when_the_host_has_written_them() -> None:
-    outlook = rated_outlook(number(10**14, "bytes", 1 << 30), number(10_000, "hours"), 6 * 10**14)
-    assert outlook is not None and outlook.most_hours is not None
-    assert outlook.least_hours <= 50_000 <= outlook.most_hours <= 50_020
-    over = rated_outlook(number(10**15, "bytes"), number(10_000, "hours"), 6 * 10**14)
-    assert over is not None and (over.least_hours, over.most_hours) == (0, 0)
+def test_a_drive_without_wear_has_the_pace_that_would_be_needed() -> None:
+    fresh = wear_pace(number(0, "percent"), number(1000, "hours"))
+    assert fresh is not None and (fresh.least, fresh.most) == (0, 1)
+    # 100 % in 5 years of 8,766 hours.
+    assert "2.3 % per 1000 power-on hours" in fresh.says
+    for percent, on in ((number(5, "percent"), 0), (number(99, "percent").bounded(), 1000)):
+        assert wear_pace(percent, number(on, "hours")) is None
+    assert wear_pace(unknown("not read"), number(1000, "hours")) is None
+    assert rated_pace(unknown("not read"), number(1000, "hours"), 10**15) is None
+
+
+def test_rated_bytes_have_the_pace_so_far() -> None:
+    pace = rated_pace(number(10**14, "bytes", 1 << 30), number(10_000, "hours"), 6 * 10**14)
+    assert pace is not None and pace.most is not None
+    assert pace.least <= 240 * 10**9 <= pace.most <= 240.1 * 10**9
+    over = rated_pace(number(10**15, "bytes"), number(10_000, "hours"), 6 * 10**14)
+    assert over is not None and "would use up" not in over.says
 
 
 def test_a_real_drive_has_both_in_words_and_in_json() -> None:
     drive_report = report(read_recorded([NVME]), load_catalogue(system=Path("/nonexistent")))
     shown = "\n".join(lines(drive_report))
-    assert "health: no critical warning (log 02h)" in shown and "100 %: " in shown
+    assert "health: no critical warning (log 02h)" in shown and "pace: " in shown
     page = json.loads(json.dumps(document(drive_report, None)))
     assert {"says", "source", "serious"} == set(page["health"][0])
-    assert {"by", "least_hours", "most_hours", "assumes"} == set(page["outlook"][0])
+    assert {"of", "unit", "least", "most", "says"} == set(page["pace"][0])
 
 
 SAS = {

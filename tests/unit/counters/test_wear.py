@@ -51,7 +51,7 @@ def test_a_full_byte_of_wear_is_a_bound_with_a_serious_note(protocol: str) -> No
     ]
     shown = "\n".join(lines(drive))
     assert "255 % or more" in shown and "HEALTH: 255 % or more" in shown
-    assert drive.outlooks == ()
+    assert drive.paces == ()
     assert all(len(line) <= 80 for line in lines(drive))
 
 
@@ -105,7 +105,7 @@ def test_an_attribute_at_its_end_is_a_bound() -> None:
     drive = reported(Evidence(SAMSUNG, attributes=(wear,), power_on_hours=9000))
     assert document(drive, None)["percentage_used"]["lower_bound"] is True
     assert any(note.serious and "99 % or more" in note.says for note in drive.health)
-    assert drive.outlooks == ()
+    assert drive.paces == ()
 
 
 def test_the_page_comes_before_the_attribute_and_a_difference_is_shown() -> None:

@@ -111,7 +111,7 @@ LATE = {
     "opwatch.samples.story": 2,
     # One of several, by an option.
     "opwatch.tools.backends": 2,
-    "opwatch.tools.commands.counters": 3,
+    "opwatch.tools.commands.counters": 4,
     # The dashboard has textual, which is much, and need not be there.
     "opwatch.tools.commands.replay": 1,
     "opwatch.tools.commands.watch": 2,

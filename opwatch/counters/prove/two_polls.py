@@ -1,0 +1,117 @@
+"""What a drive did between two polls: write amplification, pace, and a forecast at that pace."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+
+from opwatch.counters.evidence import Evidence
+from opwatch.counters.prove.course_outlook import LoadStretch, outlooks_of
+from opwatch.counters.prove.sanity import MOST_HOURS
+from opwatch.counters.reading import (
+    CounterReading,
+    LifetimeRatio,
+    Pace,
+    PolledInterval,
+    Report,
+    WearOutlook,
+)
+from opwatch.errors import UsageError
+from opwatch.frozen import replace
+
+# Local times of two reports may be of two time zones.
+_ZONES_H = 14
+_DAY_H = 24
+# Later dates are no forecast.
+_MOST_DAYS = 36_525
+_ASSUMES = "it goes on as between the two polls"
+
+
+def interval_report(
+    polls: tuple[Evidence, Evidence], reports: tuple[Report, Report], rated: int | None
+) -> Report:
+    """The last report with what happened since the first one. UsageError where the order is wrong."""
+    first, last = reports
+    begin, end = (one.readings["power_on_hours"].value for one in reports)
+    if begin is None or end is None:
+        raise UsageError("the two reports are of two moments, and one has no power-on hours: no interval")
+    if end < begin:
+        raise UsageError(
+            f"the second report is older ({end} h on, the first {begin} h): give the older one first"
+        )
+    # Hours are whole: each is less than 1 from the truth.
+    least, most = max(end - begin - 1, 0), end - begin + 1
+    days = _days(polls)
+    stretch = LoadStretch(first, last, (least + most) / 2, (most - least) / 2, _ASSUMES)
+    interval = PolledInterval(least, most, days, *_amplification(stretch))
+    named = first.drive.serial and last.drive.serial
+    doubt = () if named else ("a report has no serial number: that both are of one drive is not proven",)
+    return replace(
+        last,
+        interval=interval,
+        paces=tuple(_paces(stretch, least, most)),
+        outlooks=tuple(_dated(one, polls[1], interval) for one in outlooks_of(stretch, rated))
+        if least
+        else (),
+        failures=(*doubt, *last.failures),
+    )
+
+
+def _days(polls: tuple[Evidence, Evidence]) -> float | None:
+    begin, end = (poll.local_time_s for poll in polls)
+    return (end - begin) / 86400 if begin is not None and end is not None and end > begin else None
+
+
+def _amplification(stretch: LoadStretch) -> tuple[LifetimeRatio | None, str | None]:
+    """NAND growth for host growth and its bounds, or the reason why there is none."""
+    host, nand = stretch.grown("host_written"), stretch.grown("nand_written")
+    if host is None or nand is None:
+        side = "host" if host is None else "NAND"
+        return None, f"no counter of {side} writes is proven in both reports, or it went back"
+    (written, by_host), (programmed, by_nand) = host, nand
+    steps, nand_steps = _step(by_host, written, stretch), _step(by_nand, programmed, stretch)
+    if written <= 2 * steps or programmed <= 2 * nand_steps:
+        return None, "too little was written between the polls for the steps and the age of the counters"
+    return LifetimeRatio(
+        programmed / written,
+        (programmed - nand_steps) / (written + steps),
+        (programmed + nand_steps) / (written - steps),
+    ), None
+
+
+def _step(reading: CounterReading, grown: int, stretch: LoadStretch) -> int:
+    """How far a growth may be from the truth: a step, and what an old page leaves out at the mean rate."""
+    stale = grown * (reading.refresh_s or 0) / (3600 * max(stretch.hours - stretch.slack_h, 1))
+    return reading.quantum + round(stale)
+
+
+def _paces(stretch: LoadStretch, least: int, most: int) -> list[Pace]:
+    paces: list[Pace] = []
+    for name, what in (("host_written", "host writes"), ("nand_written", "NAND writes")):
+        grown = stretch.grown(name)
+        if grown and least:
+            bytes_grown, reading = grown
+            low, high = max(bytes_grown - reading.quantum, 0), bytes_grown + reading.quantum
+            bounds = low * _DAY_H / most, high * _DAY_H / least
+            paces.append(Pace(what, "bytes per power-on day", *bounds))
+    grown = stretch.grown("percentage_used")
+    if grown and least and not grown[1].at_least:
+        bounds = 1000 * max(grown[0] - 1, 0) / most, 1000 * (grown[0] + 1) / least
+        paces.append(Pace("wear", "% per 1000 power-on hours", *bounds))
+    return paces
+
+
+def _dated(outlook: WearOutlook, last: Evidence, interval: PolledInterval) -> WearOutlook:
+    """The outlook with dates, if both reports have a time and the drive stays on for the same share of it."""
+    if interval.days is None or last.local_time_s is None or not interval.least_hours:
+        return outlook
+    now = date(1970, 1, 1) + timedelta(seconds=last.local_time_s)
+    zone = _ZONES_H / 24
+    soonest = outlook.least_hours * max(interval.days - zone, 0) / interval.most_hours
+    latest = None
+    if outlook.most_hours is not None and outlook.most_hours < MOST_HOURS:
+        latest = outlook.most_hours * (interval.days + zone) / interval.least_hours
+    return replace(outlook, least_date=_after(now, soonest), most_date=_after(now, latest))
+
+
+def _after(now: date, days: float | None) -> str | None:
+    return (now + timedelta(days=days)).isoformat() if days is not None and days <= _MOST_DAYS else None

@@ -1,0 +1,135 @@
+"""Two reports of one drive: write amplification, pace and forecast of the interval between them."""
+
+from __future__ import annotations
+
+import json
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opwatch.tools.cli import main
+
+SECTOR = 512
+NOW = 1_780_000_000
+
+
+def poll(hours: int, host: int, nand: int, used: int, days: float = 0.0) -> dict[str, Any]:
+    """A report on a Samsung PM883, of which attributes 241 and 251 count sectors."""
+    raws = {9: hours, 177: 300, 241: host // SECTOR, 251: nand // SECTOR}
+    names = {9: "Power_On_Hours", 177: "Wear_Leveling_Count", 241: "Total_LBAs_Written", 251: "NAND_Writes"}
+    table = [
+        {"id": i, "name": names[i], "value": 99, "raw": {"value": raw, "string": str(raw)}}
+        for i, raw in raws.items()
+    ]
+    wear = {"number": 7, "table": [{"offset": 8, "value": used, "flags": {"valid": True}}]}
+    written = {"number": 1, "table": [{"offset": 24, "value": host // SECTOR, "flags": {"valid": True}}]}
+    return {
+        "smartctl": {"exit_status": 0},
+        "device": {"protocol": "ATA", "name": "/dev/sda"},
+        "local_time": {"time_t": NOW + int(days * 86400)},
+        "model_name": "SAMSUNG MZ7LH1T9HMLT-00005",
+        "serial_number": "S1",
+        "logical_block_size": SECTOR,
+        "user_capacity": {"bytes": 1_920_383_410_176},
+        "power_on_time": {"hours": hours},
+        "ata_smart_attributes": {"table": table},
+        "ata_device_statistics": {"pages": [written, wear]},
+    }
+
+
+OLD = poll(10_000, 10**14, 15 * 10**13, 10)
+# 2,000 hours in 100 days: 40 TB written, 80 TB programmed, 10 % used.
+NEW = poll(12_000, 14 * 10**13, 23 * 10**13, 20, days=100)
+
+
+def shown(tmp_path: Path, *polls: dict[str, Any], more: tuple[str, ...] = ()) -> tuple[int, list[str]]:
+    paths = []
+    for number, one in enumerate(polls):
+        paths.append(str(tmp_path / f"{number}.json"))
+        Path(paths[-1]).write_text(json.dumps(one))
+    return main(["counters", "--from", *paths, *more]), paths
+
+
+def test_the_interval_has_its_own_amplification_pace_and_end(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, _ = shown(tmp_path, OLD, NEW, more=("--json", "--tbw", "300"))
+    made = json.loads(capsys.readouterr().out)
+    assert status == 0
+    interval = made["interval"]
+    assert (interval["least_hours"], interval["most_hours"], interval["days"]) == (1999, 2001, 100)
+    assert interval["waf"]["least"] <= 2.0 <= interval["waf"]["most"]
+    assert interval["waf"]["most"] - interval["waf"]["least"] < 1e-6
+    # Not the lifetime's, which is 230/140.
+    assert made["lifetime_waf"]["ratio"] == pytest.approx(23 / 14, rel=1e-3)
+    paces = {pace["of"]: pace for pace in made["pace"]}
+    assert paces["host writes"]["least"] <= 40e12 / 2000 * 24 <= paces["host writes"]["most"]
+    assert paces["wear"]["least"] <= 5 <= paces["wear"]["most"]
+    by_wear, by_bytes = made["outlook"]
+    # 80 % are left at 10 % in 2,000 hours; 160 TB are left at 40 TB in 2,000 hours.
+    assert by_wear["least_hours"] < 16_000 < by_wear["most_hours"]
+    assert by_bytes["least_hours"] <= 8_000 <= by_bytes["most_hours"] <= 8_010
+    end = (date(1970, 1, 1) + timedelta(seconds=NOW, days=100 + 400)).isoformat()
+    assert by_bytes["least_date"] <= end <= by_bytes["most_date"]
+
+
+def test_people_read_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert shown(tmp_path, OLD, NEW)[0] == 0
+    output = capsys.readouterr().out
+    text = " ".join(output.split())
+    assert "interval WAF: 2 (2 to 2) NAND bytes" in text and "100.0 days by the clock" in text
+    assert "between the two polls" in text and "not a forecast" not in text
+    assert all(len(line) <= 80 for line in output.splitlines())
+
+
+def test_the_older_report_has_to_be_the_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert shown(tmp_path, NEW, OLD)[0] == 2
+    assert "older one first" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("change", [{"serial_number": "S2"}, {"device": {"protocol": "NVMe"}}])
+def test_two_drives_are_no_interval(
+    change: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert shown(tmp_path, OLD, {**NEW, **change})[0] == 2
+    assert "two different things" in capsys.readouterr().err
+
+
+def test_a_firmware_update_between_the_polls_is_the_same_drive(tmp_path: Path) -> None:
+    assert shown(tmp_path, {**OLD, "firmware_version": "A"}, {**NEW, "firmware_version": "B"})[0] == 0
+
+
+def test_reports_without_serial_numbers_say_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert shown(tmp_path, {**OLD, "serial_number": None}, NEW)[0] == 0
+    assert "no serial number" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
+    "last", [poll(10_001, 10**14, 15 * 10**13, 10), poll(12_000, 10**14 - 10**9, 15 * 10**13, 10)]
+)
+def test_an_interval_that_tells_nothing_has_a_reason(
+    last: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert shown(tmp_path, OLD, last, more=("--json",))[0] == 0
+    made = json.loads(capsys.readouterr().out)
+    assert made["interval"]["waf"] is None and made["interval"]["reason"] and made["outlook"] == []
+
+
+def test_the_same_report_twice_is_one_moment(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert shown(tmp_path, OLD, OLD, more=("--json",))[0] == 0
+    assert json.loads(capsys.readouterr().out)["interval"] is None
+
+
+def test_the_time_of_a_text_report_is_read() -> None:
+    from opwatch.counters.reports.smartctl_text import parse_smartctl_text
+
+    def time_of(words: str) -> int | None:
+        return parse_smartctl_text(
+            f"=== START OF INFORMATION SECTION ===\nLocal Time is:    {words}\n"
+        ).local_time_s
+
+    assert time_of("Sun Mar 29 20:52:14 2026 UTC") == 1_774_817_534
+    for wrong in ("Sun Foo 29 20:52:14 2026 UTC", "Sun Feb 30 20:52:14 2026 UTC", "yesterday", ""):
+        assert time_of(wrong) is None

@@ -123,10 +123,11 @@ static void put_counters(struct ow_operation_change *ret, const struct ow_operat
 
 	for (int i = 0; i < OW_PLAIN_COUNTERS; i++)
 		left[i] = now->counters[i] - then->counters[i];
+	/* Mostly the two grow alike: what differs is the age of requests in flight. */
+	left[IN_FLIGHT_NS] -= left[SUM_NS];
 	left[COMPLETED] -= totals[LATENCY].count;
 	left[ENDS] -= totals[LATENCY].count;
 	left[SUM_NS] -= totals[LATENCY].amount;
-	left[IN_FLIGHT_NS] -= totals[LATENCY].amount;
 	left[QUEUED] -= totals[QUEUE].count;
 	left[QUEUE_SUM_NS] -= totals[QUEUE].amount;
 	left[ISSUED] -= totals[SIZES].count;

@@ -17,7 +17,7 @@ from opwatch.errors import BadInput
 from opwatch.frozen import field, frozen
 from opwatch.recording.coding.first_times import read_first_times
 from opwatch.recording.coding.layout import Layout
-from opwatch.recording.coding.operations import expected, slots_of, written
+from opwatch.recording.coding.operations import expected, grown_alike, slots_of, written
 from opwatch.recording.coding.times import (
     GROUPS,
     HAS_CPU,
@@ -148,6 +148,7 @@ class FrameReader:
         self._words = memoryview(bytearray(8 * layout.words)).cast("Q")
         self._state = TimesBefore()
         self._places = [_places(layout, group) for group in GROUPS]
+        self._alike = grown_alike(layout)
         self._times: tuple[SampleFacts, Clocks, list[StatSample | None]] | None = None
 
     @property
@@ -208,8 +209,14 @@ class FrameReader:
             begin += width
         counted = expected(layout, rows)
         left = counters.up_to((1 << len(layout.counters)) - 1, "the mask of counters")
-        for place in range(len(layout.counters)):
-            by = counted.get(place, 0) + (counters.change() if left >> place & 1 else 0)
+        grown = [
+            counted.get(place, 0) + (counters.change() if left >> place & 1 else 0)
+            for place in range(len(layout.counters))
+        ]
+        if self._alike:
+            integral, latencies = self._alike
+            grown[integral] += grown[latencies]
+        for place, by in enumerate(grown):
             if by:
                 words[place] = (words[place] + by) & _MASK
 

@@ -95,17 +95,25 @@ def expected(layout: Layout, changed: Sequence[Sequence[tuple[int, int]]]) -> di
         "issued": issued,
         "bytes": _SECTOR * sectors,
         "sum_ns": ended_ns,
-        "in_flight_ns": ended_ns,
         "queued": queued,
         "queue_sum_ns": queued_ns,
     }
     return {place: guesses[name] for place, name in _guessed(layout)}
 
 
+def grown_alike(layout: Layout) -> tuple[int, int] | None:
+    """Places of the integral of requests in flight and of the latencies, which mostly grow alike: they
+    differ by the age of requests in flight. None where there is no such integral."""
+    names = ("in_flight_ns", "sum_ns")
+    if not set(names) <= set(layout.counters):
+        return None
+    return layout.counters.index(names[0]), layout.counters.index(names[1])
+
+
 @cache
 def _guessed(layout: Layout) -> tuple[tuple[int, str], ...]:
     """The counters that follow from slots, each with its place."""
-    names = ("completed", "in_flight_ns", "issued", "ends", "bytes", "sum_ns", "queued", "queue_sum_ns")
+    names = ("completed", "issued", "ends", "bytes", "sum_ns", "queued", "queue_sum_ns")
     return tuple((layout.counters.index(name), name) for name in names if name in layout.counters)
 
 
@@ -161,10 +169,11 @@ def _put_counters(
     """Write what the slots do not tell of the plain counters."""
     by_slots = expected(Layout(), rows)
     before = [0] * len(SCALARS) if then is None else _plain(then)
-    left = [
-        (value - first - by_slots.get(at, 0)) & _MASK
-        for at, (value, first) in enumerate(zip(_plain(now), before, strict=True))
-    ]
+    left = [(value - first) & _MASK for value, first in zip(_plain(now), before, strict=True)]
+    if alike := grown_alike(Layout()):
+        integral, latencies = alike
+        left[integral] -= left[latencies]
+    left = [(by - by_slots.get(at, 0)) & _MASK for at, by in enumerate(left)]
     put(counters, sum(1 << at for at, by in enumerate(left) if by))
     for by in left:
         if by:

@@ -87,12 +87,18 @@ class MadeUpDisk:
 
     def _add(self, begin: int, done: int, sum_ns: int, bytes_: int, top: int) -> None:
         grown = {"completed": done, "issued": done, "ends": done, "bytes": bytes_, "sum_ns": sum_ns}
-        grown["in_flight_ns"] = sum_ns
         grown["sequential"] = _poisson(self.chance, done / 50)
         for name, by in grown.items():
             self.words[begin + SCALARS.index(name)] += by
         place = begin + SCALARS.index("max_ns")
         self.words[place] = max(self.words[place], top)
+        # As many are in flight as by Little's law, each for a part of the mean latency.
+        flying = _poisson(self.chance, sum_ns / S)
+        age_ns = round(flying * self.chance.random() * sum_ns / max(done, 1))
+        self.words[begin + SCALARS.index("in_flight")] = flying
+        self.words[begin + SCALARS.index("in_flight_ns")] = (
+            self.words[begin + SCALARS.index("sum_ns")] + age_ns
+        )
 
     def sample(self, second: int) -> DiskSample:
         """As it is read at the end of a second: late by what a wake-up and the readings take."""

@@ -22,8 +22,8 @@ from opwatch.sinks.compare import (
 )
 
 # What means something anywhere in a line, and what does so only where a line begins.
-_SPECIAL = re.compile(r"([\\`*_\[\]<|~@&]|#(?=\d))")
-_AT_BEGIN = re.compile(r"^([-+#>=]|\d+(?=[.)](?:\s|$)))")
+_SPECIAL = re.compile(r"([\\`*_\[\]<>|~@&]|#(?=\d))")
+_AT_BEGIN = re.compile(r"^([-+#=]|\d+(?=[.)](?:\s|$)))")
 
 
 def escaped(text: str) -> str:

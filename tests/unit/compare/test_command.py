@@ -161,13 +161,13 @@ def test_one_that_has_none_is_held_against_nothing(compare: Shown) -> None:
 def test_markdown_is_text_of_nobody_else(compare: Shown) -> None:
     status, out, _ = compare("a.opw", "a|b*<x>.opw", "--markdown", "--fail-if", "p99>+5%")
     assert status == 0
-    assert "- B a\\|b\\*\\<x>.opw: nvme0n1" in out
+    assert "- B a\\|b\\*\\<x\\>.opw: nvme0n1" in out
     tables = [line for line in out.splitlines() if line.startswith("|")]
     assert {line.count("|") - line.count("\\|") for line in tables} == {8}
     assert "**" not in out
     _, out, _ = compare("a.opw", "b.opw", "--markdown", "--fail-if", "p99>+5%")
     assert "| **HIGHER** |" in out
-    assert "- **p99>+5%: FIRES" in out
+    assert "- **p99\\>+5%: FIRES" in out
 
 
 def test_what_means_something_in_markdown_is_escaped() -> None:

@@ -154,7 +154,7 @@ def processes(sample: OwnerSample) -> OwnerSample:
 def test_write_back_is_shown_as_such(report: Report) -> None:
     record(Path("a.opw"), with_owners(a_run(9), processes))
     names = [row[0] for row in rows_of(report("a.opw", "--markdown"), "Whose the requests of nvme0n1 were")]
-    assert names == ["postgres \\(77\\)", "write\\-back \\(flush\\-8:0\\)", "other", "all"]
+    assert names == ["postgres (77)", "write-back (flush-8:0)", "other", "all"]
 
 
 @pytest.mark.parametrize(

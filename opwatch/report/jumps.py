@@ -45,9 +45,9 @@ def jumps_of(logs: Sequence[float], least: float) -> list[tuple[int, float, floa
     """Return (place, jump, its usual size) where lines fitted to both sides are apart by `least` or more,
     and by far more than anywhere else."""
     for width in _WIDTHS:
-        found = _jumps(logs, least, width)
-        if found:
-            return found
+        jumps = _jumps(logs, least, width)
+        if jumps:
+            return jumps
     return []
 
 
@@ -58,18 +58,18 @@ def _jumps(logs: Sequence[float], least: float, width: int) -> list[tuple[int, f
     sizes = [_jump(logs[at - width : at], logs[at : at + width]) for at in places]
     usual = _MAD * median(abs(size) for size in sizes)
     limit = max(least, _LEAST_TIMES * usual)
-    found = list[tuple[int, float, float]]()
+    jumps = list[tuple[int, float, float]]()
     for at, size in sorted(zip(places, sizes, strict=True), key=lambda one: -abs(one[1])):
         if abs(size) < limit:
             break
         before, after = logs[at - width : at], logs[at : at + width]
-        is_apart = all(abs(at - other) >= width for other, _, _ in found)
+        is_apart = all(abs(at - other) >= width for other, _, _ in jumps)
         at_once = (math.fsum(after[:_NEXT]) - math.fsum(before[-_NEXT:])) / _NEXT
         if not is_apart or at_once / size < _AT_ONCE:
             continue
         if abs(_least_jump(before, after)) >= _WITHOUT_ONE * limit:
-            found.append((at, size, usual))
-    return sorted(found)
+            jumps.append((at, size, usual))
+    return sorted(jumps)
 
 
 def is_gradual(logs: Sequence[float], at: int, begin: int, end: int) -> bool:

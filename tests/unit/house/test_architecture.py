@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.unit.house.imports import Import, circles, imports_of, parsed
 
 ROOT = Path(__file__).parents[3]
-MOST_LINES, MOST_LINES_OF_A_FUNCTION, MOST_FILES = 600, 60, 15
+MOST_LINES, MOST_LINES_OF_A_FUNCTION, MOST_FILES = 600, 60, 20
 MOST_BY_PLACE = 6
 # From the bottom up: nothing imports what stands after it.
 FLOORS = ("opwatch", "opwatch.collectors", "opwatch.tools")
@@ -172,7 +172,7 @@ def test_the_rules_find_what_breaks_them() -> None:
     assert long_functions_in_c("int f(void)\n{\n" + "\ta();\n" * 61 + "}\n") == ["2"]
     assert long_functions_in_c("int f(void)\n{\n" + "\ta();\n" * 60 + "}\n") == []
     assert calls_by_place("f(1, 2, 3, 4, 5, 6)\nx.f(1, 2, 3, 4, 5, 6, 7)\nF.pack(1, 2, 3, 4, 5, 6, 7)") == [2]
-    assert crowded_folders(Path(f"a/{number}.py") for number in range(16)) == ["a .py"]
+    assert crowded_folders(Path(f"a/{number}.py") for number in range(21)) == ["a .py"]
 
 
 def test_no_arrow_runs_back_up() -> None:

@@ -21,6 +21,8 @@ from opwatch.frozen import replace
 
 _NVME = DriveFacts(protocol="nvme")
 _LID_IN_NAME = re.compile(r"(?:^|[^0-9a-z])(?:log|page|lid)?[-_]?(?:0x)?([0-9a-f]{2})h?$", re.IGNORECASE)
+# Printable ASCII, blanks and ends of lines.
+_TEXT = bytes((9, 10, 13, *range(32, 127)))
 _KNOWN = "smartctl --json, smartctl -x, nvme-cli JSON, or a log page of 64 to 8192 bytes"
 
 
@@ -93,6 +95,12 @@ def _from_text(name: str, text: str) -> Evidence:
     return evidence
 
 
+def _is_mostly_text(raw: bytes) -> bool:
+    """Whether the bytes are text but for a few."""
+    odd = len(raw.translate(None, _TEXT))
+    return odd <= max(4, len(raw) // 50)
+
+
 def evidence_of(name: str, raw: bytes) -> Evidence:
     """What the bytes of a file tell. UsageError or BadPage when that is nothing."""
     if not raw.strip():
@@ -100,7 +108,8 @@ def evidence_of(name: str, raw: bytes) -> Evidence:
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError:
-        text = ""
+        # A wrong byte, as in a serial number, does not make a report unreadable; log pages have zeroes.
+        text = raw.decode("utf-8-sig", "replace") if _is_mostly_text(raw) else ""
     if text and "\0" not in text:
         return _from_text(name, text)
     if 64 <= len(raw) <= amazon.DETAILED_LENGTH or telemetry.is_telemetry(raw):

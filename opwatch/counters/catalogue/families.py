@@ -61,6 +61,8 @@ class Entry:
     trims: Counter | None = None
     for_host: Counter | None = None
     worn: Counter | None = None
+    # Bytes of `worn` for a byte that the erases hold: the least and the most that drives of the kind have.
+    worn_fit: tuple[float, float] = (0.7, 1.4)
     page_ratio: tuple[int, ...] = ()
     # A page's own ratio of both its sides: it proves that they have one unit, which the host's then tells.
     own_ratio: str | None = None
@@ -170,6 +172,16 @@ class _Table:
         return values
 
 
+def _fit(table: _Table) -> tuple[float, float] | None:
+    """The least and the most of a ratio; None where the entry does not say."""
+    fit = table.take("worn_fit", list, "a list of two numbers")
+    if fit is None:
+        return None
+    if len(fit) != 2 or not all(type(bound) is float for bound in fit) or not 0 < fit[0] < fit[1]:
+        raise table.wrong("worn_fit", "two numbers above 0, as 0.9 and 1.2")
+    return fit[0], fit[1]
+
+
 def _counter(table: _Table | None) -> Counter | None:
     if table is None:
         return None
@@ -244,6 +256,7 @@ def _entry(values: Mapping[str, Any], protocol: str, where: str) -> Entry:
         family=table.pattern("family"),
         vendor_id=table.number("vendor_id", 0xFFFF),
         **_counters_and_flags(table),
+        worn_fit=_fit(table) or Entry.worn_fit,
         page_ratio=table.ids("page_ratio"),
         own_ratio=table.text("own_ratio"),
         names=_names(table.table("names")),

@@ -35,6 +35,17 @@ def decode_kv12(raw: bytes) -> dict[str, Item]:
     return items
 
 
+def wear_item(least: int, most: int, average: int) -> Item:
+    """Item ADh of Intel's page, made of its three erase counts of 16 bits."""
+    return Item(least | most << 16 | average << 32)
+
+
+def wear_counts(item: Item) -> tuple[int, int, int] | None:
+    """The smallest, the largest and the average erase count of item ADh; None where they are none."""
+    least, most, average = (item.raw >> shift & 0xFFFF for shift in (0, 16, 32))
+    return (least, most, average) if least <= average <= most and most and item.raw < 1 << 48 else None
+
+
 def decode_kv10(raw: bytes) -> dict[str, Item]:
     """Items of 10 bytes found by their key: key, health, 48 bits raw, 2 reserved. The page's last byte
     says which layout it has, and only 3 is this one."""

@@ -10,8 +10,6 @@ from opwatch.counters.prove.limits import MOST_ERASES, WriteLimits
 from opwatch.counters.prove.statistics import RAW_BITS, StatisticsProof, close, is_wrapped, lags, wrapped
 from opwatch.counters.reading import CounterReading, LifetimeRatio, Proof, unknown
 
-# Blocks hold up to a sixth more than the capacity, and averages of erases are integers.
-_WORN = 0.7, 1.4
 _HOST_IDS = (225, 233, 235, 241, 246)
 # What smartctl calls an attribute that it does not know.
 _DEFAULT_NAMES = {233: "Media_Wearout_Indicator", 241: "Total_LBAs_Written"}
@@ -173,7 +171,8 @@ class AtaProof:
         )
         if close(ours, theirs, attribute.quantum):
             return [statistics, confirmed]
-        if attribute.proof is Proof.LEARNED and lags(ours, theirs, attribute.quantum):
+        saves_late = attribute.proof is Proof.LEARNED or (self.entry and self.entry.below_host)
+        if saves_late and lags(ours, theirs, attribute.quantum):
             return [statistics, attribute.noted("it is behind the device statistics")]
         if is_wrapped(theirs // 512, ours // 512, attribute.quantum):
             return [confirmed.noted("device statistics agree modulo 2^32 sectors"), wrapped(statistics)]
@@ -235,9 +234,11 @@ class AtaProof:
         if counted is None or not average or average < 10 or not self._capacity:
             return None
         fit = counted / (average * self._capacity)
-        if _WORN[0] <= fit <= _WORN[1]:
+        least, most = entry.worn_fit
+        if least <= fit <= most:
             return None
-        return f"{counted} bytes are {fit:.2g} times what {average:.0f} erases mean: the unit is another"
+        why = "it misses NAND writes, or its unit is another" if fit < least else "the unit is another"
+        return f"{counted} bytes are {fit:.2g} times what {average:.0f} erases hold: {why}"
 
     def page_ratio(self) -> LifetimeRatio | None:
         """NAND pages for a page of the host's data, where an entry knows that both are of one size."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from opwatch.counters.catalogue.families import Catalogue, Counter, Entry
 from opwatch.counters.decode import endurance, ocp, smart_log
 from opwatch.counters.decode.pages import BadPage
-from opwatch.counters.decode.vendor_page import LAYOUTS, Item, pick
+from opwatch.counters.decode.vendor_page import LAYOUTS, Item, pick, wear_counts
 from opwatch.counters.evidence import Evidence, VendorPage
 from opwatch.counters.prove import sanity
 from opwatch.counters.prove.statistics import close
@@ -206,6 +206,26 @@ class NvmeProof:
 
     # --- vendor pages ---
 
+    def erases(self) -> dict[str, CounterReading]:
+        """The erase counts of a vendor page, where the catalogue knows a page with all three."""
+        for entry in self._entries:
+            for page in self._evidence.vendor:
+                if entry.layout != "kv12" or page.lid != entry.lid:
+                    continue
+                try:
+                    item = self._items(entry, page).get("AD")
+                except BadPage:
+                    continue
+                counts = wear_counts(item) if item else None
+                if counts:
+                    source = f"log {page.lid:02X}h AD (catalogue: {entry.name})"
+                    names = ("erase_min", "erase_max", "erase_average")
+                    return {
+                        name: CounterReading(count, "erases", 1, source, Proof.CATALOGUE)
+                        for name, count in zip(names, counts, strict=True)
+                    }
+        return {}
+
     def _vendor(self, side: str, host: CounterReading | None = None) -> list[CounterReading]:
         readings: list[CounterReading] = []
         for entry in self._entries:
@@ -295,6 +315,9 @@ class NvmeProof:
         return f"the page has {theirs.value} bytes of host writes, and {host.source} has {host.value}"
 
     def _average(self, entry: Entry, items: dict[str, Item], raw: bytes | None) -> float | None:
+        wear = wear_counts(items["AD"]) if entry.layout == "kv12" and "AD" in items else None
+        if wear:
+            return float(wear[2])
         counts = [pick(items, raw, term) for term in entry.erase]
         if "erase-a" in items and "erase-b" in items:
             counts = [items["erase-a"], items["erase-b"]]

@@ -104,6 +104,7 @@ def _nvme(evidence: Evidence, catalogue: Catalogue) -> Report:
         "nand_written": nands[0],
         "host_read": read,
         **_erases(evidence),
+        **(proof.erases() if not page else {}),
         **_health(evidence),
         "nuse": _used(evidence),
         "free_blocks": _spec(_of(page, "percent_free_blocks"), "percent", "log C0h", missing),

@@ -15,7 +15,7 @@ from opwatch.counters.decode.fdp import FdpStatistics
 from opwatch.counters.decode.identify import Namespace, text
 from opwatch.counters.decode.ocp import BOOT_GUID, CLOUD_GUID, BootLog, CloudLog
 from opwatch.counters.decode.smart_log import SmartLog, celsius
-from opwatch.counters.decode.vendor_page import Item
+from opwatch.counters.decode.vendor_page import Item, wear_item
 from opwatch.counters.evidence import Evidence, VendorPage
 from opwatch.counters.reading import DriveFacts
 from opwatch.counters.reports.numbers import json_number
@@ -131,7 +131,24 @@ def _intel(fields: Mapping[str, Any]) -> VendorPage | None:
         raw = json_number(entry.get("raw")) if isinstance(entry, dict) else None
         if isinstance(entry, dict) and raw is not None:
             items[key] = Item(raw, json_number(entry.get("normalized")))
+    wear = _intel_wear(fields)
+    if items and wear:
+        items["AD"] = wear
     return VendorPage(0xCA, layout="kv12", items=items) if items else None
+
+
+def _intel_wear(fields: Mapping[str, Any]) -> Item | None:
+    """The erase counts as the three numbers that older versions print, or as one."""
+    for name in ("wear_leveling", "wear_leveling_count"):
+        entry = fields.get(name)
+        raw = entry.get("raw") if isinstance(entry, dict) else None
+        if isinstance(raw, dict):
+            counts = [json_number(raw.get(key)) for key in ("min", "max", "avg")]
+            known = [count for count in counts if count is not None and count < 1 << 16]
+            return wear_item(*known) if len(known) == 3 else None
+        if (number := json_number(raw)) is not None:
+            return Item(number)
+    return None
 
 
 def _drive(identity: Mapping[str, Any]) -> DriveFacts:

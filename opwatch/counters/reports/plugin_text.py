@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import re
 
-from opwatch.counters.decode.vendor_page import Item
+from opwatch.counters.decode.smart_log import SmartLog
+from opwatch.counters.decode.vendor_page import Item, wear_item
 from opwatch.counters.evidence import Evidence, VendorPage
 from opwatch.counters.reading import DriveFacts
 from opwatch.counters.reports.numbers import whole_number
 from opwatch.counters.reports.nvme_json import cloud_log, fold
+from opwatch.errors import UsageError
 from opwatch.foreign import lines_of
 from opwatch.frozen import frozen
 
@@ -70,6 +72,10 @@ _FORMATS = (
 )
 _INTEL_OLD = re.compile(r"(nand|host)_bytes_written\s*:\s*(\d{1,3})%\s+sectors:\s*(\d{1,15})\s*", re.ASCII)
 _INTEL_TABLE = re.compile(r"0x(f[45])\s+(?:nand|host)_bytes_written\s+(\d{1,3})\s+(\d{1,15})\s*", re.ASCII)
+_WEAR_OLD = re.compile(
+    r"wear_leveling\s*:\s*\d{1,3}%\s+min: (\d{1,5}), max: (\d{1,5}), avg: (\d{1,5})\s*", re.ASCII
+)
+_WEAR_TABLE = re.compile(r"0xad\s+wear_leveling_count\s+(\d{1,3})\s+(\d{1,15})\s*", re.ASCII)
 _SEAGATE = re.compile(r"0x([0-9a-f]{16}|[0-9a-f]{32})")
 _RANGE = re.compile(r"\[\d{3}:\d{3}\]")
 _COLON = re.compile(r":(?=\s)")
@@ -86,6 +92,10 @@ def _intel(text: str) -> VendorPage | None:
             items["F4" if old[1] == "nand" else "F5"] = Item(int(old[3]), int(old[2]))
         elif table:
             items[table[1].upper()] = Item(int(table[3]), int(table[2]))
+        elif wear := _WEAR_OLD.fullmatch(line.strip()):
+            items["AD"] = wear_item(*(int(count) for count in wear.groups()))
+        elif wear := _WEAR_TABLE.fullmatch(line.strip()):
+            items["AD"] = Item(int(wear[2]), int(wear[1]))
     return VendorPage(0xCA, layout="kv12", items=items) if items else None
 
 
@@ -178,10 +188,59 @@ def _cloud(text: str) -> Evidence | None:
     return Evidence(drive=DriveFacts(protocol="nvme"), ocp=log) if log else None
 
 
+# Our name -> folded labels of `nvme smart-log`; versions differ in case, blanks and words.
+_SMART = {
+    "data_units_read": ("dataunitsread",),
+    "data_units_written": ("dataunitswritten",),
+    "read_commands": ("hostreadcommands",),
+    "write_commands": ("hostwritecommands",),
+    "power_cycles": ("powercycles",),
+    "power_on_hours": ("poweronhours",),
+    "unsafe_shutdowns": ("unsafeshutdowns",),
+    "media_errors": ("mediaerrors",),
+    "busy_minutes": ("controllerbusytime",),
+    "available_spare": ("availablespare",),
+    "spare_threshold": ("availablesparethreshold",),
+    "percentage_used": ("percentageused",),
+    "critical_warning": ("criticalwarning",),
+    "error_entries": ("numerrlogentries",),
+    "warm_minutes": ("warningtemperaturetime",),
+    "hot_minutes": ("criticalcompositetemperaturetime",),
+    "temperature_celsius": ("temperature",),
+}
+_SMART_HEAD = "Smart Log for NVME device"
+# What follows a number: its unit, or the same in other words.
+_REMARK = re.compile(r"\s*(?:%|\u00b0?[CF]\b|\ufffd+[CF]\b|[CF]\b)?\s*(?:\([^)]*\))?$")
+
+
+def _smart_log(text: str) -> Evidence | None:
+    """`nvme smart-log` as it prints for people."""
+    start = text.find(_SMART_HEAD)
+    if start < 0 or text.find("Additional Smart Log") >= 0:
+        return None
+    if text.find(_SMART_HEAD, start + 1) >= 0:
+        raise UsageError("there are several logs of `nvme smart-log` in it: give those of one drive")
+    values: dict[str, int] = {}
+    for line in lines_of(text[start:], _LONGEST):
+        label, _, shown = line.partition(":")
+        number = whole_number(_REMARK.sub("", shown.strip(), count=1))
+        if number is not None:
+            values.setdefault(fold(label), number)
+    numbers = {
+        name: next((values[label] for label in labels if label in values), None)
+        for name, labels in _SMART.items()
+    }
+    if numbers["data_units_written"] is None and numbers["percentage_used"] is None:
+        return None
+    warning = numbers["critical_warning"]
+    known = {**numbers, "critical_warning": warning if warning is not None and warning < 256 else None}
+    return Evidence(drive=DriveFacts(protocol="nvme"), smart=SmartLog(**known))
+
+
 def parse_plugin_text(text: str) -> Evidence | None:
     """The page that the text shows; None when it is no format that is known."""
-    cloud = _cloud(text)
-    if cloud:
-        return cloud
+    known = _smart_log(text) or _cloud(text)
+    if known:
+        return known
     page = _intel(text) or _seagate(text) or _labelled(text)
     return Evidence(drive=DriveFacts(protocol="nvme"), vendor=(page,)) if page else None

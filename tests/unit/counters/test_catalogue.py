@@ -48,9 +48,10 @@ EXAMPLES = {
         "SanDisk SD6SB1M128G",
     ),
     "sandisk-marvell": ("SanDisk SDSSDHII480G", "X31200RL", "Marvell based SanDisk SSDs", None),
-    "phison": ("KINGSTON SA400S37240G", "SBFKB1D1", "Phison Driven SSDs", None),
+    "phison-a400": ("KINGSTON SA400S37240G", "SBFKB1D1", "Phison Driven SSDs", None),
+    "phison": ("KINGSTON SEDC450R480G", "SCEKH3.6", "Phison Driven SSDs", None),
     "phison-host": ("GIGABYTE GP-GSTFS31240GNTD", "SBFM61.3", "Phison Driven SSDs", None),
-    "phison-a400-old": ("KINGSTON SA400S37240G", "SBFKJ4.3", "Phison Driven SSDs", None),
+    "phison-a400-old": ("GOODRAM", "SBFKJ4.3", "Phison Driven SSDs", None),
     "kingston-dc-default": ("KINGSTON SEDC500M960G", "SCEKJ2.7", None, "KINGSTON SEDC400S37960G"),
     "kingston-uv": ("KINGSTON SUV500480G", "003056RI", None, "KINGSTON SUV300S37A240G"),
     "sandforce": ("KINGSTON SV300S37A240G", "608ABBF0", "SandForce Driven SSDs", None),
@@ -73,6 +74,8 @@ EXAMPLES = {
     "hynix-boot": ("HFS512GDE9X083N", "41021C20", None, "HFS512GDE9X084N-X"),
     "seagate-nytro-nvme": ("XM1441-1AB112048", "PA00FB0C", None, "XP1920LE30002"),
     "solidigm": ("SOLIDIGM SSDPF2KX038T1", "9CV10410", None, "SOLIDIGM SSDPFKKW512H7X"),
+    "dapustor": ("DPRD3108T0T501T6000", "FF001310", None, None),
+    "scaleflux": ("CSD-3310", "U4040", None, "CT500P3SSD8"),
     "memblaze-10": ("P6531DT0384M00", "00230520", None, None),
     "micron-tlc-slc": ("Micron_7300_MTFDHBA960TDF", "95420260", None, "Micron_7450_MTFDKCC3T8TFR"),
     "wdc-tlc-slc": ("WDC PC SN730 SDBQNTY-512G-1001", "11170101", None, "WDC PC SN530 SDBPNPZ-512G-1114"),
@@ -110,7 +113,7 @@ def sata(entry: Entry, scale: int = 1) -> Evidence:
         total, factor, parts = entry.sum_of
         raws |= dict.fromkeys(parts, raws[total] // factor // len(parts))
         raws[total] = factor * sum(raws[part] for part in parts)
-    raws |= {int(term): 104 if entry.worn else 200 for term in entry.erase}
+    raws |= {int(term): 173 if entry.worn else 200 for term in entry.erase}
     attributes = tuple(
         Attribute(number, "Unknown_Attribute", raw, str(raw), 100) for number, raw in raws.items()
     )

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * slow_file MOUNT: a file system with one file, "file", of zeroes. Its first read at SLOW_AT returns
- * half of the bytes, after a pause: a driver on top of it completes a request in two parts. Writes
- * from FAIL_AT on fail.
+ * slow_file MOUNT: a file system with one file, "file", of zeroes. Its first read at SLOW_AT
+ * returns half of the bytes, after a pause: a driver on top of it completes a request in two parts.
+ * Writes from FAIL_AT on fail.
  */
 #define FUSE_USE_VERSION 31
 #define _GNU_SOURCE

@@ -56,4 +56,5 @@ def amplification(looks: Sequence[FirmwareSample], catalogue: Callable[[], Catal
         influences=influences_of(nand, host),
         what="stretches between changes of its counters",
         least=LEAST_STRETCHES,
+        least_worth=0.0,
     )

@@ -86,16 +86,22 @@ def block_length(series: Sequence[float]) -> BlockLength:
 
 @frozen
 class Likeness:
-    """What likeness does to the scatter of a sum. `cut_off`: by how much more it varies than drawings of
-    blocks do, for blocks end where neighbours are still alike. `freedom`: how many independent values what is
-    known of the scatter is worth."""
+    """How much neighbours are alike. `cut_off`: by how much more a sum varies than drawings of blocks do,
+    because blocks end where neighbours are still alike. `freedom`: how many independent values what is known
+    of the scatter is worth. `correlation`: the share of a deviation that lasts from one value to the next.
+    `worth`: how many independent values the series is worth, by the upper end of that share's error."""
 
     cut_off: float
     freedom: float
+    correlation: float
+    worth: float
 
 
 # Of all that is nearly the same throughout no more than this is believed.
 _MOST_ALIKE = 0.95
+_MOST_LASTING = 0.999
+# Over this part of a series, and so many values at least, the decay of the correlations is looked at.
+_DECAY_PART, _LEAST_DECAY = 12, 3
 
 
 def likeness(series: Sequence[float], length: int) -> Likeness:
@@ -104,13 +110,38 @@ def likeness(series: Sequence[float], length: int) -> Likeness:
     1954)."""
     count = len(series)
     correlations = autocorrelations(series, count - 1)
-    share = correlations[1] + (1 + 3 * correlations[1]) / count
-    share = min(max(share, 0.0), _MOST_ALIKE)
-    expected = count / (count - 1) * (1 + share) / (1 - share)
+    first = correlations[1] + (1 + 3 * correlations[1]) / count
+    lasting = min(max(first, _decay(correlations), 0.0), _MOST_LASTING)
+    expected = count / (count - 1) * _longer(first, lasting)
     drawn = _variance_of_drawings(correlations, length)
-    # The variance of the share found is (1 - share^2) / count; that of the variance as usual.
+    # The variance of a share found is (1 - share^2) / count; that of the variance as usual.
+    upper = min(lasting + math.sqrt((1 - lasting**2) / count), _MOST_LASTING) if lasting else 0.0
+    share = min(max(first, 0.0), _MOST_ALIKE)
     freedom = 2 * count * (1 - share**2) / (4 + 2 * (1 + share**2))
-    return Likeness(max(expected / drawn, 1.0) if drawn > 0 else 1.0, max(freedom, 1.0))
+    return Likeness(
+        cut_off=max(expected / drawn, 1.0) if drawn > 0 else 1.0,
+        freedom=max(freedom, 1.0),
+        correlation=lasting,
+        worth=count / _longer(first, upper),
+    )
+
+
+def _longer(first: float, lasting: float) -> float:
+    """How many times as long a series with this first correlation has to be as one without any, if its later
+    correlations fall by the share `lasting` from each to the next."""
+    return 1 + 2 * max(first, 0.0) / (1 - lasting)
+
+
+def _decay(correlations: Sequence[float]) -> float:
+    """The share of a correlation that is left in the next one; 0 if they are too small to tell. Independent
+    noise on top makes all of them smaller, and this share not."""
+    count = len(correlations)
+    most = max(_LEAST_DECAY, count // _DECAY_PART)
+    now, later = (math.fsum(correlations[lag : lag + most]) + most / count for lag in (1, 2))
+    if now <= 2 * math.sqrt(most / count) or later <= 0:
+        return 0.0
+    share = min(later / now, _MOST_LASTING)
+    return share + (1 + 3 * share) / count
 
 
 def _variance_of_drawings(correlations: Sequence[float], length: int) -> float:

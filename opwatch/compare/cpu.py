@@ -32,8 +32,8 @@ def cpu_estimates(course: DiskCourse) -> dict[str, Estimate]:
     busy_s, error_s = [use.busy_s for use in uses], max(use.error_s for use in uses)
     requests = [stretch.requests for stretch in course.stretches]
     return {
-        CPU: _over(busy_s, [use.seconds for use in uses], error_s),
-        CPU_IO: _for_a_request([1e9 * value for value in busy_s], requests, 1e9 * error_s),
+        CPU: _over(busy_s, [use.seconds for use in uses], error_s, course.seconds),
+        CPU_IO: _for_a_request([1e9 * value for value in busy_s], requests, 1e9 * error_s, course.seconds),
     }
 
 
@@ -46,18 +46,20 @@ def command_estimate(run: SampledRun, course: DiskCourse) -> Estimate:
     return Estimate(value, value, value, reason=WHOLE_RUN)
 
 
-def _for_a_request(busy_ns: Sequence[float], requests: Sequence[int], error_ns: float) -> Estimate:
+def _for_a_request(
+    busy_ns: Sequence[float], requests: Sequence[int], error_ns: float, seconds: float
+) -> Estimate:
     count = sum(requests)
     if count < LEAST_REQUESTS:
         return Estimate(None, reason=f"{count} requests are too few, {LEAST_REQUESTS} are needed")
-    return _over(busy_ns, requests, error_ns)
+    return _over(busy_ns, requests, error_ns, seconds)
 
 
-def _over(busy: Sequence[float], under: Sequence[float], error: float) -> Estimate:
+def _over(busy: Sequence[float], under: Sequence[float], error: float, seconds: float) -> Estimate:
     """One sum over another. Sums of what is read again and again are off by what the first and the last
     reading are."""
     total, below = sum(busy), sum(under)
     bounds = max(total - error, 0.0) / below, (total + error) / below
     if total <= error:
         return Estimate(total / below, *bounds, reason=TOO_LITTLE)
-    return judged(total / below, bounds, ratio_of(busy, under), influences_of(busy, under))
+    return judged(total / below, bounds, ratio_of(busy, under), influences_of(busy, under), seconds=seconds)

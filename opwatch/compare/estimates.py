@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 from operator import add, mul
 
-from opwatch.compare.blocks import block_length, likeness
+from opwatch.compare.blocks import autocorrelations, block_length, likeness
 from opwatch.compare.bootstrap import scatter
 from opwatch.compare.sampling import CountedOp, DiskCourse
 from opwatch.frozen import frozen, replace
@@ -23,6 +23,11 @@ METRICS = ("iops", "mbps", "mean", *QUANTILES, "max")
 # With fewer intervals, or with fewer requests beyond a quantile, nothing is said of chance.
 LEAST_INTERVALS = 12
 LEAST_REQUESTS = 20
+# With intervals that are worth fewer independent ones, the scatter is not known well enough. This, and what
+# follows, was chosen by simulation: docs/method-compare.md has the table.
+LEAST_WORTH = 6.0
+# States of a load or a drive that last for more than this part of a run can be missed in it.
+MISSED_PART = 12
 # How many independent values a scatter out of blocks is worth: its variance has 4/3 of a block's share.
 _VALUES_A_BLOCK = 1.5
 NOT_MEASURED = "the program that this was imported from did not measure it"
@@ -34,7 +39,8 @@ class Estimate:
     """A figure of a run: the truth of this run lies between `low` and `high`. `scatter` is the standard
     deviation of its logarithm, worth `freedom` independent values; None with a `reason` where no difference
     from another run can be judged. `value` is None where there is no figure at all. `is_in_slots`: the bounds
-    are those of a slot, which are the same for every run."""
+    are those of a slot, which are the same for every run. `correlation`: the share of a deviation that lasts
+    from one interval to the next, None where that was not looked at."""
 
     value: float | None
     low: float = 0.0
@@ -43,10 +49,16 @@ class Estimate:
     freedom: float = 0.0
     reason: str | None = None
     is_in_slots: bool = False
+    correlation: float | None = None
 
     @property
     def is_judged(self) -> bool:
         return self.value is not None and self.scatter is not None
+
+    @property
+    def is_too_correlated(self) -> bool:
+        """Whether its correlation is why nothing can be judged."""
+        return self.correlation is not None and self.scatter is None
 
 
 Figure = Callable[[Sequence[int]], float | None]
@@ -59,9 +71,12 @@ def judged(
     influences: Sequence[float],
     what: str = "intervals",
     least: int = LEAST_INTERVALS,
+    seconds: float | None = None,
+    least_worth: float = LEAST_WORTH,
 ) -> Estimate:
     """A figure with its scatter. `influences` are what each interval adds to it; `what` the intervals are,
-    of which there have to be at least so many."""
+    of which there have to be at least `least`, lasting `seconds` together. They have to be worth
+    `least_worth` independent ones."""
     low, high = bounds
     count = len(influences)
     if count < least:
@@ -69,14 +84,28 @@ def judged(
         return Estimate(value, low, high, reason=reason)
     block = block_length(influences)
     if block.needed:
-        reason = f"its ups and downs last for {block.length} of {count} {what}: {block.needed} are needed"
-        return Estimate(value, low, high, reason=reason)
+        reason = f"its ups and downs last for {block.length} of {count} {what}"
+        reason += _longer_run(block.needed / count, count, seconds)
+        return Estimate(value, low, high, reason=reason, correlation=autocorrelations(influences, 1)[1])
+    alike = likeness(influences, block.length)
+    if alike.worth < least_worth:
+        reason = f"too correlated: {count} {what} are worth {alike.worth:.0f} independent ones"
+        reason += _longer_run(least_worth / alike.worth, count, seconds)
+        return Estimate(value, low, high, reason=reason, correlation=alike.correlation)
     deviation = scatter(figure, count, block.length)
     if deviation is None:
         return Estimate(value, low, high, reason=f"there was too little of it in most of the {what}")
-    alike = likeness(influences, block.length)
     freedom = min(max(_VALUES_A_BLOCK * count / block.length - 1, 1.0), count - 1, alike.freedom)
-    return Estimate(value, low, high, deviation * math.sqrt(alike.cut_off), freedom)
+    return Estimate(
+        value, low, high, deviation * math.sqrt(alike.cut_off), freedom, correlation=alike.correlation
+    )
+
+
+def _longer_run(times: float, count: int, seconds: float | None) -> str:
+    """How long a run would have to be, in minutes if its length is known."""
+    if seconds is None:
+        return f": {math.ceil(times * count)} are needed"
+    return f": record for {max(math.ceil(times * seconds / 60), 1)} min or more"
 
 
 def _dot(weights: Sequence[int], values: Sequence[float]) -> float:
@@ -119,11 +148,19 @@ class OpEstimates:
         """All figures by name. There must have been requests."""
         sums = [counted.sum_ns for counted in self._counted]
         bytes_ = [counted.bytes for counted in self._counted]
+        mean = self._mean(sums)
+        quantiles = {name: self._quantile(name, share) for name, share in QUANTILES.items()}
+        if mean.is_too_correlated:
+            # Chance among the few requests near a quantile hides what lasts, and it lasts there as well.
+            quantiles = {
+                name: replace(estimate, scatter=None, reason=estimate.reason or mean.reason)
+                for name, estimate in quantiles.items()
+            }
         return {
             "iops": self._rate(self._counts, 1.0),
             "mbps": self._rate(bytes_, 1e-6),
-            "mean": self._mean(sums),
-            **{name: self._quantile(name, share) for name, share in QUANTILES.items()},
+            "mean": mean,
+            **quantiles,
             "max": self._max(),
         }
 
@@ -142,7 +179,7 @@ class OpEstimates:
         if few:
             return Estimate(value, *bounds, reason=few)
         figure, influences = ratio_of(amounts, self._seconds), influences_of(amounts, self._seconds)
-        return judged(value, bounds, figure, influences)
+        return judged(value, bounds, figure, influences, seconds=seconds)
 
     def _mean(self, sums: Sequence[int]) -> Estimate:
         value = sum(sums) / self.requests
@@ -152,7 +189,7 @@ class OpEstimates:
         if few or not value:
             return Estimate(value, value, value, reason=few or "it is 0")
         figure, influences = ratio_of(sums, self._counts), influences_of(sums, self._counts)
-        return judged(value, (value, value), figure, influences)
+        return judged(value, (value, value), figure, influences, seconds=self._course.seconds)
 
     def _max(self) -> Estimate:
         if self._op not in self._course.most_ns:
@@ -176,7 +213,8 @@ class OpEstimates:
             return Estimate(value, low, high, reason=few or "it is 0")
         below = self._below[place]
         influences = influences_of(below, self._counts)
-        return replace(judged(value, (low, high), figure, influences), is_in_slots=True)
+        estimate = judged(value, (low, high), figure, influences, seconds=self._course.seconds)
+        return replace(estimate, is_in_slots=True)
 
 
 @frozen

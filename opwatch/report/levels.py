@@ -88,7 +88,7 @@ class LevelSeries:
         value = sum(self.over) / sum(self.under)
         figure = ratio_of(self.over, self.under)
         influences = influences_of(self.over, self.under)
-        return judged(value, (value, value), figure, influences, least=self.least)
+        return judged(value, (value, value), figure, influences, least=self.least, least_worth=0.0)
 
 
 @frozen

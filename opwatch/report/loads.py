@@ -53,7 +53,7 @@ def _changes(op: str, before: TimeBin, after: TimeBin) -> Iterator[LoadChange]:
     one, two = before.depth(op), after.depth(op)
     if (two > one * _SAME) if is_up else (two * _SAME < one):
         yield LoadChange(LoadFigure.DEPTH, one, two)
-    one, two = (one_bin.op(op).bytes / one_bin.op(op).count for one_bin in (before, after))
+    one, two = (side.op(op).bytes / side.op(op).count for side in (before, after))
     if not is_same(one, two):
         yield LoadChange(LoadFigure.SIZE, one, two)
     orders = before.op(op).sequential_ratio, after.op(op).sequential_ratio

@@ -11,7 +11,7 @@ from opwatch.compare.comparing import WAF, ComparedDisk, ComparedRow, RunCompari
 from opwatch.compare.cpu import COMMAND_IO, CPU, CPU_IO
 from opwatch.compare.deciding import Decision, Ruling
 from opwatch.compare.differences import FAMILY_CHANCE, Difference, Statement
-from opwatch.compare.estimates import Estimate
+from opwatch.compare.estimates import MISSED_PART, Estimate
 from opwatch.rules.rule import LimitKind
 from opwatch.sinks.folding import folded
 from opwatch.sinks.lines import SHORT
@@ -29,10 +29,22 @@ _RULINGS = {
     Ruling.NOT_REAL: "holds",
     Ruling.UNKNOWN: "not decided",
 }
-MEANING = (
-    f"HIGHER and LOWER are real: of comparisons of runs that do not differ, {100 * FAMILY_CHANCE:g} % at "
-    "most say so of any of their figures. No difference: none can be told."
-)
+
+
+def missed_s(comparison: RunComparison) -> float:
+    """How long a state may last that can be missed in the shortest run."""
+    return min(course.seconds for disk in comparison.disks for course in disk.courses) / MISSED_PART
+
+
+def meaning(comparison: RunComparison) -> str:
+    """What HIGHER and LOWER promise, and under which condition."""
+    least = f"{missed_s(comparison):.3g}" if comparison.disks else "0"
+    return (
+        f"HIGHER and LOWER are real: of comparisons of runs that do not differ, {100 * FAMILY_CHANCE:g} % "
+        "at most say so of any of their figures, as long as no state of the load or the drive lasts for "
+        f"more than {least} s (1/{MISSED_PART} of the shortest run). Longer ones can be missed: repeat the "
+        "runs, or record for longer. No difference: none can be told."
+    )
 
 
 def label(run: int) -> str:
@@ -128,7 +140,7 @@ def lines(comparison: RunComparison, decisions: Sequence[Decision]) -> list[str]
         shown.append("")
     for number, reason in enumerate(notes.reasons, 1):
         shown += folded(reason, f"[{number}] ")
-    shown += folded(MEANING)
+    shown += folded(meaning(comparison))
     for decision in decisions:
         shown += folded(ruling_of(decision), indent=2)
     return shown
@@ -169,6 +181,7 @@ def document(comparison: RunComparison, decisions: Iterable[Decision]) -> dict[s
         "type": "compare",
         "files": list(comparison.files),
         "chance": FAMILY_CHANCE,
+        "missed_state_s": missed_s(comparison) if comparison.disks else None,
         "claims": list(comparison.claims),
         "disks": [_disk(disk) for disk in comparison.disks],
         "rules": [_decision(decision) for decision in decisions],
@@ -207,6 +220,7 @@ def _estimate(estimate: Estimate) -> dict[str, Any]:
         "low": estimate.low if has_value else None,
         "high": estimate.high if has_value else None,
         "scatter_ratio": estimate.scatter,
+        "correlation": estimate.correlation,
         "reason": estimate.reason,
     }
 

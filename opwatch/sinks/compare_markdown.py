@@ -9,9 +9,9 @@ from opwatch import units
 from opwatch.compare.comparing import ComparedDisk, RunComparison
 from opwatch.compare.deciding import Decision, Ruling
 from opwatch.sinks.compare import (
-    MEANING,
     Footnotes,
     label,
+    meaning,
     ruling_of,
     runs_of,
     shown_interval,
@@ -76,7 +76,7 @@ def markdown(comparison: RunComparison, decisions: Sequence[Decision]) -> list[s
         shown += [f"- {escaped(' '.join(text.split()))}" for text in runs_of(comparison, disk)]
         shown += ["", *_table(disk, len(comparison.files), notes), ""]
     shown += [f"{number}. {escaped(reason)}" for number, reason in enumerate(notes.reasons, 1)]
-    shown += ["", MEANING]
+    shown += ["", meaning(comparison)]
     if decisions:
         shown.append("")
     for decision in decisions:

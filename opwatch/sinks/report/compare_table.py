@@ -6,9 +6,9 @@ from opwatch.compare.comparing import ComparedDisk, RunComparison
 from opwatch.compare.cpu import COMMAND_IO, CPU, CPU_IO, CPU_METRICS
 from opwatch.compare.estimates import QUANTILES, Estimate
 from opwatch.sinks.compare import (
-    MEANING,
     Footnotes,
     label,
+    meaning,
     shown_interval,
     shown_ratio,
     shown_value,
@@ -64,7 +64,7 @@ def compare_tables(comparison: RunComparison) -> tuple[list[tuple[str, WordTable
         )
         tables.append((names, _table(disk, len(comparison.files), notes)))
     reasons = [f"[{number}] {reason}" for number, reason in enumerate(notes.reasons, 1)]
-    return tables, [*reasons, MEANING]
+    return tables, [*reasons, meaning(comparison)]
 
 
 def compare_section(comparison: RunComparison) -> str:

@@ -105,6 +105,7 @@ def test_json(compare: Shown) -> None:
         "low": None,
         "high": None,
         "scatter_ratio": None,
+        "correlation": None,
         "reason": "this recording has no CPU time: it was made by an opwatch that kept none",
     }
     (ruling,) = document["rules"]

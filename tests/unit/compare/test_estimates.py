@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import random
+import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import pytest
 
@@ -139,3 +140,57 @@ def test_likeness_makes_no_differences(share: float, most: float) -> None:
             both.append(judged(mean, (mean, mean), ratio_of(series, ones), influences_of(series, ones)))
         wrong += difference(both[0], both[1], 0.05).is_real
     assert wrong <= most * pairs
+
+
+def mean_of(series: list[float], seconds: float | None = 60.0) -> Estimate:
+    ones, mean = [1.0] * len(series), sum(series) / len(series)
+    return judged(mean, (mean, mean), ratio_of(series, ones), influences_of(series, ones), seconds=seconds)
+
+
+def two_states(chance: random.Random, count: int) -> list[float]:
+    """Two states that last for a twelfth of the run in the mean."""
+    state, series = chance.choice((-1, 1)), []
+    for _ in range(count):
+        state = -state if chance.random() < 12 / count else state
+        series.append(state + 0.3 * chance.gauss(0, 1))
+    return series
+
+
+@pytest.mark.parametrize(
+    "series_of",
+    [
+        lambda chance, count: lasting(chance, count, 0.9),
+        lambda chance, count: lasting(chance, count, 0.98),
+        two_states,
+    ],
+    ids=["share 0.9", "share 0.98", "two states"],
+)
+def test_what_lasts_for_long_makes_no_differences(
+    series_of: Callable[[random.Random, int], list[float]],
+) -> None:
+    """Each of four figures has a quarter of the 5 %, as in a comparison."""
+    wrong, pairs = 0, 60
+    for seed in range(pairs):
+        chance = random.Random(seed)
+        means = [
+            [mean_of([100 + 5 * value for value in series_of(chance, 60)]) for _ in range(2)]
+            for _ in range(4)
+        ]
+        wrong += any(difference(one, other, 0.05 / 4).is_real for one, other in means)
+    # Twice the deviation of that number is chance.
+    assert wrong <= 0.05 * pairs + 2 * math.sqrt(0.05 * pairs)
+
+
+def test_a_correlated_run_says_how_long_it_would_have_to_be() -> None:
+    series = [100 + 5 * value for value in lasting(random.Random(5), 60, 0.9)]
+    estimate = mean_of(series)
+    assert not estimate.is_judged
+    assert re.fullmatch(
+        r"too correlated: 60 intervals are worth \d independent ones: record for \d+ min or more",
+        estimate.reason or "",
+    )
+    assert estimate.correlation is not None and estimate.correlation > 0.7
+    # As many more intervals as it takes are enough.
+    longer = [100 + 5 * value for value in lasting(random.Random(5), 900, 0.9)]
+    assert mean_of(longer).is_judged
+    assert "are needed" in (mean_of(series, None).reason or "")

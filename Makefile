@@ -80,8 +80,12 @@ build: packages .venv/built
 PREFIX ?= /usr/local
 OWN := $(PREFIX)/lib/opwatch
 
-.PHONY: install uninstall
+.PHONY: install install-files uninstall
 install: build
+	@# Only its owner may write to what root runs later, whatever the umask is.
+	@umask 022; $(MAKE) -s install-files
+
+install-files:
 	@# What an earlier wheel was made of would be packed again, though it has gone.
 	@rm -rf build/wheel build/lib.*
 	@OPWATCH_BPF=require $(PY) -m pip wheel -q --disable-pip-version-check --no-build-isolation --no-deps \

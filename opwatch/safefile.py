@@ -6,6 +6,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import re
 import stat
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 from opwatch.errors import RefusedError
 
 _MODE = 0o600
+_TEMPORARY = re.compile(r"\.opwatch-[0-9a-f]{16}\.new")
 _NEVER_FOLLOW = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
@@ -85,6 +87,11 @@ class NewFile:
         with contextlib.suppress(OSError):
             os.unlink(self._temporary, dir_fd=self._folder)
         os.close(self._folder)
+
+
+def half_written(folder: Path) -> list[Path]:
+    """Return the files in a folder that a killed write has left. None of them may be in use any more."""
+    return [path for path in folder.glob(".opwatch-*.new") if _TEMPORARY.fullmatch(path.name)]
 
 
 def write_anew(path: Path, chunks: Iterable[bytes], *, locked: bool = False) -> int:

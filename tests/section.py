@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.bench.smoke import IS_SMOKE
+from tests.bench.figure import IS_SMOKE
 
 DOCS = Path(__file__).parents[1] / "docs"
 

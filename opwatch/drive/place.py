@@ -14,7 +14,7 @@ from opwatch.drive.spec import NAME
 from opwatch.errors import BadInput, OpwatchError, PermissionMissing
 from opwatch.foreign import parse_json, read_bytes
 from opwatch.frozen import asdict, frozen
-from opwatch.safefile import is_locked, safe_write
+from opwatch.safefile import half_written, is_locked, safe_write
 
 ROOT = Path("/run/opwatch/drives")
 # No create and no save takes so long.
@@ -109,7 +109,7 @@ class Place:
     def remove(self) -> None:
         """Remove the files we made, one by one and no others: nothing below a mount can be hit."""
         try:
-            for path in (self._record, self._record.with_suffix(".new"), self.lock_path, self.log):
+            for path in (self._record, self.lock_path, self.log, *half_written(self.folder)):
                 path.unlink(missing_ok=True)
             for folder in (self.mount, self.folder):
                 with contextlib.suppress(FileNotFoundError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Mapping
 from enum import IntEnum
 from importlib import resources
@@ -20,6 +21,11 @@ _ENUMS: dict[str, type[IntEnum]] = {
     "slc_full": SlcFull,
     "tie": Tie,
 }
+# Without these a drive does nothing (ow_service_create).
+_ABOVE_0 = (
+    *("dies", "channels", "planes", "page_bytes", "block_bytes"),
+    *("channel_bytes_per_s", "host_bytes_per_s", "throttle_permille"),
+)
 # Sizes that follow the drive when a profile is scaled to another capacity.
 _SCALED = ("user_bytes", "physical_bytes", "slc_bytes")
 
@@ -55,7 +61,13 @@ class Profile:
         return replace(self, drive=dict(self.drive) | {"user_bytes": user_bytes})
 
     def make(self) -> Drive:
-        return Drive(self.drive, self.timing)
+        """The drive; UsageError for a timing that none can have."""
+        try:
+            return Drive(self.drive, self.timing)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            raise UsageError(f"drive profile {self.name}: {error.strerror}") from error
 
 
 def names() -> list[str]:
@@ -96,6 +108,9 @@ def _parse(name: str, raw: bytes) -> Profile:
     timing = data.get("timing", {})
     if not isinstance(timing, dict):
         raise UsageError(f"drive profile {name}: timing must be a table")
+    for key in _ABOVE_0:
+        if timing.get(key) == 0:
+            raise UsageError(f"drive profile {name}: timing.{key} must be above 0")
     drive = {key: _number(name, key, value) for key, value in data["drive"].items()}
     if not drive.get("user_bytes") or drive.get("iu_bytes") == 0:
         raise UsageError(f"drive profile {name}: user_bytes must be there, and neither it nor iu_bytes be 0")

@@ -7,8 +7,7 @@ import sys
 from tests.section import Section
 
 from . import default_set, figures
-from .figure import table
-from .smoke import exit_status
+from .figure import exit_status, table
 
 SECTION = Section("overhead.md", "figures")
 

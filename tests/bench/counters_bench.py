@@ -17,9 +17,8 @@ from opwatch.drive.spec import physical_bytes
 from opwatch.host.device import Devices
 from tests.section import Section
 
-from .figure import Figure, table
+from .figure import Figure, exit_status, sized, table
 from .figures import OPWATCH, machine
-from .smoke import exit_status, sized
 
 SECTION = Section("method-waf.md", "cost")
 SIZE = 64 << 20

@@ -22,9 +22,8 @@ from opwatch.tools.commands.overhead import LOAD, program_statistics
 from opwatch.tools.commands.watch import choose_leaves
 from opwatch.trace.programs import FLOORS
 
-from .figure import Figure
+from .figure import Figure, sized
 from .peer import running_peer
-from .smoke import sized
 
 # Name of a program -> (runs, ns).
 Runs = dict[str, tuple[int, int]]

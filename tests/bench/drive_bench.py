@@ -21,8 +21,8 @@ from opwatch.host.process import run_tool
 from tests.kernel.support.guard import enter_own_namespace
 
 from .a_drive import a_drive
+from .figure import exit_status, sized
 from .figures import machine
-from .smoke import exit_status, sized
 
 SIZE, ROUNDS, SECONDS = sized((1 << 30, 9, 2.0), (64 << 20, 1, 0.2))
 

@@ -24,8 +24,7 @@ from opwatch.tools.commands.watch import choose_leaves
 from opwatch.trace import abi
 from opwatch.trace.hist import Histogram
 
-from .figure import Figure
-from .smoke import sized
+from .figure import Figure, sized
 
 OPWATCH = [sys.executable, "-m", "opwatch"]
 

@@ -12,7 +12,7 @@ import time
 
 from opwatch.ftl import validate
 
-from .smoke import exit_status, sized
+from .figure import exit_status, sized
 
 LIMIT_RATIO = 0.005
 

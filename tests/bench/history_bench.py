@@ -24,9 +24,8 @@ from opwatch.trim.history.history import History
 from opwatch.trim.history.sectormap import SectorState
 from tests.kernel.support.load import writes
 
-from .figure import Figure, table
+from .figure import Figure, exit_status, sized, table
 from .figures import machine
-from .smoke import exit_status, sized
 
 FIXTURE = Path(__file__).parents[1] / "fixtures" / "good" / "trim" / "disk.history"
 # A disk of 1 TiB in blocks of 4 KiB, and as many changes as are looked at.

@@ -16,9 +16,8 @@ from pathlib import Path
 
 from tests.kernel.support.guard import enter_own_namespace
 
-from .figure import Figure, table
+from .figure import Figure, exit_status, sized, table
 from .figures import OPWATCH, machine
-from .smoke import exit_status, sized
 
 BOUND_S = 3
 MOUNTS, ROUNDS = sized((10_000, 5), (100, 1))

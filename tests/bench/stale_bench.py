@@ -27,7 +27,7 @@ from opwatch.trim.space.extents import Extents
 from tests.kernel.support.guard import enter_own_namespace, guarded
 
 from .a_drive import a_drive
-from .smoke import exit_status, sized
+from .figure import exit_status, sized
 
 BOUND_S = 10.0
 PIECES, WRITTEN_GIB = sized((1_000_000, 8), (1000, 1))

@@ -36,9 +36,8 @@ from tests.kernel.support.guard import enter_own_namespace, guarded
 from tests.section import Section
 
 from .a_drive import a_drive
-from .figure import Figure, table
+from .figure import Figure, exit_status, sized, table
 from .figures import OPWATCH, floor_of, machine, net_ns
-from .smoke import exit_status, sized
 
 SECTION = Section("overhead.md", "trims")
 BYTECODE = Path(__file__).parents[2] / "build" / "bytecode"

@@ -9,7 +9,7 @@ from itertools import islice
 from tests.section import Section
 from tests.unit.support.waf_runs import Row, rows
 
-from .smoke import exit_status, sized
+from .figure import exit_status, sized
 
 SECTION = Section("method-waf.md", "runs")
 SEEDS = range(sized(100, 1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -25,6 +26,7 @@ def make(*targets: str) -> str:
         capture_output=True,
         text=True,
         check=False,
+        umask=0,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -50,6 +52,11 @@ def test_what_is_installed_runs_and_goes_without_a_trace(tmp_path: Path) -> None
         check=True,
     )
     assert version.stdout == f"opwatch {__version__}\n"
+    modes = {path: path.lstat().st_mode for path in prefix.rglob("*") if not path.is_symlink()}
+    # What the test made itself is left out.
+    ours = {path: mode for path, mode in modes.items() if path not in (other, *other.parents)}
+    assert len(ours) > 100
+    assert [path for path, mode in ours.items() if mode & (stat.S_IWGRP | stat.S_IWOTH)] == []
     # Nothing of it is imported from the checkout.
     assert ROOT not in command.resolve().parents
     where = "import opwatch, opwatch._native; print(opwatch.__file__, opwatch._native.__file__)"

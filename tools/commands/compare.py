@@ -19,6 +19,7 @@ from opwatch.rules.rule import Rule
 from opwatch.sinks.compare import document, lines, ruling_of
 from opwatch.sinks.compare_markdown import markdown
 from opwatch.sinks.fio.beside import compared_document, compared_lines
+from opwatch.sinks.folding import fenced
 from opwatch.sinks.terminal import data, say
 from opwatch.tools.arguments import file_name
 from opwatch.tools.commands.replay import made_without_intervals, notes_of, open_run
@@ -151,5 +152,5 @@ def run(args: argparse.Namespace) -> int:
         data().lines((markdown if args.markdown else lines)(comparison, decisions))
         fio_lines = [*compared_lines(of_fio)]
         if fio_lines:
-            data().lines(["", "```", *fio_lines, "```"] if args.markdown else fio_lines)
+            data().lines(["", *fenced(fio_lines)] if args.markdown else fio_lines)
     return BEYOND if fires else 0

@@ -8,6 +8,7 @@ from typing import Any
 from opwatch.fields import Fields
 from opwatch.foreign import table_of
 from opwatch.scenarios.scenario import ScenarioKind
+from opwatch.sinks.folding import as_text, fenced
 from opwatch.sinks.report.page import document_of
 from opwatch.sinks.report.plots import markup
 from opwatch.sinks.report.plots.figure import Figure
@@ -68,14 +69,13 @@ def experiment_markdown(documents: Sequence[tuple[str, Mapping[str, Any]]]) -> I
     for name, document in documents:
         fields = _checked(document)
         scenario, verdicts = fields.sub("scenario"), verdicts_of(fields)
-        yield f"## {scenario.text('name')}: {verdict_of_all(verdicts)}"
-        yield f"From {name}."
+        yield f"## {as_text(scenario.text('name'))}: {verdict_of_all(verdicts)}"
+        yield f"From {as_text(name)}."
         yield ""
-        yield from (f"- {one.what}: **{one.verdict.value}**; {one.why}" for one in verdicts)
+        for one in verdicts:
+            yield f"- {as_text(one.what)}: **{one.verdict.value}**; {as_text(one.why)}"
         yield ""
-        yield "```"
-        yield from _lines(document)
-        yield "```"
+        yield from fenced(_lines(document))
 
 
 def _section(name: str, document: Mapping[str, Any]) -> Iterator[str]:

@@ -25,9 +25,8 @@ from pathlib import Path
 from opwatch.host.scratch import ScratchDisk
 from opwatch.owners.cells import By
 from opwatch.sinks.dashboard.past import MOST_MOMENTS
-from tests.bench.figure import Figure, table
+from tests.bench.figure import Figure, exit_status, sized, table
 from tests.bench.figures import OPWATCH, machine
-from tests.bench.smoke import exit_status, sized
 
 DISKS, WARM_S, SECONDS = sized((4, 5.0, 20.0), (2, 0.5, 1.0))
 SIZES = sized(((80, 24), (120, 40), (250, 60)), ((80, 24),))

@@ -10,7 +10,7 @@ from opwatch.scenarios.scenario import scenario_of
 from opwatch.scenarios.untrimmed import seeded, untrimmed_setup
 from opwatch.scenarios.untrimmed_words import NEAR_RATIO
 from opwatch.sweep.virtual import model_of
-from tests.bench.smoke import exit_status, sized
+from tests.bench.figure import exit_status, sized
 
 SEEDS = range(2, sized(22, 3))
 # Enough for the largest room of a drive: rounds, and seconds of each.

@@ -17,6 +17,7 @@ from opwatch.drive.process import ask, end_process, server_of
 from opwatch.errors import OpwatchError
 from opwatch.host.device import BlockDevice
 from opwatch.host.usage import number_of_mount, parse_mountinfo
+from opwatch.safefile import NewFile
 
 MOUNTINFO = """\
 22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
@@ -60,6 +61,21 @@ def test_a_record_is_read_back_and_a_broken_one_is_none(tmp_path: Path) -> None:
     place.remove()
     assert places(tmp_path) == []
     assert places(tmp_path / "nowhere") == []
+
+
+def test_what_a_killed_create_left_half_written_goes_with_the_drive(tmp_path: Path) -> None:
+    place = Place("x", tmp_path)
+    place.make()
+    # As a kill between the write of the record and its rename leaves it.
+    NewFile(place.folder / "drive.json").put([b"{"])
+    assert [path.name for path in place.folder.iterdir() if path.name.endswith(".new")]
+    place.remove()
+    assert not place.exists()
+    # What is not ours stays, and is named.
+    place.make()
+    (place.folder / ".opwatch-notes.new").write_text("somebody's")
+    with pytest.raises(OpwatchError, match="is not ours"):
+        place.remove()
 
 
 def _a_loop(sys: Path, name: str, backing: str, diskseq: int) -> None:

@@ -114,11 +114,20 @@ def test_every_profile_makes_a_drive(name: str) -> None:
         ("[timing]", "drive"),
         ('[drive]\npolicy = "best"', "greedy"),
         ("[drive]\nuser_bytes = 1.5", "user_bytes"),
+        ("[drive]\nuser_bytes = 4096\n[timing]\ndies = 0", "timing.dies must be above 0"),
+        ("[drive]\nuser_bytes = 4096\n[timing]\nhost_bytes_per_s = 0", "host_bytes_per_s"),
     ],
 )
 def test_a_bad_profile_names_the_key(text: str, word: str) -> None:
     with pytest.raises(UsageError, match=word):
         profiles.parse("mine", text)
+
+
+def test_a_timing_that_no_drive_can_have_is_refused() -> None:
+    drive = "[drive]\nuser_bytes = 17179869184\nphysical_bytes = 18382458880\n[timing]\n"
+    for timing in ("jitter_permille = 1001", f"buffer_bytes = {1 << 62}"):
+        with pytest.raises(UsageError, match="mine: the timing makes no sense"):
+            profiles.parse("mine", drive + timing).make()
 
 
 def test_an_unknown_profile_lists_the_known(tmp_path: Path) -> None:

@@ -42,6 +42,18 @@ def test_a_section_begins_with_its_verdict(name: str, verdict: str) -> None:
     assert any("**reproduced**" in line for line in words)
 
 
+def test_no_word_of_a_foreign_experiment_leaves_its_code_block() -> None:
+    planted = "x\n````\n<script>alert(1)</script>\n```\n"
+    document = {**_document("free-space"), "target": planted, "workload": planted}
+    words = "\n".join(experiment_markdown([("<script>.json", document)])).split("\n")
+    fence = next(line for line in words if line.startswith("```"))
+    begin = words.index(fence)
+    end = words.index(fence, begin + 1)
+    outside = words[:begin] + words[end + 1 :]
+    assert any("<script>alert" in line for line in words[begin:end])
+    assert not any(line.replace("\\<", "").count("<") for line in outside)
+
+
 def test_levels_of_a_saturation_have_colours_and_names() -> None:
     """Against time and against bytes; normal and raised over-provisioning are over each other."""
     time, size = experiment_figures(_document("write-saturation"))

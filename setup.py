@@ -69,7 +69,7 @@ def build_drive_server(target: Path) -> None:
         return
     flags = subprocess.check_output(query, text=True).split()
     compiler = os.environ.get("CC", "cc").split()
-    files = sources("opwatch/drive/server") + sources("opwatch/ftl")
+    files = [*sources("opwatch/drive/server"), *sources("opwatch/ftl"), "opwatch/_native/host/privileges.c"]
     include = ["-Iopwatch"]
     target.parent.mkdir(parents=True, exist_ok=True)
     # The file is replaced as a whole: a server that runs keeps its own.

@@ -231,6 +231,12 @@ class Service:
     ) -> tuple[bytes, bytes, FtlLoadState]:
         """struct ow_service_bucket each, the latency slots as u64, and the workload's state."""
 
+# --- privileges ---
+
+def limit_capabilities(keep: int) -> None:
+    """Keep only the capabilities in this mask (1 << number), for this thread and those that it starts.
+    Executing a file gains none from now on. OSError when the kernel refuses."""
+
 # --- NVMe admin commands that only read ---
 
 def nvme_get_log(

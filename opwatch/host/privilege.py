@@ -6,6 +6,7 @@ project's code.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import sys
@@ -51,6 +52,26 @@ def missing(what: str, needs: str, command: str = "...", otherwise: str = "") ->
     """The error of `what` without the privilege `needs`: with the command that has it."""
     words = f"{what} needs {needs}. Try: sudo {own_command()} {command}"
     return PermissionMissing(words + (f" ({otherwise})" if otherwise else ""))
+
+
+# linux/capability.h
+_DAC_OVERRIDE, _DAC_READ_SEARCH, _FOWNER, _KILL, _SYS_RAWIO, _SYS_ADMIN = 1, 2, 3, 5, 17, 21
+_SYS_RESOURCE, _PERFMON, _BPF = 24, 38, 39
+_OF_A_RECORDER = (
+    *(_DAC_OVERRIDE, _DAC_READ_SEARCH, _FOWNER, _KILL),  # to write where the user may, and read /proc
+    *(_SYS_RAWIO, _SYS_ADMIN),  # to ask drives for their log pages
+    *(_SYS_RESOURCE, _PERFMON, _BPF),  # to trace
+)
+
+
+def keep_recorder_privileges() -> None:
+    """Drop every capability that a recorder does not need. Call it before threads are started; processes
+    started from now on are limited as well."""
+    # Kernels that cannot are watched all the same.
+    with contextlib.suppress(ImportError, OSError):
+        from opwatch import _native
+
+        _native.limit_capabilities(sum(1 << number for number in _OF_A_RECORDER))
 
 
 def require_root(what: str, needs: str, command: str, otherwise: str = "") -> None:

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 
 from opwatch import units
 from opwatch.errors import UsageError
+from opwatch.host.privilege import keep_recorder_privileges
 from opwatch.samples.end import End
 from opwatch.sinks.terminal import say
 from opwatch.tools.arguments import file_name, time_between
@@ -75,6 +76,8 @@ def run(args: argparse.Namespace) -> int:
     if args.seconds and args.command:
         raise UsageError("--for and a command behind -- exclude each other: it ends with the command")
     args.count = None
+    if not args.command:  # a command may need what we do not
+        keep_recorder_privileges()
     if args.seconds:
         args.interval = min(args.interval, args.seconds)
     with ExitStack() as stack:

@@ -14,6 +14,7 @@ int ow_py_add_counts(PyObject *module);
 int ow_py_add_ftl(PyObject *module);
 int ow_py_add_service(PyObject *module); /* after the FTL's, whose type it takes */
 int ow_py_add_nvme(PyObject *module);
+int ow_py_add_privileges(PyObject *module);
 int ow_py_add_programs(PyObject *module); /* the error that the tracers raise, too */
 int ow_py_add_tracer(PyObject *module);
 int ow_py_add_discards(PyObject *module);

@@ -4,8 +4,11 @@
 #include "files.h"
 #include "reply.h"
 
+#include "_native/host/privileges.h"
+
 #include <errno.h>
 #include <fuse_lowlevel.h>
+#include <linux/capability.h>
 #include <linux/falloc.h>
 #include <stdlib.h>
 #include <string.h>
@@ -356,7 +359,12 @@ static int mount_and_serve(struct fuse_session *session, const struct ow_fs_opti
 		fuse_session_unmount(session);
 		return -EPIPE;
 	}
-	ret = serve(session, options);
+	/* From here on everything is open; memory that is locked takes CAP_IPC_LOCK. */
+	ret = ow_limit_capabilities(1ULL << CAP_IPC_LOCK);
+	if (!ret)
+		ret = ow_refuse_foreign_calls();
+	if (!ret)
+		ret = serve(session, options);
 	fuse_remove_signal_handlers(session);
 	return ret;
 }

@@ -2,7 +2,10 @@
 #define _GNU_SOURCE
 #include "later.h"
 
+#include "_native/host/privileges.h"
+
 #include <errno.h>
+#include <linux/capability.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
@@ -72,6 +75,7 @@ static void *run(void *arg)
 	struct ow_later_call call;
 
 	prctl(PR_SET_TIMERSLACK, 1);
+	ow_limit_capabilities(1ULL << CAP_IPC_LOCK);
 	pthread_mutex_lock(&later->lock);
 	while (next_call(later, &call)) {
 		pthread_mutex_unlock(&later->lock);

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from opwatch import units
 from opwatch.errors import OpwatchError, UsageError
+from opwatch.host.privilege import keep_recorder_privileges
 from opwatch.quantities import parse_size
 from opwatch.recording.ring.caught import CaughtRecordings
 from opwatch.recording.ring.folder import RingFolder
@@ -95,6 +96,7 @@ def run(args: argparse.Namespace) -> int:
     args.count, catcher = None, None
     if rules.needs_drives and (args.waf == 0 or not (args.dev or args.waf)):
         raise UsageError("a rule about waf needs a drive that is read: name it by --dev, or give --waf T")
+    keep_recorder_privileges()
     with ExitStack() as stack:
         folder = stack.enter_context(closing(_own(args.ring)))
         live = attached(args, stack)

@@ -1,0 +1,92 @@
+"""Long-running processes keep only the privileges that they need."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from opwatch.host.scratch import ScratchDisk
+from tests.kernel.support.drives import drive
+from tests.requirements import unmet
+
+TOP = Path(__file__).parents[3]
+UNIT = TOP / "tools" / "opwatch-flight.service"
+_IPC_LOCK = 1 << 14
+# Of a recorder: none that changes users, networks, modules, devices' nodes or other processes' memory.
+_NEVER = {"SETPCAP": 8, "SETUID": 7, "NET_ADMIN": 12, "SYS_MODULE": 16, "SYS_PTRACE": 19, "MKNOD": 27}
+
+
+def statuses(pid: int) -> Iterator[dict[str, str]]:
+    """/proc status of each thread."""
+    for path in Path(f"/proc/{pid}/task").glob("*/status"):
+        yield dict(line.split(":\t", 1) for line in path.read_text().splitlines() if ":\t" in line)
+
+
+def capabilities(pid: int) -> set[int]:
+    """The masks of capabilities that the threads of a process have, or could get."""
+    return {
+        int(status[name], 16) for status in statuses(pid) for name in ("CapPrm", "CapEff", "CapInh", "CapAmb")
+    }
+
+
+def server_of(name: str) -> int:
+    """The process that serves a simulated drive."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            command = path.read_bytes()
+            if b"opwatch-drive-server" in command and name.encode() in command:
+                return int(path.parent.name)
+    pytest.fail(f"no server of {name} runs")
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    for _ in range(600):
+        if holds():
+            return
+        time.sleep(0.05)
+    pytest.fail("it has not come within 30 s")
+
+
+def test_drive_server_keeps_no_privilege_but_to_lock_memory() -> None:
+    with drive() as simulated:
+        pid = server_of(simulated.name)
+        assert capabilities(pid) <= {0, _IPC_LOCK}
+        assert {status["NoNewPrivs"] for status in statuses(pid)} == {"1"}
+        assert {status["Seccomp"] for status in statuses(pid)} == {"2"}
+
+
+@pytest.mark.parametrize("command", ["record", "flight"])
+def test_recorder_drops_what_it_does_not_need(command: str, disk: ScratchDisk, tmp_path: Path) -> None:
+    (tmp_path / "ring").mkdir()
+    file = tmp_path / "kept.opw"
+    options = {"record": ("-o", str(file)), "flight": ("--ring", str(tmp_path / "ring"))}[command]
+    argv = [sys.executable, "-P", "-m", "opwatch", command, "--quiet", "--dev", disk.name, *options]
+    with subprocess.Popen(argv, cwd=TOP) as process:
+        try:
+            wait_until(lambda: any(status["NoNewPrivs"] == "1" for status in statuses(process.pid)))
+            wait_until(lambda: file.exists() or any((tmp_path / "ring").glob("*.opw")))
+            for mask in capabilities(process.pid):
+                assert [name for name, number in _NEVER.items() if mask >> number & 1] == []
+        finally:
+            process.send_signal(signal.SIGINT)
+            assert process.wait(30) == 0
+
+
+def test_flight_unit_is_confined() -> None:
+    if not shutil.which("systemd-analyze"):
+        unmet("kernel", "systemd-analyze is not installed")
+    argv = ["systemd-analyze", "security", "--offline=true", "--threshold=25", str(UNIT)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if "unrecognized option" in done.stderr:
+        unmet("kernel", "this systemd-analyze scores no files (it takes version 250)")
+    [score] = re.findall(r"Overall exposure level for \S+: ([0-9.]+)", done.stdout)
+    assert (float(score) <= 2.5, done.returncode) == (True, 0), done.stdout

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from opwatch.cpu import CpuUse
 from opwatch.frozen import frozen, replace
+from opwatch.samples.losses import Loss
 from opwatch.trace.derive import Interval
 from opwatch.trace.kernel_times import KernelTimes
 from opwatch.trace.lacking import TRUST, lacking
-from opwatch.trace.losses import Loss
 from opwatch.trace.surplus import SurplusBounds
 from opwatch.trace.trust import Trust
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from opwatch.cpu import cpu_use
+from opwatch.samples.losses import Loss, Tally, list_losses, tally_losses
 from opwatch.samples.observation import Arrival, Leaving, Observation
 from opwatch.samples.sample import DiskSample
 from opwatch.trace.derive import derive
 from opwatch.trace.kernel_times import kernel_times
-from opwatch.trace.losses import Loss, Tally, list_losses, tally_losses
 from opwatch.trace.trust import Trust, trust
 
 if TYPE_CHECKING:

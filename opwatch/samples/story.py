@@ -21,13 +21,13 @@ from opwatch.samples.entries import (
     Slowed,
     Ticked,
 )
+from opwatch.samples.losses import Tally
 from opwatch.samples.observation import Arrival, Event, Leaving, Observation
 from opwatch.samples.observe import losses_of, observe, tally
 from opwatch.samples.sample import DiskSample
 from opwatch.samples.slow_tally import SlowTally
 from opwatch.trace.contexts import missing_there
 from opwatch.trace.derive import derive
-from opwatch.trace.losses import Tally
 from opwatch.trace.surplus import SurplusBounds, bounds, narrowed
 from opwatch.trim.audit.live import Discards, DiscardSample, discards_between
 

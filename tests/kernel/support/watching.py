@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from opwatch.host.device import Devices
+from opwatch.samples.losses import list_losses, tally_losses
 from opwatch.tools.backends import attach
 from opwatch.tools.commands.watch import choose_leaves
 from opwatch.trace.derive import Interval, derive
 from opwatch.trace.kernel_times import KernelTimes
-from opwatch.trace.losses import list_losses, tally_losses
 from opwatch.trace.trust import Trust, trust
 
 # Some virtual machines skip BPF programs while PID 1 is current and count it nowhere. A completion that

@@ -196,7 +196,9 @@ class LiveRun:
         self.end = yield from self._intervals()
         self.gone = self._watching.absent()
         self.status = self._waiter.finish(stop=self.end in (End.SIGNAL, End.VANISHED))
-        yield from self._watching.summary(with_rest=not (self._args.count or self._for_s))
+        # A run that ends before its time has a rest as well: its intervals add up to the summary.
+        is_early = self.end in (End.SIGNAL, End.VANISHED)
+        yield from self._watching.summary(with_rest=is_early or not (self._args.count or self._for_s))
 
     def _intervals(self) -> Generator[RunEntry, None, End]:
         watching, args = self._watching, self._args

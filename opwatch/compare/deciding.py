@@ -9,7 +9,7 @@ from opwatch.compare.comparing import ComparedRow, RunComparison
 from opwatch.compare.differences import Difference, Statement
 from opwatch.errors import UsageError
 from opwatch.frozen import frozen
-from opwatch.rules.rule import LimitKind, Rule
+from opwatch.rules.rule import STALL, LimitKind, Rule
 
 
 class Ruling(StrEnum):
@@ -44,6 +44,8 @@ def check(rule: Rule) -> Rule:
             f"rule {rule.text!r} is about a level, and two runs have a change: write its sign, as in "
             f"{rule.metric}{'>' if rule.is_above else '<'}{sign}5%"
         )
+    if rule.metric == STALL:
+        raise UsageError(f"rule {rule.text!r}: {STALL} is a figure of intervals, for opwatch flight")
     if rule.lasting_s is not None:
         raise UsageError(f"rule {rule.text!r}: a whole run has no `for`: leave it out")
     return rule

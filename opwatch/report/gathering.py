@@ -13,6 +13,7 @@ from opwatch.samples.entries import RunEntry
 from opwatch.samples.observation import Event, Observation
 from opwatch.samples.slow import SlowRequest
 from opwatch.samples.slow_tally import slowest
+from opwatch.samples.stall import Stall
 from opwatch.samples.story import Story
 from opwatch.trace.abi import OPS
 from opwatch.trace.hist import Histogram
@@ -35,6 +36,8 @@ class DiskPicture:
     slow: list[SlowRequest] = field(default_factory=list)
     slow_count: int = 0
     slow_limit_ns: int | None = None
+    # The longest of its intervals.
+    stall: Stall | None = None
 
     @property
     def bins(self) -> list[TimeBin]:
@@ -83,6 +86,8 @@ class DiskPicture:
                 self.slow_count += slow.count
                 self.slow_limit_ns = slow.limit_ns
             return
+        if observation.stall and (not self.stall or observation.stall.least_ns > self.stall.least_ns):
+            self.stall = observation.stall
         newest = bin_of(observation)
         if newest:
             self.course.add(newest)

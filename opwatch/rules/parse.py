@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from opwatch.errors import UsageError
-from opwatch.rules.rule import METRICS, OF_WHOLE, WAF, LimitKind, Rule, Unit
+from opwatch.rules.rule import METRICS, OF_WHOLE, STALL, WAF, LimitKind, Rule, Unit
 from opwatch.times import parse_time
 from opwatch.trace.ops import OPS
 
@@ -112,7 +112,7 @@ def _subject(reading: _Text) -> tuple[str | None, str]:
         metrics = ", ".join(METRICS)
         raise reading.bad(f"{behind[:_SHOWN_WORD]!r} is no metric: those are {metrics}", at_metric)
     if behind in OF_WHOLE:
-        whole = "disk" if behind == WAF else "machine"
+        whole = "disk" if behind in (WAF, STALL) else "machine"
         raise reading.bad(f"{behind} is of the whole {whole}, and of no operation: write {behind}", at_metric)
     return op, behind
 

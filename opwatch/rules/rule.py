@@ -18,8 +18,8 @@ class Unit(StrEnum):
 
 
 # These are of the whole disk, or of the machine: the others are of an operation each.
-WAF, CPU, CPU_IO = "waf", "cpu", "cpu_io"
-OF_WHOLE = (WAF, CPU, CPU_IO)
+WAF, CPU, CPU_IO, STALL = "waf", "cpu", "cpu_io", "stall"
+OF_WHOLE = (WAF, CPU, CPU_IO, STALL)
 METRICS: dict[str, Unit] = {
     "iops": Unit.PER_S,
     "mbps": Unit.MB_PER_S,
@@ -31,6 +31,8 @@ METRICS: dict[str, Unit] = {
     WAF: Unit.RATIO,
     CPU: Unit.CORES,
     CPU_IO: Unit.NS,
+    # For how long nothing has completed with requests in flight, at least.
+    STALL: Unit.NS,
 }
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from opwatch.errors import UsageError
 from opwatch.frozen import frozen
 from opwatch.rules.parse import parse_rule
-from opwatch.rules.rule import CPU, CPU_IO, METRICS, WAF, LimitKind, Rule, Unit
+from opwatch.rules.rule import CPU, CPU_IO, METRICS, STALL, WAF, LimitKind, Rule, Unit
 from opwatch.samples.observation import Event, Observation
 from opwatch.trace.derive import OpInterval
 
@@ -123,6 +123,8 @@ def _values(rule: Rule, news: Observation) -> list[tuple[str | None, float]]:
     """The values that a rule looks at, as far as they are known, with the operation that each is of."""
     if rule.metric == CPU:
         return [(None, news.cpu.busy_cores)] if news.cpu else []
+    if rule.metric == STALL:
+        return [(None, float(news.stall.least_ns if news.stall else 0))]
     if rule.metric == WAF:
         waf = news.live.waf if news.live else None
         return [] if waf is None else [(None, waf)]

@@ -17,6 +17,7 @@ from opwatch.trace.trust import Trust
 if TYPE_CHECKING:
     from opwatch.owners.sample import Owners
     from opwatch.samples.slow import SlowIo
+    from opwatch.samples.stall import Stall
     from opwatch.trim.audit.live import Discards
     from opwatch.waf.live import Live
 
@@ -103,6 +104,7 @@ class Observation:
     and what waited for them, None where nobody asked; `arrival`, of a disk that came meanwhile, in its first
     interval and in the summary; `leaving`, of one that left, in its last and in the summary; `blind`, where
     this kernel runs no programs and what that means for the counts; `losses`, what was not traced and why;
+    `stall`, if nothing completed with requests in flight, in the summary at its end;
     `slow`, what took longer than a limit, None where nobody asked; `owners`, whose the requests were,
     likewise; `kernel_times`, what iostat would say, None where the kernel does not; `cpu`, what the whole
     machine worked meanwhile, None where nobody read it."""
@@ -128,6 +130,7 @@ class Observation:
     kernel_times: KernelTimes | None = None
     cpu: CpuUse | None = None
     losses: tuple[Loss, ...] = ()
+    stall: Stall | None = None
 
     @property
     def label(self) -> str:

@@ -8,6 +8,7 @@ from opwatch.cpu import cpu_use
 from opwatch.samples.losses import Loss, Tally, list_losses, tally_losses
 from opwatch.samples.observation import Arrival, Leaving, Observation
 from opwatch.samples.sample import DiskSample
+from opwatch.samples.stall import Stall, stale_requests
 from opwatch.trace.derive import derive
 from opwatch.trace.kernel_times import kernel_times
 from opwatch.trace.trust import Trust, trust
@@ -31,6 +32,7 @@ def observe(
     slow: SlowIo | None = None,
     owners: Owners | None = None,
     losses: tuple[Loss, ...] = (),
+    stall: Stall | None = None,
 ) -> Observation:
     """What a sink is given of the time between two samples of one disk, with what else is known of it.
     `final`: it is the whole watch."""
@@ -41,7 +43,7 @@ def observe(
         level=disk.level,
         at=now.anchor.wall(now.reading.sample.end_ns),
         final=final,
-        interval=derive(then.reading.sample, now.reading.sample),
+        interval=derive(then.reading.sample, now.reading.sample, stale_requests(then, now)),
         trust=_account(then, now),
         in_flight_at_start=disk.in_flight,
         flush_queues=disk.flush_queues,
@@ -56,6 +58,7 @@ def observe(
         kernel_times=kernel_times(then.reading.after, now.reading.after),
         cpu=cpu_use(then.cpu, now.cpu, now.anchor.mono_ns - then.anchor.mono_ns),
         losses=losses,
+        stall=stall,
     )
 
 

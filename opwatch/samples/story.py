@@ -26,6 +26,7 @@ from opwatch.samples.observation import Arrival, Event, Leaving, Observation
 from opwatch.samples.observe import losses_of, observe, tally
 from opwatch.samples.sample import DiskSample
 from opwatch.samples.slow_tally import SlowTally
+from opwatch.samples.stall import Stall, stale_requests, stall_between
 from opwatch.trace.contexts import missing_there
 from opwatch.trace.derive import derive
 from opwatch.trace.surplus import SurplusBounds, bounds, narrowed
@@ -68,6 +69,12 @@ class _Disk:
     is_news: bool = False
     # What earlier intervals reported as lost.
     lost: Tally = field(default_factory=Tally)
+    # In which its last interval ended.
+    stall: Stall | None = None
+
+    def stall_until(self, now: DiskSample) -> Stall | None:
+        """Return how the disk stood still since its last interval, None if it did not."""
+        return stall_between(self.last.sample, now, self.stall, missed=bool(self.lost))
 
     def take_losses(self, now: DiskSample) -> Tally:
         """Return what is known to be lost by now and was in no earlier interval."""
@@ -91,7 +98,8 @@ class _Disk:
         """Whether there is anything to show of the time since its last interval."""
         if self.is_news or (self.slow and self.slow.has_news):
             return True
-        return bool(derive(self.last.sample.reading.sample, now.reading.sample).ops)
+        then = self.last.sample
+        return bool(derive(then.reading.sample, now.reading.sample, stale_requests(then, now)).ops)
 
 
 class Story:
@@ -208,6 +216,8 @@ class Story:
 
     def _interval(self, disk: _Disk, now: _Moment) -> Observation:
         disk.learn(now.sample)
+        lost = disk.take_losses(now.sample)
+        disk.stall = disk.stall_until(now.sample)
         observation = observe(
             disk.last.sample,
             now.sample,
@@ -218,9 +228,8 @@ class Story:
             leaving=disk.leaving,
             slow=disk.slow.interval() if disk.slow else None,
             owners=_owners(disk.last, now),
-            losses=losses_of(
-                disk.last.sample, now.sample, disk.take_losses(now.sample), is_blind=self._is_blind
-            ),
+            losses=losses_of(disk.last.sample, now.sample, lost, is_blind=self._is_blind),
+            stall=disk.stall,
         )
         disk.last, disk.is_news = now, False
         return observation
@@ -238,6 +247,7 @@ class Story:
             slow=disk.slow.summary() if disk.slow else None,
             owners=_owners(disk.first, now),
             losses=losses_of(disk.first.sample, now.sample, is_blind=self._is_blind),
+            stall=disk.stall_until(now.sample),
         )
         blind = missing_there(observation.trust.drift) if self._is_blind else None
         return replace(observation, blind=blind) if blind else observation

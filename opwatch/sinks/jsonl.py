@@ -10,6 +10,7 @@ from opwatch import SCHEMA
 from opwatch.cpu import CpuUse
 from opwatch.frozen import asdict
 from opwatch.samples.observation import Arrival, Event, Leaving, Observation
+from opwatch.samples.stall import Stall
 from opwatch.sinks.owners.document import owners_document
 from opwatch.sinks.terminal import Writer
 from opwatch.trace.abi import OPS
@@ -166,6 +167,14 @@ def event_document(event: Event) -> dict[str, Any]:
     }
 
 
+def _stall(stall: Stall) -> dict[str, Any]:
+    return {
+        "in_flight": stall.in_flight,
+        "since_mono_ns": stall.since_ns,
+        "at_least_ns": stall.least_ns,
+    }
+
+
 def _kernel_times(times: KernelTimes) -> dict[str, Any]:
     return {
         "await_ns": {
@@ -210,6 +219,7 @@ def document(observation: Observation) -> dict[str, Any]:
         "in_flight_at_start": observation.in_flight_at_start,
         "unexplained": None if TRUST in absent else observation.unexplained,
         "explained": None if TRUST in absent else [loss.words for loss in observation.explained],
+        "stall": _stall(observation.stall) if observation.stall else None,
         "lacks": list(observation.lacks),
         "blind": observation.blind,
         "waf": None if observation.live is None else _live(observation.live),

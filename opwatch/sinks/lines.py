@@ -13,6 +13,7 @@ from opwatch.cpu import CpuUse
 from opwatch.samples.observation import Event, Observation
 from opwatch.samples.slow import SlowIo, SlowRequest
 from opwatch.samples.slow_tally import slowest
+from opwatch.samples.stall import Stall
 from opwatch.sinks.owners.words import owner_lines
 from opwatch.sinks.plain import wide
 from opwatch.sinks.plain.painting import LineKind, painted
@@ -200,6 +201,12 @@ def slow_lines(slow: SlowIo, end: datetime, end_ns: int) -> list[str]:
     return [units.printable(line) for line in (head, *(_slow_line(one, end, end_ns) for one in shown))]
 
 
+def stall_words(stall: Stall) -> str:
+    """Return that nothing completed, how many requests are in flight, and for how long at least."""
+    age = f" for ≥ {units.duration(stall.least_ns)}" if stall.least_ns else ""
+    return f"nothing completed, {stall.in_flight} in flight{age}"
+
+
 def cpu_line(cpu: CpuUse) -> str:
     """What the whole machine worked meanwhile."""
     parts = {"user": cpu.user_s, "system": cpu.system_s, "interrupts": cpu.irq_s, "stolen": cpu.steal_s}
@@ -303,7 +310,9 @@ class Lines:
         lost = "; ".join(observation.unexplained)
         explained = "; ".join(loss.brief for loss in observation.explained)
         mark = _stay(observation) + (f"  {explained}" if explained else "") + (f"  ! {lost}" if lost else "")
-        if not observation.interval.ops:
+        stall = f"  {stall_words(observation.stall)}" if observation.stall else ""
+        mark = stall + mark
+        if not observation.interval.ops and not stall:
             self._print(
                 f"{time} {observation.label}: idle"
                 + (mark if observation.arrival or observation.leaving else ""),
@@ -361,8 +370,10 @@ class Lines:
                 for status, count in op.statuses.items():
                     self._print(f"{name} errors, {status}: {count}", LineKind.ALARM)
             self._print()
-        else:
+        elif not observation.stall:
             self._print("no I/O")
+        if observation.stall:
+            self._print(f"at the end {stall_words(observation.stall)}", LineKind.ALARM)
         self._owners(observation)
         self._slow(observation)
         self._discards(observation)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from opwatch.frozen import frozen
 from opwatch.trace.abi import LATENCY, SIZE, OpSample, TargetSample
 from opwatch.trace.hist import Histogram
 from opwatch.trace.ops import STATUS_NAMES
 
+_NONE: Mapping[str, int] = {}
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99_9": 0.999}
 
 
@@ -33,14 +36,16 @@ class OpInterval:
     statuses: dict[str, int]
     issued: int
     sequential_ratio: float | None
+    # The mean number of requests in flight, and how many are at the end.
     queue_depth: float
+    in_flight: int
     latency: Latency
     queue: Latency | None
     sizes: Histogram
 
     @property
     def is_idle(self) -> bool:
-        return not (self.count or self.issued or self.errors)
+        return not (self.count or self.issued or self.errors or self.queue_depth)
 
     def size_p50(self) -> int | None:
         """Median size in bytes of what was issued: its slot's lower edge, exact for powers of two."""
@@ -109,8 +114,9 @@ def _statuses(begin: OpSample, end: OpSample) -> dict[str, int]:
     return counts
 
 
-def derive_op(begin: OpSample, end: OpSample, elapsed_ns: int) -> OpInterval:
-    """One operation between two samples of the same tracer."""
+def derive_op(begin: OpSample, end: OpSample, elapsed_ns: int, stale: int = 0) -> OpInterval:
+    """One operation between two samples of the same tracer. `stale` requests are not in flight although the
+    tracer takes them for it."""
     count = end.completed - begin.completed
     issued = end.issued - begin.issued
     sum_ns = end.sum_ns - begin.sum_ns
@@ -122,12 +128,17 @@ def derive_op(begin: OpSample, end: OpSample, elapsed_ns: int) -> OpInterval:
         statuses=_statuses(begin, end) if end.errors > begin.errors else {},
         issued=issued,
         sequential_ratio=(end.sequential - begin.sequential) / issued if issued else None,
-        # Little's law: the time that requests spent in the device, per unit of time.
-        queue_depth=sum_ns / elapsed_ns if elapsed_ns else 0.0,
+        queue_depth=_queue_depth(begin, end, elapsed_ns, stale),
+        in_flight=max(end.in_flight - stale, 0),
         latency=_latency(end.latency.since(begin.latency), sum_ns, begin.max_ns, end.max_ns, count),
         queue=_queue(begin, end),
         sizes=end.sizes.since(begin.sizes),
     )
+
+
+def _queue_depth(begin: OpSample, end: OpSample, elapsed_ns: int, stale: int) -> float:
+    """The mean number of requests in flight: the growth of its integral, per unit of time."""
+    return max((end.in_flight_ns - begin.in_flight_ns) / elapsed_ns - stale, 0.0) if elapsed_ns else 0.0
 
 
 def idle_op() -> OpInterval:
@@ -142,22 +153,25 @@ def idle_op() -> OpInterval:
         issued=0,
         sequential_ratio=None,
         queue_depth=0.0,
+        in_flight=0,
         latency=nothing,
         queue=None,
         sizes=Histogram(SIZE, []),
     )
 
 
-def derive(begin: TargetSample, end: TargetSample) -> Interval:
-    """Everything between two samples. Idle operations are left out."""
+def derive(begin: TargetSample, end: TargetSample, stale: Mapping[str, int] = _NONE) -> Interval:
+    """Everything between two samples. Operations without any request, not even in flight, are left out.
+    `stale` requests, by operation, ended unseen before."""
     elapsed = end.end_ns - begin.end_ns
     ops = {}
     for name, after in end.ops.items():
         before = begin.ops[name]
-        if (after.issued, after.completed, after.errors) != (
+        has_moved = (after.issued, after.completed, after.errors) != (
             before.issued,
             before.completed,
             before.errors,
-        ):
-            ops[name] = derive_op(before, after, elapsed)
+        )
+        if has_moved or min(before.in_flight, after.in_flight) > stale.get(name, 0):
+            ops[name] = derive_op(before, after, elapsed, stale.get(name, 0))
     return Interval(begin.end_ns, end.end_ns, ops)

@@ -20,6 +20,7 @@ from opwatch.trace.lacking import OWNERS
 
 if TYPE_CHECKING:
     from opwatch.samples.slow import SlowIo
+    from opwatch.samples.stall import Stall
     from opwatch.trim.audit.live import Discards
     from opwatch.waf.live import Live
 
@@ -129,6 +130,7 @@ class DiskMoment:
     in_flight: int
     unexplained: tuple[str, ...]
     explained: tuple[str, ...]
+    stall: Stall | None
     absent: tuple[str, ...]
     live: Live | None
     discards: Discards | None
@@ -181,6 +183,7 @@ def moment_of(observation: Observation) -> DiskMoment:
         packed={name: _packed(op) for name, op in interval.ops.items()},
         in_flight=observation.trust.in_flight,
         unexplained=tuple(observation.unexplained),
+        stall=observation.stall,
         explained=tuple(loss.brief for loss in observation.explained),
         absent=tuple(observation.absent),
         live=observation.live,

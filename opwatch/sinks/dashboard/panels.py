@@ -10,7 +10,7 @@ from opwatch.counters.decode.smart_log import SmartLog
 from opwatch.sinks.dashboard.moment import DiskMoment, OpMoment, Times
 from opwatch.sinks.dashboard.past import DiskPast, EventMark, Past
 from opwatch.sinks.dashboard.rows import OPS, Piece, Row, Tone, clean, length
-from opwatch.sinks.lines import HEADER, SHORT, discard_lines, live_line, slow_lines
+from opwatch.sinks.lines import HEADER, SHORT, discard_lines, live_line, slow_lines, stall_words
 from opwatch.trace.abi import OPS as EVERY_OP
 from opwatch.trace.lacking import ERRORS, ISSUED, TRUST
 
@@ -66,7 +66,8 @@ def table(moment: DiskMoment | None, chosen: str, in_view: Iterable[DiskMoment] 
             rows.append(_op_row(name, op, moment.seconds, moment.absent, chosen))
             if op.queue and op.queue.mean is not None:
                 rows.append([(f"{' in queue':<21}", Tone.FAINT), *_times(op.queue)])
-    rows = rows if len(rows) > 1 else [*rows, [("idle", Tone.FAINT)]]
+    nothing = stall_words(moment.stall) if moment.stall else "idle"
+    rows = rows if len(rows) > 1 else [*rows, [(nothing, Tone.FAINT)]]
     blank: Row = []
     return [*rows, *[blank] * (1 + sum(wanted.values()) - len(rows))]
 
@@ -97,6 +98,8 @@ def trust_row(disk: DiskPast, moment: DiskMoment | None) -> Row:
         return [("trust: its source keeps no account", Tone.FAINT)]
     if moment.unexplained:
         return [("! ", Tone.ALARM), (clean("; ".join(moment.unexplained)), Tone.ALARM)]
+    if moment.stall:
+        return [("! ", Tone.ALARM), (stall_words(moment.stall), Tone.ALARM)]
     words = clean("; ".join(moment.explained)) or "all accounted for"
     good: Row = [("trust: ", Tone.GOOD), (words, Tone.GOOD)]
     if disk.doubtful:

@@ -22,6 +22,10 @@ _PLURALS = {
 }
 
 
+# A shorter stall is what a slow request looks like between two samples.
+_LEAST_STALL_NS = 10**9
+
+
 def plural(op: str) -> str:
     return _PLURALS.get(op, op)
 
@@ -87,6 +91,19 @@ def drive_sentences(course: DriveCourse) -> Iterator[str]:
         )
 
 
+def stall_sentences(run: ReportedRun, disk: DiskPicture) -> Iterator[str]:
+    """The longest time in which nothing completed with requests in flight."""
+    stall = disk.stall
+    if not stall or stall.least_ns < _LEAST_STALL_NS:
+        return
+    began = run.wall(stall.since_ns)
+    since = f" from {began:%H:%M:%S} on" if began else ""
+    yield (
+        f"{disk.label} stood still for at least {amounts.span(stall.least_ns / 1e9)}{since}: nothing "
+        f"completed, with {stall.in_flight:,} in flight."
+    )
+
+
 def slow_sentences(run: ReportedRun, disk: DiskPicture) -> Iterator[str]:
     """The slowest request, where slow ones were looked for."""
     if disk.slow_limit_ns is None:
@@ -113,6 +130,7 @@ def summary(run: ReportedRun) -> list[str]:
             sentences += disk_sentences(final)
         sentences += owner_sentences(disk)
         sentences += change_sentences(run, disk.label, run.changes[disk.label])
+        sentences += stall_sentences(run, disk)
         sentences += slow_sentences(run, disk)
     for course in run.drives.values():
         sentences += drive_sentences(course)

@@ -206,3 +206,14 @@ def test_count_is_of_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = FakeMachine(busy_s=1.34)
     run = ended(machine, monkeypatch, interval=1.0, count=10)
     assert (run.end, len(machine.read_at)) == (End.COUNT, 10)
+
+
+@pytest.mark.parametrize("limit", [{"count": 9}, {"for_s": 9.0}])
+def test_the_rest_is_shown_when_the_disk_vanishes_before_its_time(
+    limit: dict[str, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The intervals add up to the summary."""
+    machine = FakeMachine()
+    monkeypatch.setattr(machine, "vanished", lambda: "sda" if machine.now > 1003.5 else None)
+    run = ended(machine, monkeypatch, interval=1.0, **limit)
+    assert (run.end, machine.read_at, machine.with_rest) == (End.VANISHED, [1.0, 2.0, 3.0], True)

@@ -1,0 +1,119 @@
+"""A disk that stands still: never idle while requests are in flight, and a queue depth that is exact."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+
+from opwatch.compare.deciding import check
+from opwatch.errors import UsageError
+from opwatch.rules.parse import parse_rule
+from opwatch.rules.watch import RuleWatch
+from opwatch.samples.entries import Began, Ended, RunEntry, Ticked
+from opwatch.samples.observation import Observation
+from opwatch.samples.sample import DiskSample
+from opwatch.samples.story import Story
+from opwatch.sinks.jsonl import document
+from opwatch.sinks.lines import Lines
+from opwatch.trace.stat import StatSample
+from opwatch.trace.trust import Reading
+from tests.unit.support.a_run import S, disk_sample
+from tests.unit.support.samples import Op, sample
+
+
+def _at(
+    at_s: float, *, issued_s: float | None, ended_s: float | None, kernel: int | None = None
+) -> DiskSample:
+    """A disk with one read in all, `kernel` of which are in flight by the kernel's count."""
+    whole = disk_sample("sda", 1, 0)
+    is_issued = issued_s is not None and issued_s <= at_s
+    is_ended = is_issued and ended_s is not None and ended_s <= at_s
+    until = ended_s if is_ended else at_s
+    ns = round((until - issued_s) * S) if issued_s is not None and until is not None and is_issued else 0
+    flying = is_issued and not is_ended
+    read = Op(
+        [ns] if is_ended else [],
+        [4096] if is_ended else [],
+        scalars={"issued": is_issued, "in_flight": flying, "in_flight_ns": ns},
+    )
+    counts = {"read": int(is_ended), "write": 0, "flush": 0, "discard": 0}
+    sizes = {"read": 4096 * is_ended, "write": 0, "discard": 0}
+    at_ns = round(at_s * S)
+    stat = StatSample(at_ns, at_ns, counts, sizes, int(flying) if kernel is None else kernel)
+    reading = Reading(sample(at_ns, read=read), stat, stat)
+    return DiskSample(whole.disk, reading, 0, whole.anchor)
+
+
+def _shown(samples: list[DiskSample]) -> list[Observation]:
+    story, shown = Story(), list[Observation]()
+    run: list[RunEntry] = [Began(0, samples[0])]
+    run += [*(Ticked({0: one}) for one in samples[1:]), Ended({0: samples[-1]})]
+    for entry in run:
+        shown += [one for one in story.take(entry) if isinstance(one, Observation)]
+    return shown
+
+
+@pytest.fixture
+def stuck() -> list[Observation]:
+    """A read that takes 3.5 s, issued half a second before the first interval ends."""
+    return _shown([_at(at_s, issued_s=1.5, ended_s=5.0) for at_s in (1, 2, 3, 4, 5, 6)])
+
+
+def test_the_queue_depth_is_the_integral_over_the_interval(stuck: list[Observation]) -> None:
+    depths = [one.interval.ops["read"].queue_depth if one.interval.ops else 0.0 for one in stuck]
+    assert depths == [0.5, 1.0, 1.0, 1.0, 0.0, pytest.approx(3.5 / 5)]
+    assert [one.interval.ops["read"].in_flight for one in stuck[:4]] == [1, 1, 1, 0]
+
+
+def test_a_stall_has_how_many_and_for_how_long(stuck: list[Observation]) -> None:
+    stalls = [one.stall and (one.stall.in_flight, one.stall.least_ns) for one in stuck]
+    assert stalls == [(1, S // 2), (1, 3 * S // 2), (1, 5 * S // 2), None, None, None]
+    parts = [document(one)["stall"] for one in stuck]
+    assert parts[1] == {"in_flight": 1, "since_mono_ns": 3 * S // 2, "at_least_ns": 3 * S // 2}
+    assert parts[3:] == [None, None, None]
+    json.dumps(parts)
+
+
+def test_a_disk_with_requests_in_flight_is_never_idle(stuck: list[Observation]) -> None:
+    out = io.StringIO()
+    lines = Lines(out, every_s=1.0)
+    for one in stuck:
+        lines.write(one)
+    titles = [line for line in out.getvalue().splitlines() if " sda" in line and not line.startswith("=")]
+    assert ["nothing completed, 1 in flight" in line for line in titles] == [True, True, True, False, False]
+    assert [line.endswith("idle") for line in titles] == [False, False, False, False, True]
+    assert "1.50s" in titles[1]
+
+
+def test_what_was_issued_before_the_watch_is_in_flight_too() -> None:
+    """The tracer knows nothing of it: the kernel's count says that it is there."""
+    shown = _shown([_at(at_s, issued_s=None, ended_s=None, kernel=1) for at_s in (1, 2, 3)])
+    stalls = [one.stall and (one.stall.in_flight, one.stall.least_ns) for one in shown]
+    assert stalls == [(1, S), (1, 2 * S), (1, 2 * S)]
+    out = io.StringIO()
+    Lines(out).write(shown[0])
+    Lines(out).write(shown[-1])
+    assert "idle" not in out.getvalue()
+    assert "no I/O" not in out.getvalue()
+
+
+def test_a_request_that_ended_unseen_is_not_in_flight() -> None:
+    """The tracer takes it for in flight until its tag is used again; the kernel does not."""
+    shown = _shown([_at(at_s, issued_s=0.5, ended_s=None, kernel=0) for at_s in (1, 2, 3)])
+    assert [one.stall for one in shown] == [None, None, None]
+    assert [one.interval.ops for one in shown] == [{}, {}, {}]
+
+
+def test_a_stall_fires_a_rule_once(stuck: list[Observation]) -> None:
+    watch = RuleWatch.of(["stall>1s", "stall>2s", "stall>3s"])
+    fired = [[firing.rule for firing in watch.take(one)] for one in stuck]
+    assert fired == [[], ["stall>1s"], ["stall>2s"], [], [], []]
+
+
+def test_a_stall_is_of_the_whole_disk_and_of_one_run() -> None:
+    with pytest.raises(UsageError, match="whole disk"):
+        parse_rule("read.stall>2s")
+    with pytest.raises(UsageError, match="stall"):
+        check(parse_rule("stall>+5%"))

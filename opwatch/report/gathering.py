@@ -13,9 +13,9 @@ from opwatch.samples.entries import RunEntry
 from opwatch.samples.observation import Event, Observation
 from opwatch.samples.slow import SlowRequest
 from opwatch.samples.slow_tally import slowest
-from opwatch.samples.stall import Stall
 from opwatch.samples.story import Story
 from opwatch.trace.abi import OPS
+from opwatch.trace.account.stall import Stall
 from opwatch.trace.hist import Histogram
 
 # More points of slow requests than this tell nothing more.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from opwatch.cpu import CpuUse
 from opwatch.frozen import frozen, replace
-from opwatch.samples.losses import Loss
+from opwatch.trace.account.losses import Loss
 from opwatch.trace.derive import Interval
 from opwatch.trace.kernel_times import KernelTimes
 from opwatch.trace.lacking import TRUST, lacking
@@ -17,7 +17,7 @@ from opwatch.trace.trust import Trust
 if TYPE_CHECKING:
     from opwatch.owners.sample import Owners
     from opwatch.samples.slow import SlowIo
-    from opwatch.samples.stall import Stall
+    from opwatch.trace.account.stall import Stall
     from opwatch.trim.audit.live import Discards
     from opwatch.waf.live import Live
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from opwatch.cpu import cpu_use
-from opwatch.samples.losses import Loss, Tally, list_losses, tally_losses
 from opwatch.samples.observation import Arrival, Leaving, Observation
 from opwatch.samples.sample import DiskSample
-from opwatch.samples.stall import Stall, stale_requests
+from opwatch.trace.account.losses import Loss, Tally, list_losses, tally_losses
+from opwatch.trace.account.stall import Stall, stale_requests
 from opwatch.trace.derive import derive
 from opwatch.trace.kernel_times import kernel_times
 from opwatch.trace.trust import Trust, trust
@@ -43,7 +43,7 @@ def observe(
         level=disk.level,
         at=now.anchor.wall(now.reading.sample.end_ns),
         final=final,
-        interval=derive(then.reading.sample, now.reading.sample, stale_requests(then, now)),
+        interval=derive(then.reading.sample, now.reading.sample, stale_requests(then.reading, now.reading)),
         trust=_account(then, now),
         in_flight_at_start=disk.in_flight,
         flush_queues=disk.flush_queues,

@@ -21,12 +21,12 @@ from opwatch.samples.entries import (
     Slowed,
     Ticked,
 )
-from opwatch.samples.losses import Tally
 from opwatch.samples.observation import Arrival, Event, Leaving, Observation
 from opwatch.samples.observe import losses_of, observe, tally
 from opwatch.samples.sample import DiskSample
 from opwatch.samples.slow_tally import SlowTally
-from opwatch.samples.stall import Stall, stale_requests, stall_between
+from opwatch.trace.account.losses import Tally
+from opwatch.trace.account.stall import Stall, stale_requests, stall_between
 from opwatch.trace.contexts import missing_there
 from opwatch.trace.derive import derive
 from opwatch.trace.surplus import SurplusBounds, bounds, narrowed
@@ -74,7 +74,7 @@ class _Disk:
 
     def stall_until(self, now: DiskSample) -> Stall | None:
         """Return how the disk stood still since its last interval, None if it did not."""
-        return stall_between(self.last.sample, now, self.stall, missed=bool(self.lost))
+        return stall_between(self.last.sample.reading, now.reading, self.stall, missed=bool(self.lost))
 
     def take_losses(self, now: DiskSample) -> Tally:
         """Return what is known to be lost by now and was in no earlier interval."""
@@ -99,7 +99,9 @@ class _Disk:
         if self.is_news or (self.slow and self.slow.has_news):
             return True
         then = self.last.sample
-        return bool(derive(then.reading.sample, now.reading.sample, stale_requests(then, now)).ops)
+        return bool(
+            derive(then.reading.sample, now.reading.sample, stale_requests(then.reading, now.reading)).ops
+        )
 
 
 class Story:

@@ -10,10 +10,10 @@ from opwatch import SCHEMA
 from opwatch.cpu import CpuUse
 from opwatch.frozen import asdict
 from opwatch.samples.observation import Arrival, Event, Leaving, Observation
-from opwatch.samples.stall import Stall
 from opwatch.sinks.owners.document import owners_document
 from opwatch.sinks.terminal import Writer
 from opwatch.trace.abi import OPS
+from opwatch.trace.account.stall import Stall
 from opwatch.trace.derive import Latency, OpInterval, idle_op
 from opwatch.trace.kernel_times import KernelTimes
 from opwatch.trace.lacking import DEPTH, ERRORS, IRQ, ISSUED, SEQUENTIAL, TRUST

@@ -13,11 +13,11 @@ from opwatch.cpu import CpuUse
 from opwatch.samples.observation import Event, Observation
 from opwatch.samples.slow import SlowIo, SlowRequest
 from opwatch.samples.slow_tally import slowest
-from opwatch.samples.stall import Stall
 from opwatch.sinks.owners.words import owner_lines
 from opwatch.sinks.plain import wide
 from opwatch.sinks.plain.painting import LineKind, painted
 from opwatch.sinks.terminal import COLUMNS, Writer
+from opwatch.trace.account.stall import Stall
 from opwatch.trace.derive import OpInterval
 from opwatch.trace.hist import Histogram
 from opwatch.trace.lacking import ERRORS, ISSUED, TRUST

@@ -20,7 +20,7 @@ from opwatch.trace.lacking import OWNERS
 
 if TYPE_CHECKING:
     from opwatch.samples.slow import SlowIo
-    from opwatch.samples.stall import Stall
+    from opwatch.trace.account.stall import Stall
     from opwatch.trim.audit.live import Discards
     from opwatch.waf.live import Live
 

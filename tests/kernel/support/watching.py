@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from opwatch.host.device import Devices
-from opwatch.samples.losses import list_losses, tally_losses
 from opwatch.tools.backends import attach
 from opwatch.tools.commands.watch import choose_leaves
+from opwatch.trace.account.losses import list_losses, tally_losses
 from opwatch.trace.derive import Interval, derive
 from opwatch.trace.kernel_times import KernelTimes
 from opwatch.trace.trust import Trust, trust

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from opwatch.samples.entries import Began, Blinded, Ended, RunEntry, Ticked
-from opwatch.samples.losses import Loss, list_losses, tally_losses
 from opwatch.samples.observation import Observation
 from opwatch.samples.sample import DiskSample
 from opwatch.samples.story import Story
+from opwatch.trace.account.losses import Loss, list_losses, tally_losses
 from opwatch.trace.trust import Reading, Trust, trust
 from tests.unit.support.a_run import S, disk_sample
 from tests.unit.support.samples import Op, sample

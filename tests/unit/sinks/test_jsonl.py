@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from opwatch.samples.losses import list_losses, tally_losses
 from opwatch.samples.observation import Observation
 from opwatch.sinks.jsonl import JsonLines
 from opwatch.sinks.lines import Lines
 from opwatch.sinks.terminal import COLUMNS
 from opwatch.trace.abi import OPS
+from opwatch.trace.account.losses import list_losses, tally_losses
 from opwatch.trace.derive import derive
 from opwatch.trace.trust import Reading, trust
 from tests.unit.support.samples import Op, sample

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from opwatch.samples.losses import list_losses, tally_losses
 from opwatch.sinks.lines import trust_lines
 from opwatch.trace import tracing
 from opwatch.trace.abi import TargetSample
+from opwatch.trace.account.losses import list_losses, tally_losses
 from opwatch.trace.stat import StatSample
 from opwatch.trace.tracing import Counted, settled
 from opwatch.trace.trust import Reading, Trust, trust

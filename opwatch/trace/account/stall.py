@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from opwatch.frozen import frozen
-from opwatch.samples.sample import DiskSample
 from opwatch.trace.trust import GROUPS, Reading
 
 # What counts as progress. A request that its driver gave back made none.
@@ -20,19 +19,19 @@ class Stall:
     least_ns: int
 
 
-def stall_between(then: DiskSample, now: DiskSample, before: Stall | None, *, missed: bool) -> Stall | None:
+def stall_between(then: Reading, now: Reading, before: Stall | None, *, missed: bool) -> Stall | None:
     """Return how the disk stood still between two samples, None if it did not. `before` is the stall in which
     the interval before ended. `missed`: completions were, so that the tracer may take requests for in flight
     that have ended."""
-    begin, end = then.reading.sample, now.reading.sample
+    begin, end = then.sample, now.sample
     old, new = begin.totals(), end.totals()
-    in_flight = _in_flight(now.reading, missed=missed)
+    in_flight = _in_flight(now, missed=missed)
     if not in_flight or any(old[name] != new[name] for name in _PROGRESS):
         return None
     since_ns = end.end_ns
     if before:
         since_ns = before.since_ns
-    elif _in_flight(then.reading, missed=missed):
+    elif _in_flight(then, missed=missed):
         since_ns = begin.end_ns
     elif new["in_flight"]:
         # All were issued in this interval: the oldest is no younger than they are on average.
@@ -40,10 +39,10 @@ def stall_between(then: DiskSample, now: DiskSample, before: Stall | None, *, mi
     return Stall(in_flight, since_ns, end.end_ns - since_ns)
 
 
-def stale_requests(then: DiskSample, now: DiskSample) -> dict[str, int]:
+def stale_requests(then: Reading, now: Reading) -> dict[str, int]:
     """Return the requests, by operation, that the tracer takes for in flight at both samples and that have
     ended unseen: the kernel has none in flight at either."""
-    readings = (then.reading, now.reading)
+    readings = (then, now)
     if not all(_counts_in_flight(reading) and not _in_flight(reading, missed=True) for reading in readings):
         return {}
     ops = {

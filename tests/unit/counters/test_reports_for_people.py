@@ -174,12 +174,12 @@ DC450 = DriveFacts(
 
 @pytest.mark.parametrize(("share", "is_reported"), [(1.08, True), (0.85, False), (0.28, False)])
 def test_nand_writes_that_erases_contradict_are_refused(share: float, is_reported: bool) -> None:
-    held = 328 * 120 * 10**9
-    raws = {165: 400, 166: 300, 167: 328, 241: held // 3 >> 25, 245: int(share * held) >> 25}
+    nand_bytes = 328 * 120 * 10**9
+    raws = {165: 400, 166: 300, 167: 328, 241: nand_bytes // 3 >> 25, 245: int(share * nand_bytes) >> 25}
     nand = reading(sata(TRANSCEND, raws), "nand_written")
     assert (nand.value is not None) is is_reported
-    held = 100 * 480 * 10**9
-    raws = {231: 98, 233: int(share * held) >> 30, 241: held // 5 >> 30, 242: 10, 244: 100}
+    nand_bytes = 100 * 480 * 10**9
+    raws = {231: 98, 233: int(share * nand_bytes) >> 30, 241: nand_bytes // 5 >> 30, 242: 10, 244: 100}
     nand = reading(sata(DC450, raws), "nand_written")
     assert (nand.value is not None) is is_reported and (is_reported or "misses" in (nand.reason or ""))
 

@@ -35,6 +35,7 @@ _PRIVILEGES = {
 def rows() -> list[tuple[str, str, str]]:
     """(command, exit status as nobody, exit status with the two capabilities)."""
     _, table = (TOP / "SECURITY.md").read_text().split(_HEAD)
+    table = table.partition("\n\n")[0]
     lines = [line.strip("| \n").split(" | ") for line in table.split("\n")[2:] if line.startswith("|")]
     return [(cells[0].strip("`"), cells[1], cells[2]) for cells in lines]
 

@@ -14,7 +14,7 @@ from opwatch.counters.prove.report import report
 from opwatch.counters.reading import CounterReading
 from tests.learning.learn import CANDIDATES, learn
 from tests.learning.rows import blind
-from tests.learning.truth import is_right, sound_sectors
+from tests.learning.truth import SECTOR, is_right, sound_sectors
 
 FOLDS = 5
 KINDS = ("right", "wrong", "none")
@@ -28,8 +28,10 @@ class Verdicts:
     wrong: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def add(self, drive: Evidence, reading: CounterReading, sectors: int) -> None:
-        """One more drive, of which this reading was made."""
-        if reading.value is None:
+        """One more drive, of which this reading was made. A lower bound that holds is no number."""
+        if reading.value is None or (
+            reading.at_least and reading.value <= sectors * SECTOR + reading.quantum
+        ):
             self.counts["none"] += 1
         elif is_right(reading.value, sectors, reading.quantum):
             self.counts["right"] += 1

@@ -29,12 +29,14 @@ _MAX_UNIT = 1 << 40
 
 @frozen
 class Counter:
-    """A sum of attributes or items, times a unit. With several units the one that fits the host is taken."""
+    """A sum of attributes or items, times a unit. With several units the one that fits the host is taken.
+    `at_least` means that the drive may have written more."""
 
     terms: tuple[str, ...]
     units: tuple[int, ...]
     quantum: int
     caveat: str | None = None
+    at_least: bool = False
 
 
 @frozen
@@ -197,7 +199,8 @@ def _counter(table: _Table | None) -> Counter | None:
     quantum = min(sizes) if quantum is None else quantum
     if not 1 <= quantum <= _MAX_UNIT:
         raise table.wrong("quantum", f"a number of bytes from 1 to {_MAX_UNIT}")
-    counter = Counter(terms, sizes, quantum, table.text("caveat"))
+    at_least = bool(table.take("at_least", bool, "true or false"))
+    counter = Counter(terms, sizes, quantum, table.text("caveat"), at_least)
     table.finish()
     return counter
 

@@ -90,7 +90,10 @@ class AtaProof:
         if any(raw >= (1 << RAW_BITS) - 1 for raw in raws):
             return unknown("an attribute is all ones: it is saturated or not supported", source=source)
         value = sum(raws) * counter.units[0]
-        return CounterReading(value, "bytes", counter.quantum, source, Proof.CATALOGUE, caveat=counter.caveat)
+        reading = CounterReading(
+            value, "bytes", counter.quantum, source, Proof.CATALOGUE, caveat=counter.caveat
+        )
+        return reading.bounded() if counter.at_least else reading
 
     def _average_erases(self) -> float | None:
         for term in self.entry.erase if self.entry else ():

@@ -63,7 +63,7 @@ def _by_percentage(stretch: LoadStretch) -> WearOutlook | None:
 def _by_rating(stretch: LoadStretch, rated_bytes: int) -> WearOutlook | None:
     """Each count is less than one step from the truth, so the growth is less than one from its own."""
     grown, written = stretch.grown("host_written") or (0, None)
-    if written is None or written.value is None or grown <= written.quantum:
+    if written is None or written.value is None or written.at_least or grown <= written.quantum:
         return None
     step = written.quantum
     left = rated_bytes - written.value

@@ -172,9 +172,12 @@ def rated_pace(written: CounterReading, hours: CounterReading, rated_bytes: int)
     value, on = written.value, hours.value
     if not value or not on or on > MOST_HOURS:
         return None
-    low, high = max(value - written.quantum, 0) * 24 / (on + 1), (value + written.quantum) * 24 / on
-    says = f"{value} of {rated_bytes} rated bytes written in {on} hours"
-    if value < rated_bytes:
+    low = max(value - written.quantum, 0) * 24 / (on + 1)
+    high = None if written.at_least else (value + written.quantum) * 24 / on
+    says = (
+        f"{value}{' or more' if written.at_least else ''} of {rated_bytes} rated bytes written in {on} hours"
+    )
+    if value < rated_bytes and not written.at_least:
         needed = (rated_bytes - value) * 24 / (_YEARS * _YEAR_H)
         says += f"; {capacity(round(needed))} per power-on day would use up the rest in {_YEARS} years"
     return Pace("host writes", "bytes per power-on day", low, high, says)

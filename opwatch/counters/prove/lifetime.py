@@ -9,9 +9,11 @@ _NO_LIFE = "log 22h"
 
 
 def lifetime_ratio(host: CounterReading, nand: CounterReading) -> LifetimeRatio | None:
-    """The write amplification of its life. It is None where a side is not proven, is of another time, or is
-    so small that a step could be half of it."""
+    """The write amplification of its life. It is None where a side is not proven, is of another time, is a
+    lower bound, or is so small that a step could be half of it."""
     if not host.value or not nand.value or _NO_LIFE in host.source or _NO_LIFE in nand.source:
+        return None
+    if host.at_least or nand.at_least:
         return None
     if host.value <= 2 * host.quantum or nand.value <= 2 * nand.quantum:
         return None

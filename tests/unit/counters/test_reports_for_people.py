@@ -14,9 +14,11 @@ from opwatch.counters.catalogue.fingerprints import UnitRules
 from opwatch.counters.decode.smart_log import SmartLog
 from opwatch.counters.decode.vendor_page import decode_kv12, wear_counts
 from opwatch.counters.evidence import Attribute, Evidence, Statistics, VendorPage
+from opwatch.counters.prove.health import rated_pace
 from opwatch.counters.prove.report import report
-from opwatch.counters.reading import CounterReading, DriveFacts
+from opwatch.counters.reading import CounterReading, DriveFacts, Proof
 from opwatch.errors import UsageError
+from opwatch.sinks.counters import reading_document
 
 CATALOGUE = Catalogue(load_catalogue(system=Path("/nonexistent")).entries, UnitRules())
 GOOD = Path(__file__).parents[2] / "fixtures" / "good" / "counters"
@@ -198,6 +200,13 @@ def test_the_host_writes_of_intels_sandforce_drives_are_known(ahead: int) -> Non
     raws = {225: 175842, 241: 175842, 249: 3754}
     alone = reading(sata(drive, raws), "host_written")
     assert alone.value == 175842 << 25 and "225" in alone.source
+    # On other drives of the family device statistics are up to 43 % ahead.
+    assert alone.at_least and report(sata(drive, raws), CATALOGUE).lifetime is None
+    pace = rated_pace(alone, CounterReading(1000, "hours", 1, "", Proof.SPEC), 10**14)
+    assert pace and pace.most is None and pace.least <= (175842 << 25) * 24 / 1000
+    document_of = reading_document(alone, None)
+    assert document_of["lower_bound"] and document_of["bytes"] == 175842 << 25
     both = report(sata(drive, raws, (175842 + ahead) << 16), CATALOGUE)
     assert both.readings["host_written"].value == (175842 + ahead) << 25
     assert [other.value for other in both.others["host_written"]] == [175842 << 25]
+    assert not both.readings["host_written"].at_least and both.lifetime

@@ -122,7 +122,7 @@ class _Tables:
             owners,
             seconds,
             choice.sort,
-            self._most([*alarms, *full_table_lines(owners)]),
+            self._most([*alarms, *full_table_lines(owners.no_room)]),
             width,
             choice.words,
         )

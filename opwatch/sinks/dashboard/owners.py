@@ -7,9 +7,11 @@ import sys
 from collections.abc import Iterable
 
 from opwatch.frozen import frozen
+from opwatch.owners.cells import OwnedCounts
 from opwatch.owners.sample import Owners
 from opwatch.sinks.dashboard.rows import Row, Tone
 from opwatch.sinks.owners.shares import HEADER, OwnedShare, RankedShares, ranked_shares, share_row
+from opwatch.sinks.owners.words import full_table_lines
 
 # The highest screen has room for no more; all others are one.
 MOST_KEPT = 16
@@ -21,12 +23,13 @@ _SHARE = struct.Struct("<5Q")
 @frozen
 class OwnersMoment:
     """The owners of one disk in an interval, the most bytes first. `packed` has what each did, and others,
-    `more` in number, behind them."""
+    `more` in number, behind them. `no_room` is the part of others that the full table had no room for."""
 
     by: str
     words: tuple[str, ...]
     packed: bytes
     more: int
+    no_room: OwnedCounts = OwnedCounts()
 
     def shares(self) -> RankedShares:
         *first, other = (OwnedShare(*numbers) for numbers in _SHARE.iter_unpack(self.packed))
@@ -35,7 +38,8 @@ class OwnersMoment:
     @property
     def rows(self) -> int:
         """How many rows it takes to show them all."""
-        return max(1 + len(self.words) + any(self.packed[-_SHARE.size :]), _LEAST_ROWS)
+        shown = len(self.words) + any(self.packed[-_SHARE.size :]) + any(self.no_room)
+        return max(1 + shown, _LEAST_ROWS)
 
 
 def owners_moment(owners: Owners) -> OwnersMoment:
@@ -44,7 +48,11 @@ def owners_moment(owners: Owners) -> OwnersMoment:
     packed = b"".join(_SHARE.pack(*share) for share in (*(share for _, share in kept.first), kept.other))
     # The same few names stand in all intervals of an hour.
     return OwnersMoment(
-        owners.by.value, tuple(sys.intern(words) for words, _ in kept.first), packed, kept.more
+        owners.by.value,
+        tuple(sys.intern(words) for words, _ in kept.first),
+        packed,
+        kept.more,
+        owners.no_room,
     )
 
 
@@ -55,14 +63,18 @@ def rows_wanted(moments: Iterable[OwnersMoment | None]) -> int:
 
 
 def owner_rows(owners: OwnersMoment | None, seconds: float, most: int, width: int) -> list[Row]:
-    """A header, the largest owners and the others as one: at most so many rows."""
+    """Return a header, the largest owners, the others as one, and what the full table had no room for: at
+    most so many rows."""
     if owners is None or most < _LEAST_ROWS:
         return []
     shares = owners.shares()
     rows: list[Row] = [[(f"{HEADER}by {owners.by}, MB/s", Tone.STRONG)]]
-    room = most - 1 if owners.rows <= most else most - 2
+    lost: list[Row] = [[(line, Tone.ALARM)] for line in full_table_lines(owners.no_room)]
+    if lost and most == _LEAST_ROWS:
+        return [*rows, *lost]
+    room = most - len(lost) - (1 if owners.rows <= most else 2)
     shown = shares.cut(room)
     rows += [[(share_row(share, words, seconds, width), Tone.PLAIN)] for words, share in shown.first]
     if shown.other != OwnedShare():
         rows.append([(share_row(shown.other, shown.other_words, seconds, width), Tone.FAINT)])
-    return rows if len(rows) > 1 else [*rows, [("idle", Tone.FAINT)]]
+    return [*rows, *lost] if len(rows) > 1 else [*rows, [("idle", Tone.FAINT)]]

@@ -31,7 +31,7 @@ def table_lines(
     if shown.other != OwnedShare():
         lines.append(share_row(shown.other, shown.other_words, seconds, columns))
     lines.append(share_row(shares.everything, "all", seconds, columns))
-    return [*lines, *full_table_lines(owners)]
+    return [*lines, *full_table_lines(owners.no_room)]
 
 
 def ranked(owners: Iterable[Owned], sort: Sort) -> list[Owned]:

@@ -44,12 +44,11 @@ def owner_lines(owners: Owners, seconds: float, columns: int = 80) -> list[str]:
         if any(other):
             words = f"other: {len(rest)} more" if rest else "other"
             lines.append(_row(op, other, words, seconds, columns))
-    return [*lines, *full_table_lines(owners)]
+    return [*lines, *full_table_lines(owners.no_room)]
 
 
-def full_table_lines(owners: Owners) -> list[str]:
+def full_table_lines(lost: OwnedCounts) -> list[str]:
     """Say how much of `other` belongs to owners that the full table had no room for; nothing if it had."""
-    lost = owners.no_room
     if not lost.requests and not lost.bytes:
         return []
     words = f"{lost.requests:,} requests, {units.megabytes(lost.bytes).strip()} MB"

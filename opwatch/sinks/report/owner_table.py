@@ -84,5 +84,5 @@ def owner_sentences(disk: DiskPicture) -> Iterator[str]:
     ]
     if named:
         yield f"Of what was read and written on {disk.label}, {', '.join(named)}."
-    for line in full_table_lines(owners):
+    for line in full_table_lines(owners.no_room):
         yield f"On {disk.label} {line}."

@@ -136,6 +136,19 @@ def test_a_panel_of_many_owners_closes_the_sum() -> None:
         assert units.rate((40 - most) / seconds) in other
 
 
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (80, 60), (150, 24), (250, 60)])
+def test_the_panel_of_owners_reports_a_full_table(width: int, height: int) -> None:
+    row = Owned(OwnerKey(OwnerKind.PROCESS, 1, 5), "fio", {"write": OwnedCounts(9, 36_864, 9000)})
+    other, lost = {"write": OwnedCounts(1500, 6_144_000, 9)}, OwnedCounts(1234, 5_054_464, 7)
+    for no_room, count in ((lost, 1), (OwnedCounts(), 0)):
+        past = Past()
+        whole = Owners(By.PROCESS, (row,), other, no_room)
+        past.write(replace(observation(read=BUSY), owners=whole))
+        lines = screen_text(past, View(), width, height)
+        assert sum("full for 1,234 requests, 5.05 MB" in line for line in lines) == count
+        assert sum("fio (1)" in line for line in lines) == 1
+
+
 def test_why_there_are_no_owners_is_one_line() -> None:
     past = Past()
     past.write(replace(observation(read=BUSY), lacks=(f"{OWNERS}: the kernel {EVIL} refused",)))

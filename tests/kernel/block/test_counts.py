@@ -92,6 +92,22 @@ def test_sizes_and_sequence(disk: ScratchDisk) -> None:
     assert write.sequential_ratio < 0.1
 
 
+@pytest.mark.parametrize("raw_tp", [False, True], ids=["tp_btf", "raw_tp"])
+@pytest.mark.parametrize(("count", "sequential"), [(1, 0), (5, 4)])
+def test_a_request_is_sequential_only_behind_another(
+    disk: ScratchDisk, count: int, sequential: int, raw_tp: bool
+) -> None:
+    """The first one has no predecessor, although it is at sector 0, where the counters start."""
+    cpus = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cpus)})
+    try:
+        [watched] = watch([disk.name], lambda: reads(disk.node, count), raw_tp=raw_tp)
+    finally:
+        os.sched_setaffinity(0, cpus)
+    read = watched.interval.ops["read"]
+    assert (read.issued, read.sequential_ratio) == (count, sequential / count)
+
+
 def test_queue_time_is_known_for_every_request(disk: ScratchDisk) -> None:
     [watched] = watch([disk.name], lambda: reads(disk.node, 997), queue_time=True)
     read = watched.interval.ops["read"]

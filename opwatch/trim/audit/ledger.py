@@ -51,7 +51,7 @@ class Walker:
         sent = self._sent(filesystem, tops)
         proofs = prove(self.evidence, verdicts.still_counted(self.evidence, reached))
         unexplained = verdicts.unexplained_bytes(rows, sent, reached)
-        verdict = verdicts.verdict(self.evidence, rows, sent, reached, proofs)
+        verdict = verdicts.verdict(self.evidence, rows, sent, reached, unexplained, proofs)
         verdict, causes = verdicts.unless_the_stack_stops(verdict, self.stack)
         answer = self.evidence.answer
         others_claims = () if answer else claims_of(self.trace, self.stack)

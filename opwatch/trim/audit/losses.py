@@ -92,17 +92,10 @@ def _refused(evidence: AuditEvidence, error: int) -> Iterator[Reason]:
     filesystem = evidence.before.filesystem
     assert filesystem
     point, said = filesystem.point, f"FITRIM: {errno.errorcode.get(error, error)}, {os.strerror(error)}"
-    # A layer above one without discards has none either, by no fault of its own.
-    stopping = [
-        layer
-        for layer in evidence.before.layers
-        if layer.limits.offered is False
-        and layer.kind is not Kind.PARTITION
-        and not without_discards(evidence.before, layer)
-    ]
-    if error in (errno.EOPNOTSUPP, errno.ENOTTY) and stopping:
-        for layer in stopping:
-            yield _stopped(evidence, layer, said)
+    without = [layer for layer in evidence.before.layers if layer.limits.offered is False]
+    if error in (errno.EOPNOTSUPP, errno.ENOTTY) and without:
+        culprits = [_stopped(evidence, layer, said) for layer in without]
+        yield from {why.where: why for why in culprits}.values()
     elif error in (errno.EOPNOTSUPP, errno.ENOTTY):
         refusal = refused(evidence.before) or reason("no-fitrim", point, "", mount=point)
         yield replace(refusal, observed="; ".join(filter(None, (said, refusal.observed))))

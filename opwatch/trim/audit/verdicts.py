@@ -58,9 +58,15 @@ def _doubts(leaf: Layer, advisory: Reason | None = None) -> Iterator[Reason]:
 
 
 def verdict(
-    evidence: AuditEvidence, rows: Sequence[Row], sent: int, reached: int, proofs: Sequence[LeafProof]
+    evidence: AuditEvidence,
+    rows: Sequence[Row],
+    sent: int,
+    reached: int,
+    unexplained: int,
+    proofs: Sequence[LeafProof],
 ) -> Verdict:
-    """Whether it reached the drive. Without a loss that was seen, what is proven of the weakest disk."""
+    """Whether it reached the drive. Without a loss that was seen, what is proven of the weakest disk.
+    `unexplained` is what unexplained_bytes() returns."""
     if not evidence.settled:
         return Verdict.UNKNOWN  # discards still under way may arrive, or fail
     below = [why for row in rows if row.kind is not RowKind.FILESYSTEM for why in row.reasons]
@@ -71,7 +77,6 @@ def verdict(
         why.cause.effect in (Effect.STOPS, Effect.SKIPS, Effect.SHORTENS) and why.lost_bytes != 0
         for why in below
     )
-    unexplained = unexplained_bytes(rows, sent, reached)
     if not reached:
         return _nothing_reached(evidence, rows, below, sent, failures, lost or unexplained > 0)
     ended_early = bool(evidence.answer and evidence.answer.interrupted)

@@ -4,28 +4,61 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import closing
+from queue import Empty, SimpleQueue
 from typing import TypeVar
 
 T = TypeVar("T")
 
 
-def answer_within(seconds: float, ask: Callable[[], T]) -> T:
-    """Return what `ask` returns, or raise what it raises. Raise TimeoutError if it has not come back in time;
-    its thread then stays behind until the system call ends or the process exits."""
-    results: list[T] = []
-    errors: list[BaseException] = []
+class Asker:
+    """Asks one question after another, all in one thread. A question without an answer keeps that thread, and
+    the next question starts another one."""
 
-    def run() -> None:
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._questions: SimpleQueue[Callable[[], None] | None] | None = None
+
+    def answer(self, ask: Callable[[], T]) -> T:
+        """Return what `ask` returns, or raise what it raises. Raise TimeoutError if it has not come back in
+        time; its thread then stays behind until the system call ends or the process exits."""
+        results: list[T] = []
+        errors: SimpleQueue[BaseException | None] = SimpleQueue()
+
+        def run() -> None:
+            try:
+                results.append(ask())
+                errors.put(None)
+            except BaseException as error:
+                errors.put(error)
+
+        if self._questions is None:
+            self._questions = SimpleQueue()
+            threading.Thread(target=_work, args=(self._questions,), name="deadline", daemon=True).start()
+        self._questions.put(run)
         try:
-            results.append(ask())
-        except BaseException as error:
-            errors.append(error)
+            error = errors.get(timeout=self._seconds)
+        except Empty:
+            self.close()
+            raise TimeoutError(f"no answer within {self._seconds:g} s") from None
+        if error:
+            raise error
+        return results[0]
 
-    thread = threading.Thread(target=run, name="deadline", daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if errors:
-        raise errors[0]
-    if not results:
-        raise TimeoutError(f"no answer within {seconds:g} s")
-    return results[0]
+    def close(self) -> None:
+        """End the thread, as soon as it has its answer."""
+        if self._questions:
+            self._questions.put(None)
+            self._questions = None
+
+
+def _work(questions: SimpleQueue[Callable[[], None] | None]) -> None:
+    while run := questions.get():
+        run()
+
+
+def answer_within(seconds: float, ask: Callable[[], T]) -> T:
+    """Return what `ask` returns, or raise what it raises. Raise TimeoutError if it has not come back in
+    time."""
+    with closing(Asker(seconds)) as asker:
+        return asker.answer(ask)

@@ -6,11 +6,12 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Collection, Iterator
+from contextlib import closing
 from functools import partial
 from itertools import chain
 from pathlib import Path
 
-from opwatch.deadline import answer_within
+from opwatch.deadline import Asker, answer_within
 from opwatch.errors import OpwatchError
 from opwatch.foreign import read_text
 from opwatch.frozen import frozen
@@ -43,22 +44,23 @@ def openers_of(numbers: Collection[tuple[int, int]], proc: Path = Path("/proc"))
     """Return the processes that have one of these devices open or mapped shared, other than our own."""
     wanted = {os.makedev(*number) for number in numbers}
     openers, silent, denied = [], [], 0
-    for folder in proc.glob("[0-9]*"):
-        if folder.name == str(os.getpid()):
-            continue
-        try:
-            if answer_within(_ANSWER_S, partial(_is_user, folder, wanted)):
-                openers.append(_name_of(folder))
-        except TimeoutError:
-            silent.append(f"{_name_of(folder)}, whose open files do not answer")
-            if len(silent) == _MOST_SILENT:
-                silent.append("the processes after those")
-                break
-        except PermissionError:
-            # A kernel thread has no files, and no command line.
-            denied += bool(_command_line(folder))
-        except OSError:  # it has ended
-            continue
+    with closing(Asker(_ANSWER_S)) as asker:
+        for folder in proc.glob("[0-9]*"):
+            if folder.name == str(os.getpid()):
+                continue
+            try:
+                if asker.answer(partial(_is_user, folder, wanted)):
+                    openers.append(_name_of(folder))
+            except TimeoutError:
+                silent.append(f"{_name_of(folder)}, whose open files do not answer")
+                if len(silent) == _MOST_SILENT:
+                    silent.append("the processes after those")
+                    break
+            except PermissionError:
+                # A kernel thread has no files, and no command line.
+                denied += bool(_command_line(folder))
+            except OSError:  # it has ended
+                continue
     which = f"{denied} processes" if denied > 1 else "a process"
     refused = (f"{which} whose open files may not be read",) if denied else ()
     return Openers(tuple(openers), (*silent, *refused))

@@ -1,0 +1,47 @@
+"""Questions that may never be answered."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import closing
+
+import pytest
+
+from opwatch.deadline import Asker, answer_within
+
+
+def test_an_asker_uses_one_thread_until_a_question_is_not_answered() -> None:
+    never = threading.Event()
+    with closing(Asker(0.1)) as asker:
+        first = {asker.answer(threading.get_ident) for _ in range(9)}
+        begin = time.monotonic()
+        with pytest.raises(TimeoutError, match=r"0\.1 s"):
+            asker.answer(lambda: never.wait(5))
+        assert 0.1 <= time.monotonic() - begin < 2
+        later = {asker.answer(threading.get_ident) for _ in range(9)}
+        assert len(first) == len(later) == 1
+        assert first != later
+    never.set()
+
+
+def test_an_asker_raises_what_the_question_raises_and_goes_on() -> None:
+    def fail() -> None:
+        raise PermissionError("no")
+
+    with closing(Asker(2)) as asker:
+        with pytest.raises(PermissionError, match="no"):
+            asker.answer(fail)
+        assert asker.answer(lambda: 5) == 5
+
+
+def test_threads_end_with_their_askers() -> None:
+    never = threading.Event()
+    assert answer_within(2, lambda: 3) == 3
+    with pytest.raises(TimeoutError):
+        answer_within(0.01, lambda: never.wait(5))
+    never.set()
+    end = time.monotonic() + 5
+    while any(thread.name == "deadline" for thread in threading.enumerate()):
+        assert time.monotonic() < end
+        time.sleep(0.01)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from opwatch import units
 from opwatch.compare.comparing import ComparedDisk, RunComparison
@@ -40,6 +40,19 @@ def escaped(text: str) -> str:
 def escaped_cell(text: str) -> str:
     """The same in a cell of a table, in which no line begins."""
     return _SPECIAL.sub(r"\\\1", units.printable(text))
+
+
+def fenced(lines: Iterable[str]) -> list[str]:
+    """Lines as a code block of Markdown, whose fence is longer than any in them: no line can end it."""
+    block = list(lines)
+    longest = max((len(run) for line in block for run in re.findall("`+", line)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return [fence, *block, fence]
+
+
+def as_text(text: str) -> str:
+    """Words of a file in a line of Markdown: none of them is a tag, code or a link."""
+    return re.sub(r"([\\`<\[])", r"\\\1", units.printable(text))
 
 
 def _cells(words: Sequence[str]) -> str:

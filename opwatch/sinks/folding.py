@@ -3,10 +3,9 @@ be torn apart."""
 
 from __future__ import annotations
 
-import re
 import sys
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from opwatch import units
 from opwatch.sinks.terminal import COLUMNS, width_of
@@ -15,19 +14,6 @@ from opwatch.sinks.terminal import COLUMNS, width_of
 def columns() -> int:
     """How wide a line may be: 80, or what a narrower terminal has."""
     return min(COLUMNS, width_of(sys.stdout) or COLUMNS)
-
-
-def fenced(lines: Iterable[str]) -> list[str]:
-    """Lines as a code block of Markdown, whose fence is longer than any in them: no line can end it."""
-    block = list(lines)
-    longest = max((len(run) for line in block for run in re.findall("`+", line)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return [fence, *block, fence]
-
-
-def as_text(text: str) -> str:
-    """Words of a file in a line of Markdown: none of them is a tag, code or a link."""
-    return re.sub(r"([\\`<\[])", r"\\\1", units.printable(text))
 
 
 def folded(text: str, head: str = "", indent: int | None = None, *, keep_words: bool = True) -> list[str]:

@@ -38,7 +38,7 @@ def _row(entry: Entry) -> str:
             host, unit = "log 02h", "the unit of the host's side"
             nand = f"{where}{' + '.join(entry.nand.terms)} in {unit}, where {entry.own_ratio} proves it"
     else:
-        host = _side(entry.host, "device statistics")
+        host = _side(entry.host, "not proven" if entry.fault else "device statistics")
         nand = _side(entry.nand, "not proven")
     return f"| {entry.drives} | {host} | {nand} | {entry.evidence} |"
 

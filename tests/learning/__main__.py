@@ -14,13 +14,11 @@ import sys
 from pathlib import Path
 
 from opwatch.counters.catalogue.families import Catalogue, load_catalogue
-from opwatch.counters.catalogue.fingerprints import PACKAGED, UnitRules, core_of, line_of
-from opwatch.counters.evidence import Evidence
-from opwatch.counters.prove.statistics import UNITS
+from opwatch.counters.catalogue.fingerprints import PACKAGED, UnitRule, UnitRules, core_of, line_of
 from tests.learning.judge import KINDS, Verdicts, perturbations, validations
-from tests.learning.learn import CANDIDATES, learn
+from tests.learning.learn import learn
 from tests.learning.rows import read_rows
-from tests.learning.truth import is_right, sound_sectors
+from tests.learning.truth import shows, sound_sectors
 from tests.section import Section
 
 KEPT_BACK, CHANGED = (Section("method-waf.md", name) for name in ("kept back", "changed"))
@@ -38,13 +36,19 @@ def text_of(rules: UnitRules) -> str:
     exact = {
         ids: rule
         for ids, rule in rules.exact.items()
-        if not ((core := rules.core.get(core_of(ids))) and (core.of, core.unit) == (rule.of, rule.unit))
+        if not ((core := rules.core.get(core_of(ids))) and _is_said(core, rule))
     }
     parts = [_HEAD]
     for kind, some in (("core", rules.core), ("exact", exact)):
         rows = sorted(line_of(ids, rule) for ids, rule in some.items())
         parts.append("".join([f"\n{kind} = [\n", *(f'    "{row}",\n' for row in rows), "]\n"]))
     return "".join(parts)
+
+
+def _is_said(core: UnitRule, rule: UnitRule) -> bool:
+    """Whether the rule of a core holds all that the rule of a whole set says."""
+    same = (core.of, core.unit) == (rule.of, rule.unit) and core.step >= rule.step
+    return same and set(core.not_firmware) >= set(rule.not_firmware)
 
 
 def table(what: str, verdicts: dict[str, Verdicts]) -> str:
@@ -55,14 +59,6 @@ def table(what: str, verdicts: dict[str, Verdicts]) -> str:
         for name, one in verdicts.items()
     ]
     return "\n".join([*head, *rows]).replace("%", " %")
-
-
-def _has_attribute(drive: Evidence) -> bool:
-    """Whether any attribute could be right: a drive without one has no number in any case."""
-    sectors = sound_sectors(drive) or 0
-    attributes = (drive.attribute(number) for number in CANDIDATES)
-    raws = [attribute.raw for attribute in attributes if attribute and attribute.raw]
-    return any(is_right(raw * unit, sectors, unit) for raw in raws for unit in UNITS)
 
 
 def main() -> int:
@@ -82,7 +78,7 @@ def main() -> int:
     rules = learn(drives)
     (Path(sys.argv[2]) if len(sys.argv) > 2 else PACKAGED).write_text(text_of(rules))
     changed = perturbations(drives, Catalogue(catalogue.entries, rules))
-    shown = sum(_has_attribute(drive) for drive in drives if sound_sectors(drive))
+    shown = sum(shows(drive, sectors) for drive in drives if (sectors := sound_sectors(drive)))
     tables = table("kept back", kept_back), table("changed", changed)
     for section, rows in zip((KEPT_BACK, CHANGED), tables, strict=True):
         if len(sys.argv) < 3:

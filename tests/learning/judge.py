@@ -12,9 +12,9 @@ from opwatch.counters.catalogue.fingerprints import brand_of
 from opwatch.counters.evidence import Attribute, Evidence, Statistics
 from opwatch.counters.prove.report import report
 from opwatch.counters.reading import CounterReading
-from tests.learning.learn import CANDIDATES, learn
+from tests.learning.learn import learn
 from tests.learning.rows import blind
-from tests.learning.truth import SECTOR, is_right, sound_sectors
+from tests.learning.truth import CANDIDATES, SECTOR, is_right, sound_sectors, wrapped_sectors
 
 FOLDS = 5
 KINDS = ("right", "wrong", "none")
@@ -68,7 +68,10 @@ def host(drive: Evidence, catalogue: Catalogue) -> CounterReading:
 
 
 def cross_validate(
-    drives: Sequence[Evidence], catalogue: Catalogue, fold_of: Callable[[Evidence], int]
+    drives: Sequence[Evidence],
+    catalogue: Catalogue,
+    fold_of: Callable[[Evidence], int],
+    truth: Callable[[Evidence], int | None] = sound_sectors,
 ) -> Verdicts:
     """Learn from four fifths, and answer the last by attributes alone; for each fifth."""
     verdicts = Verdicts()
@@ -76,7 +79,7 @@ def cross_validate(
         rules = learn(drive for drive in drives if fold_of(drive) != fold)
         theirs = Catalogue(catalogue.entries, rules)
         for drive in drives:
-            sectors = sound_sectors(drive) if fold_of(drive) == fold else None
+            sectors = truth(drive) if fold_of(drive) == fold else None
             if sectors:
                 verdicts.add(drive, host(blind(drive), theirs), sectors)
     return verdicts
@@ -91,6 +94,9 @@ def validations(drives: Sequence[Evidence], catalogue: Catalogue) -> dict[str, V
         "drives of known models, without the catalogue": cross_validate(drives, without, _by_drive),
         "models never seen, without the catalogue": cross_validate(drives, without, _by_model),
         "brands never seen, without the catalogue": cross_validate(drives, without, _by_brand),
+        "models never seen, statistics modulo 2^32": cross_validate(
+            drives, catalogue, _by_model, wrapped_sectors
+        ),
     }
 
 

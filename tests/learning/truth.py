@@ -7,11 +7,15 @@ import re
 from opwatch.counters.evidence import Evidence
 from opwatch.counters.prove import sanity
 from opwatch.counters.prove.limits import WriteLimits
-from opwatch.counters.prove.statistics import WRAP, StatisticsProof
+from opwatch.counters.prove.statistics import UNITS, WRAP, StatisticsProof
 
 # Whose statistics count something else, as erases and hours show.
 _UNSOUND_MODELS = re.compile(r".*(?:SD7|SDMSATA|SDSSDHII|SDSSDXPS|Ultra II).*")
 SECTOR = 512
+# Attributes that may count host writes, in this order where several of a drive are the same.
+CANDIDATES = (241, 246, 225, 233, 235, 251)
+# Smaller counts match by chance.
+LEAST_RAW = 20
 
 
 def sound_sectors(drive: Evidence) -> int | None:
@@ -30,6 +34,29 @@ def sound_sectors(drive: Evidence) -> int | None:
         sanity.mean_write(written, commands, SECTOR, None) if sectors < WRAP else None,
     )
     return None if wrong else sectors
+
+
+def wrapped_sectors(drive: Evidence) -> int | None:
+    """Logical sectors modulo 2^32, where write commands or erases show that the count has wrapped and an
+    attribute confirms it in some unit; None for other drives."""
+    statistics, limits = drive.statistics, WriteLimits(drive)
+    sectors = statistics.sectors_written if statistics else None
+    if not sectors or not statistics or sectors >= WRAP or sound_sectors(drive):
+        return None
+    too_small = limits.below_erases(sectors * SECTOR)
+    reading = StatisticsProof(drive, limits, wraps=False).written()
+    is_refused = reading is None or (reading.value is None and not too_small)
+    if is_refused or _UNSOUND_MODELS.fullmatch(drive.drive.model or ""):
+        return None
+    wrong = too_small or sanity.mean_write(sectors * SECTOR, statistics.write_commands, SECTOR, None)
+    return sectors if wrong and shows(drive, sectors) else None
+
+
+def shows(drive: Evidence, sectors: int) -> bool:
+    """Whether an attribute is these sectors in one of the units."""
+    attributes = (drive.attribute(number) for number in CANDIDATES)
+    raws = [attribute.raw for attribute in attributes if attribute and attribute.raw]
+    return any(is_right(raw * unit, sectors, unit) for raw in raws if raw >= LEAST_RAW for unit in UNITS)
 
 
 def is_right(value: int, sectors: int, quantum: int, tolerance: float = 0.02) -> bool:

@@ -280,8 +280,8 @@ def _entry(values: Mapping[str, Any], protocol: str, where: str) -> Entry:
 
 def _require(table: _Table, entry: Entry) -> None:
     """What must be there for the entry to mean anything."""
-    if entry.model is None and entry.family is None:
-        raise table.wrong("model", "there, or family")
+    if entry.model is None and entry.family is None and entry.firmware is None:
+        raise table.wrong("model", "there, or family or firmware")
     counters = (entry.host, entry.nand, entry.trimmed, entry.trims)
     if entry.protocol == "ata":
         _require_attributes(table, (*counters, entry.for_host, entry.worn), entry.erase)

@@ -25,11 +25,15 @@ _LEAST_CORE = 4
 _ALIKE, _ENOUGH_ALIKE = 0.8, 30
 _MOST_UNIT = 1 << 40
 _LINE = re.compile(
-    r"(?:(?P<of>[0-9]{1,3}) x (?P<unit>[0-9]{1,13})|contested), (?P<drives>[0-9]{1,9}) drives, "
-    r"(?P<models>[0-9]{1,9}) models, (?P<share>[01]\.[0-9]{1,6})(?:, only (?P<brand>[A-Z]{1,20}))?: "
+    r"(?:(?P<of>[0-9]{1,3}) x (?P<unit>[0-9]{1,13})(?: in steps of (?P<step>[0-9]{1,7}))?|contested), "
+    r"(?P<drives>[0-9]{1,9}) drives, (?P<models>[0-9]{1,9}) models, (?P<share>[01]\.[0-9]{1,6})"
+    r"(?:, only (?P<brand>[A-Z]{1,20}))?"
+    r"(?:, not (?P<firmwares>[A-Za-z0-9._-]{1,16}(?: [A-Za-z0-9._-]{1,16}){0,63}))?: "
     r"(?P<ids>[0-9]{1,3}(?: [0-9]{1,3}){0,254})"
 )
 Ids = frozenset[int]
+# A firmware that a rule can name.
+FIRMWARE = re.compile(r"[A-Za-z0-9._-]{1,16}")
 _BRAND = re.compile(r"[A-Za-z]{1,20}")
 
 
@@ -41,8 +45,9 @@ def brand_of(model: str | None) -> str:
 
 @frozen
 class UnitRule:
-    """What one set of ids counts in: attribute `of` times `unit`. Unit 0: its drives disagree. Where few
-    drives of one brand tell, `brand` is the only one that it holds for."""
+    """What one set of ids counts in: attribute `of` times `unit`, in steps of `step` units; `unit` is 0 if
+    its drives disagree. Where few drives of one brand tell, `brand` is the only one that it holds for. Drives
+    with one of `not_firmware` count in another unit."""
 
     of: int
     unit: int
@@ -50,14 +55,21 @@ class UnitRule:
     models: int
     share: float = 1.0
     brand: str | None = None
+    step: int = 1
+    not_firmware: tuple[str, ...] = ()
 
     @property
     def contested(self) -> bool:
         return self.unit == 0
 
-    def holds_for(self, model: str | None) -> bool:
-        """Whether a drive of this model may be one of those that the rule is of."""
-        return self.brand in (None, brand_of(model))
+    @property
+    def quantum(self) -> int:
+        """Bytes by which the counter grows at a time."""
+        return self.unit * self.step
+
+    def holds_for(self, model: str | None, firmware: str | None) -> bool:
+        """Whether a drive of this model and firmware may be one of those that the rule is of."""
+        return self.brand in (None, brand_of(model)) and firmware not in self.not_firmware
 
     @property
     def evidence(self) -> str:
@@ -93,7 +105,15 @@ class UnitRules:
         drives, models = sum(rule.drives for rule in alike), sum(rule.models for rule in alike)
         if drives < _ENOUGH_ALIKE:
             return None
-        return UnitRule(alike[0].of, alike[0].unit, drives, models, min(rule.share for rule in alike))
+        return UnitRule(
+            of=alike[0].of,
+            unit=alike[0].unit,
+            drives=drives,
+            models=models,
+            share=min(rule.share for rule in alike),
+            step=max(rule.step for rule in alike),
+            not_firmware=tuple(sorted({name for rule in alike for name in rule.not_firmware})),
+        )
 
 
 def _rule(line: object, where: str) -> tuple[Ids, UnitRule]:
@@ -103,20 +123,31 @@ def _rule(line: object, where: str) -> tuple[Ids, UnitRule]:
         raise UsageError(
             f'{where} must be as "241 x 512, 10 drives, 2 models, 1.0: 5 9 12 241", not {line!r:.60}'
         )
-    of, unit = int(words["of"] or 0), int(words["unit"] or 0)
-    if words["of"] and not (0 < of < 256 and 0 < unit <= _MOST_UNIT):
-        raise UsageError(f"{where}: there is no attribute {of} with a unit of {unit} bytes")
+    of, unit, step = int(words["of"] or 0), int(words["unit"] or 0), int(words["step"] or 1)
+    if words["of"] and not (0 < of < 256 and 0 < unit <= _MOST_UNIT and 0 < unit * step <= _MOST_UNIT):
+        raise UsageError(
+            f"{where}: there is no attribute {of} with a unit of {unit} bytes in steps of {step}"
+        )
     return ids, UnitRule(
-        of, unit, int(words["drives"]), int(words["models"]), float(words["share"]), words["brand"]
+        of=of,
+        unit=unit,
+        drives=int(words["drives"]),
+        models=int(words["models"]),
+        share=float(words["share"]),
+        brand=words["brand"],
+        step=step,
+        not_firmware=tuple((words["firmwares"] or "").split()),
     )
 
 
 def line_of(ids: Ids, rule: UnitRule) -> str:
     """A rule as a line of the file."""
-    what = "contested" if rule.contested else f"{rule.of} x {rule.unit}"
+    steps = f" in steps of {rule.step}" if rule.step > 1 else ""
+    what = "contested" if rule.contested else f"{rule.of} x {rule.unit}{steps}"
     numbers = " ".join(str(number) for number in sorted(ids))
     only = f", only {rule.brand}" if rule.brand else ""
-    return f"{what}, {rule.drives} drives, {rule.models} models, {rule.share}{only}: {numbers}"
+    other = f", not {' '.join(rule.not_firmware)}" if rule.not_firmware else ""
+    return f"{what}, {rule.drives} drives, {rule.models} models, {rule.share}{only}{other}: {numbers}"
 
 
 def parse_rules(raw: bytes, where: str) -> UnitRules:

@@ -112,6 +112,8 @@ class AtaProof:
 
     def _from_attribute(self) -> CounterReading | None:
         entry = self.entry
+        if entry and entry.fault:
+            return unknown(entry.fault, source=self._candidate())
         if not entry or not entry.host:
             return None if entry and entry.nand else self._learned.written()
         reading = self._sum(entry.host, entry)

@@ -23,7 +23,8 @@ class LearnedProof:
         rules = catalogue.rules if ids else UnitRules()
         self._same = rules.of(ids)
         rule = self._same or rules.near(ids)
-        self._rule = rule if rule and rule.holds_for(evidence.drive.model) else None
+        drive = evidence.drive
+        self._rule = rule if rule and rule.holds_for(drive.model, drive.firmware) else None
 
     def _raw(self, rule: UnitRule) -> int | None:
         attribute = self._evidence.attribute(rule.of)
@@ -39,7 +40,7 @@ class LearnedProof:
         attribute = self._evidence.attribute(rule.of)
         name = attribute.name if attribute else ""
         source = f"attribute {rule.of} {name} x {rule.unit} B (learned: {rule.evidence})"
-        reading = CounterReading(value, "bytes", rule.unit, source, Proof.LEARNED)
+        reading = CounterReading(value, "bytes", rule.quantum, source, Proof.LEARNED)
         reason = sanity.first(
             self._limits.broken_by(value),
             self._limits.beyond_likely_erases(value),
@@ -56,4 +57,6 @@ class LearnedProof:
         raw = self._raw(rule) if rule else None
         if rule is None or raw is None:
             return None
-        return abs(raw * rule.unit - value) <= 0.02 * value + 2 * rule.unit
+        if self._evidence.drive.firmware in rule.not_firmware:
+            return False
+        return abs(raw * rule.unit - value) <= 0.02 * value + 2 * rule.quantum

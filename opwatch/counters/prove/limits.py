@@ -38,17 +38,20 @@ class WriteLimits:
         credible = [hours for hours in counts if hours is not None and hours <= sanity.MOST_HOURS]
         self.hours = max(credible) if credible else None
         self._erases = _most(evidence.attributes, _ERASES)
-        self._largest_erases = self._largest(evidence)
+        self._average_erases, self._largest_erases = self._ordered(evidence)
         self._unnamed_erases = self._erases or _most(
             tuple(attribute for attribute in evidence.attributes if attribute.id in _ERASE_IDS), _UNNAMED
         )
 
     @staticmethod
-    def _largest(evidence: Evidence) -> int | None:
-        """The largest erase count of a block, where the smallest and the average show that it is one."""
+    def _ordered(evidence: Evidence) -> tuple[int | None, int | None]:
+        """The average and the largest erase count of a block, where their order with the smallest shows that
+        they are that. A smallest of 0 says nothing of the average: makers leave it out."""
         counts = [evidence.attribute(number) for number in (_SMALLEST, _AVERAGE, _LARGEST)]
         raws = [count.raw for count in counts if count and count.raw is not None]
-        return raws[2] if len(raws) == 3 and raws == sorted(raws) and raws[2] < MOST_ERASES else None
+        if len(raws) != 3 or raws != sorted(raws) or raws[2] >= MOST_ERASES:
+            return None, None
+        return raws[1] if raws[0] else None, raws[2]
 
     def broken_by(self, n_bytes: int) -> str | None:
         """Why the host cannot have written so much, None when it can."""
@@ -56,7 +59,12 @@ class WriteLimits:
             sanity.too_fast(n_bytes, self.hours, "ata"),
             sanity.too_often(n_bytes, self.capacity),
             sanity.beyond_erases(n_bytes, self._erases, self.capacity),
+            self.below_erases(n_bytes),
         )
+
+    def below_erases(self, n_bytes: int) -> str | None:
+        """Why the host must have written more: by the erases that the drive has had."""
+        return sanity.below_erases(n_bytes, self._average_erases, self.capacity)
 
     def beyond_likely_erases(self, n_bytes: int) -> str | None:
         """Why a unit that was only learned is too large: by what is an erase count on most drives."""

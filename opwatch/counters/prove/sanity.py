@@ -85,6 +85,19 @@ def beyond_erases(
     return f"{fit:.3g} times what {average_erases} erases of the drive hold: the counter or its unit is wrong"
 
 
+def below_erases(n_bytes: int, average_erases: int | None, capacity: int | None) -> str | None:
+    """Erases are NAND writes, and no drive writes to NAND 50 times what its host writes."""
+    if not average_erases or not capacity:
+        return None
+    worn = max(average_erases - _FACTORY_ERASES, 0) * capacity
+    if worn <= RATIO[1] * n_bytes:
+        return None
+    return (
+        f"{average_erases} erases of the drive are {worn / max(n_bytes, 1):.3g} times {n_bytes} bytes: "
+        "the counter has wrapped or its unit is larger"
+    )
+
+
 def too_little(n_bytes: int, hours: int | None, unit: int) -> str | None:
     """A counter of small units that hardly moved in weeks of use counts in larger ones."""
     if unit > 4096 or hours is None or not 500 <= hours <= MOST_HOURS or n_bytes >= hours * 100_000:

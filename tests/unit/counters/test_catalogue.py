@@ -19,6 +19,7 @@ from opwatch.errors import UsageError
 CATALOGUE = Catalogue(load_catalogue(system=Path("/nonexistent")).entries, UnitRules())
 # Entry -> model, firmware, family of a drive that exists; then one that must not match.
 EXAMPLES = {
+    "smi-gib-firmware": ("SH00R480GB", "S0110A0", None, None),
     "supermicro-superdom": ("SuperMicro SSD", "SOB20R", "Supermicro SATA DOM (SuperDOM)", "Supermicro SSD"),
     "supermicro-satadom": ("SuperMicro SSD", "SOB20R", None, "Supermicro SSD"),
     "dell-micron": ("MTFDDAK1T9TDT", "D3DJ004", None, "MTFDHBA960TDF"),
@@ -55,6 +56,7 @@ EXAMPLES = {
     "kingston-dc-default": ("KINGSTON SEDC500M960G", "SCEKJ2.7", None, "KINGSTON SEDC400S37960G"),
     "kingston-uv": ("KINGSTON SUV500480G", "003056RI", None, "KINGSTON SUV300S37A240G"),
     "sandforce": ("KINGSTON SV300S37A240G", "608ABBF0", "SandForce Driven SSDs", None),
+    "sandforce-sf1200": ("OCZ-VERTEX2", "1.37", "SandForce Driven SSDs", None),
     "seagate-nytro-sf442147": ("XA960LE10063", "SF442147", None, "XP960LE10063"),
     "seagate-nytro": ("XA960LE10063", "SF450042", None, "XF1230-1A0480"),
     "seagate-xf1230": ("XF1230-1A0480", "ST200334", None, "XA960LE10063"),
@@ -135,7 +137,7 @@ def test_an_entry_matches_its_drives_and_no_others(entry: Entry) -> None:
     other = EXAMPLES[entry.name][3]
     assert other is None or not entry.matches(drive(entry, other))
     assert not entry.matches(drive(entry, f"x{EXAMPLES[entry.name][0]}")) or entry.model is None
-    assert not entry.matches(replace(drive(entry), model=None, family=None))
+    assert not entry.matches(replace(drive(entry), model=None, family=None, firmware=None))
 
 
 @pytest.mark.parametrize("entry", ATA, ids=lambda entry: entry.name)
@@ -149,6 +151,20 @@ def test_a_good_drive_has_its_bytes(entry: Entry) -> None:
         assert nand.value is not None and abs(nand.value - 2 * 10**14) <= 4 * entry.nand.quantum + 65536
     else:
         assert nand.value is None and nand.reason
+
+
+@pytest.mark.parametrize(
+    ("name", "counter", "step"),
+    [
+        ("sandforce-sf1200", "host_written", 64 << 30),
+        ("dell-samsung", "nand_written", 1024 * 512),
+        ("samsung-datacentre", "nand_written", 1024 * 512),
+        ("micron-client-16k", "nand_written", 32 * 16384),
+    ],
+)
+def test_the_step_of_a_counter_is_the_largest_of_its_firmwares(name: str, counter: str, step: int) -> None:
+    [entry] = [entry for entry in ATA if entry.name == name]
+    assert report_of(sata(entry)).readings[counter].quantum == step
 
 
 def changed(evidence: Evidence, number: int, **values: object) -> Evidence:

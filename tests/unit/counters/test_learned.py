@@ -17,20 +17,26 @@ from tests.learning.__main__ import main, text_of
 from tests.learning.judge import cross_validate, perturbations
 from tests.learning.learn import learn
 from tests.learning.rows import blind, read_rows
-from tests.learning.truth import is_right, sound_sectors
+from tests.learning.truth import is_right, sound_sectors, wrapped_sectors
 
 ROWS = Path(__file__).parents[2] / "fixtures" / "good" / "smart_rows" / "drives.jsonl"
 MIB32, GIB, TB = 1 << 25, 1 << 30, 10**12
 IDS = (5, 9, 12, 160, 161, 163, 164, 165, 166, 241)
 
 
-def drive(number: int, unit: int = MIB32, ids: tuple[int, ...] = IDS, model: str = "ACME") -> Evidence:
+def drive(
+    number: int,
+    unit: int = MIB32,
+    ids: tuple[int, ...] = IDS,
+    model: str = "ACME",
+    firmware: str | None = None,
+) -> Evidence:
     """A drive that wrote `number` TB."""
     written = number * TB + number * 7_000_000
     raws = {key: written // unit if key == 241 else 100 for key in ids}
     attributes = tuple(Attribute(key, "Unknown_Attribute", raw, str(raw), 100) for key, raw in raws.items())
     return Evidence(
-        DriveFacts("ata", f"{model} {number % 3}", capacity_bytes=TB, lba_bytes=512),
+        DriveFacts("ata", f"{model} {number % 3}", firmware, capacity_bytes=TB, lba_bytes=512),
         attributes=attributes,
         statistics=Statistics({(1, 0x18): written // 512, (1, 0x20): written // 65536}),
         power_on_hours=20_000,
@@ -83,6 +89,112 @@ def test_few_drives_of_a_brand_speak_for_no_other() -> None:
     assert host(blind(drive(50, model="THIRD")), both).value
     # What is only like them needs 30 drives.
     assert host(blind(drive(50, ids=(*IDS, 169))), learn(FLEET)).value is None
+
+
+def wrapped(good: Evidence) -> Evidence:
+    """The drive with device statistics modulo 2^32 sectors, written in commands of 4 KiB."""
+    assert good.statistics
+    sectors = good.statistics.values[1, 0x18]
+    return replace(good, statistics=Statistics({(1, 0x18): sectors % (1 << 32), (1, 0x20): sectors // 8}))
+
+
+def test_statistics_that_have_wrapped_prove_a_unit() -> None:
+    rows = [wrapped(drive(number)) for number in (10, 20, 30, 40)]
+    assert not any(sound_sectors(row) for row in rows) and all(wrapped_sectors(row) for row in rows)
+    assert learn(rows).of(frozenset(IDS)) == learn(drive(number) for number in (10, 20, 30, 40)).of(
+        frozenset(IDS)
+    )
+    # An attribute that is in no unit what they say proves nothing.
+    assert wrapped_sectors(wrapped(late(40, 0.3))) is None
+
+
+def test_a_firmware_that_counts_in_another_unit_has_no_learned_number() -> None:
+    fleet = [drive(number, firmware="GOOD") for number in range(1, 151)]
+    odd = wrapped(drive(40, GIB, firmware="S0110A0"))
+    rules = learn([*fleet, odd])
+    rule = rules.of(frozenset(IDS))
+    assert rule and rule.unit == MIB32 and rule.not_firmware == ("S0110A0",) and rule.share < 1
+    assert parse_rules(text_of(rules).encode(), "x").core == rules.core
+    assert host(blind(odd), rules).value is None
+    assert host(blind(drive(50, firmware="NEW")), rules).value
+    # A name that no line of the file can hold makes the whole set contested.
+    assert learn([*fleet, wrapped(drive(40, GIB, firmware="S 1: 2"))]).of(frozenset(IDS)) is None
+
+
+@pytest.mark.parametrize("firmware", ["S0110A0", "R1210A0", "R1029A0"])
+def test_firmwares_of_an_unproven_unit_have_no_number(firmware: str) -> None:
+    catalogue = load_catalogue(system=Path("/nonexistent"))
+    ids = (
+        5,
+        9,
+        12,
+        160,
+        161,
+        163,
+        164,
+        165,
+        166,
+        167,
+        168,
+        169,
+        175,
+        176,
+        177,
+        178,
+        181,
+        182,
+        232,
+        241,
+        242,
+        245,
+    )
+    for name, is_known in ((firmware, False), ("U1013A0", True)):
+        evidence = drive(30, MIB32, ids, firmware=name)
+        alone = report(blind(evidence), catalogue).readings["host_written"]
+        assert (alone.value is not None) is is_known
+        assert report(evidence, catalogue).readings["host_written"].proof is Proof.SPEC
+
+
+def test_the_step_of_a_counter_is_learned() -> None:
+    assert learn(FLEET).of(frozenset(IDS)) == UnitRule(241, MIB32, 12, 3)
+    coarse = [
+        replace(
+            one,
+            attributes=tuple(
+                replace(a, raw=(a.raw or 0) // 64 * 64) if a.id == 241 else a for a in one.attributes
+            ),
+        )
+        for one in FLEET[4:]
+    ]
+    rules = learn(coarse)
+    rule = rules.of(frozenset(IDS))
+    assert rule and rule.step == 64 and rule.quantum == 64 * MIB32
+    assert parse_rules(text_of(rules).encode(), "x").core == rules.core
+    assert host(blind(coarse[0]), rules).quantum == 64 * MIB32
+    # Drives without device statistics tell the step too; a few even counts are chance.
+    assert learn([*coarse, blind(drive(7))]).of(frozenset(IDS)) == replace(rule, step=1)
+    even = [drive(number) for number in range(1, 100) if not (drive(number).attributes[-1].raw or 1) % 2]
+    few = learn(even[:4]).of(frozenset(IDS))
+    assert few and few.step == 1
+
+
+def test_fewer_bytes_than_the_erases_are_of_are_refused() -> None:
+    """The erase count of a firmware in GiB, whose counter is taken for 32 MiB."""
+    ids = (5, 9, 12, 160, 161, 163, 165, 166, 167, 241)
+    rules = learn(drive(number, MIB32, ids) for number in range(1, 13))
+
+    def worn(average: int, smallest: int = 342) -> CounterReading:
+        counts = {165: 10421, 166: smallest, 167: average}
+        good = drive(2, MIB32, ids)
+        changed = tuple(replace(one, raw=counts.get(one.id, one.raw)) for one in good.attributes)
+        return host(blind(replace(good, attributes=changed)), rules)
+
+    # 2 TB on 1 TB; the maker's tests are 150 erases.
+    assert worn(240).value
+    refused = worn(1065)
+    assert refused.value is None and "1065 erases" in (refused.reason or "")
+    # Where the smallest is left out the average is something else.
+    assert worn(1065, smallest=0).value
 
 
 def late(number: int, share: float, ids: tuple[int, ...] = IDS) -> Evidence:
@@ -193,6 +305,9 @@ def test_rules_are_written_as_they_are_read() -> None:
         'core = ["0 x 512, 10 drives, 2 models, 1.0: 5"]',
         'core = ["241 x 9999999999999, 10 drives, 2 models, 1.0: 5"]',
         'core = ["241 x 512"]',
+        'core = ["241 x 512 in steps of 0, 10 drives, 2 models, 1.0: 5"]',
+        'core = ["241 x 1073741824 in steps of 9999, 10 drives, 2 models, 1.0: 5"]',
+        'core = ["241 x 512, 10 drives, 2 models, 1.0, not : 5"]',
         'core = ["241 x 512, 10 drives, 2 models, 1.0, only acme: 5"]',
         'core = ["241 x 512, 10 drives, 2 models, 1.0: 9 241"]',
         "core = [241]",

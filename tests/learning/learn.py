@@ -113,11 +113,8 @@ def ids_of(drive: Evidence) -> Ids:
 def _raws(drive: Evidence) -> dict[int, int]:
     """The counts of attributes that may be host writes."""
     attributes = (drive.attribute(number) for number in CANDIDATES)
-    return {
-        attribute.id: attribute.raw
-        for attribute in attributes
-        if attribute and (attribute.raw or 0) >= LEAST_RAW
-    }
+    raws = {attribute.id: attribute.raw or 0 for attribute in attributes if attribute}
+    return {number: raw for number, raw in raws.items() if raw >= LEAST_RAW}
 
 
 def _count(votes: _Votes, drive: Evidence, sectors: int) -> None:

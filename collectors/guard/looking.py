@@ -85,7 +85,7 @@ def look_at(
     surveyed = survey_of(disk, devices)
     parts = [disk, *devices.partitions(disk)]
     numbers = [part.dev for part in parts]
-    openers, loops = openers_of(numbers), loops_on(disk)
+    openers = openers_of(numbers)
     claimed, why = (None, None) if is_ours else _claim(disk)
     identity, counted_on = identity_of_disk(devices, disk), counted_disks(devices, disk)
     return GuardFacts(
@@ -100,8 +100,7 @@ def look_at(
         claim_unknown=why,
         system=tuple(_system(devices, disk)),
         below=tuple(disk.below()),
-        loops=loops.names,
-        unknown_loops=loops.unknown,
+        loops=loops_on(disk),
         openers=openers.openers,
         shared=tuple(sharers(devices, disk)),
         foreign=_foreign_io(counted_on, idle_s),

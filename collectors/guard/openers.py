@@ -15,6 +15,7 @@ from opwatch.deadline import Asker, answer_within
 from opwatch.errors import OpwatchError
 from opwatch.foreign import read_text
 from opwatch.frozen import frozen
+from opwatch.guard.facts import LoopUser
 from opwatch.host.device import BlockDevice
 from opwatch.host.loop import backing_device_by_name
 
@@ -30,14 +31,6 @@ class Openers:
 
     openers: tuple[str, ...]
     unseen: tuple[str, ...]
-
-
-@frozen
-class LoopUsers:
-    """Loop devices backed by the disk, and for others the reason why their backing file is unknown."""
-
-    names: tuple[str, ...]
-    unknown: tuple[str, ...]
 
 
 def openers_of(numbers: Collection[tuple[int, int]], proc: Path = Path("/proc")) -> Openers:
@@ -108,13 +101,14 @@ def _shared_mappings(process: Path) -> Iterator[Path]:
                 yield process / "map_files" / f"{int(first, 16):x}-{int(last, 16):x}"
 
 
-def loops_on(disk: BlockDevice, sys: Path = Path("/sys")) -> LoopUsers:
-    """Return the loop devices backed by this disk or a partition of it. Each is asked for the number of its
-    backing device: the path in `backing_file` is that of another mount namespace, or of any node."""
+def loops_on(disk: BlockDevice, sys: Path = Path("/sys")) -> tuple[LoopUser, ...]:
+    """Return the loop devices that are backed by this disk or a partition of it, or may be. Each is asked for
+    the number of its backing device: the path in `backing_file` is that of another mount namespace, or of any
+    node."""
     numbers = {os.makedev(*disk.dev)} | {
         _number(text) for path in disk.sysfs.glob("*/dev") if (text := read_text(path).strip())
     }
-    names, unknown = [], []
+    users = []
     for backing in sorted((sys / "block").glob("loop*/loop/backing_file")):
         name = backing.parents[1].name
         if name == disk.name:
@@ -122,11 +116,11 @@ def loops_on(disk: BlockDevice, sys: Path = Path("/sys")) -> LoopUsers:
         try:
             number = answer_within(_ANSWER_S, partial(backing_device_by_name, name))
             if number is not None and number in numbers:
-                names.append(name)
+                users.append(LoopUser(name))
         except (OSError, OpwatchError) as error:
             if backing.exists():  # otherwise it was detached since
-                unknown.append(f"{name}: {error}")
-    return LoopUsers(tuple(names), tuple(unknown))
+                users.append(LoopUser(name, str(error)))
+    return tuple(users)
 
 
 def _number(text: str) -> int:

@@ -34,6 +34,14 @@ class ForeignIo:
 
 
 @frozen
+class LoopUser:
+    """A loop device that is backed by the disk, or may be: `unknown` is why that could not be determined."""
+
+    name: str
+    unknown: str | None = None
+
+
+@frozen
 class GuardFacts:
     """One disk, as far as it could be looked at.
 
@@ -42,7 +50,7 @@ class GuardFacts:
     or is our own claim. `system` names mounts of this host that stand on it. `shared` says who else can
     reach its namespace. `unseen` is where users of it may be that could not be looked at. `alike` are other
     disks here that tell its serial number or its worldwide name; `exports` says who lends it to other hosts.
-    `loops` are backed by it; of `unknown_loops` the backing file could not be determined.
+    `loops` are backed by it, or may be.
     `uncounted` names what the kernel keeps no statistics of, so that `foreign` tells nothing.
     """
 
@@ -57,8 +65,7 @@ class GuardFacts:
     claim_unknown: str | None = None
     system: tuple[str, ...] = ()
     below: tuple[str, ...] = ()
-    loops: tuple[str, ...] = ()
-    unknown_loops: tuple[str, ...] = ()
+    loops: tuple[LoopUser, ...] = ()
     openers: tuple[str, ...] = ()
     shared: tuple[str, ...] = ()
     foreign: ForeignIo | None = None

@@ -130,10 +130,11 @@ def _of_users(facts: GuardFacts) -> Iterator[Obstacle]:
     if facts.claim_unknown:
         yield Obstacle(f"nobody knows who uses it: {facts.claim_unknown}", name, "mend that first")
     for loop in facts.loops:
-        yield Obstacle(f"{loop} has it for its file", name, f"losetup --detach /dev/{loop}")
-    for loop in facts.unknown_loops:
-        remedy = "detach that loop device, or run this as root of the host"
-        yield Obstacle(f"a loop device may be backed by it ({loop})", name, remedy)
+        what, remedy = f"{loop.name} has it for its file", f"losetup --detach /dev/{loop.name}"
+        if loop.unknown:
+            what = f"{loop.name} may have it for its file ({loop.unknown})"
+            remedy += ", or run this as root of the host"
+        yield Obstacle(what, name, remedy)
     for opener in facts.openers:
         yield Obstacle(f"{opener} has it open", name, "end that process")
     for export in facts.exports:

@@ -10,7 +10,7 @@ import pytest
 from opwatch.errors import BadInput, RefusedError
 from opwatch.fields import Fields
 from opwatch.guard.budget import Budget, Health, overdrawn
-from opwatch.guard.facts import ForeignIo, GuardFacts, PartFacts, without_part
+from opwatch.guard.facts import ForeignIo, GuardFacts, LoopUser, PartFacts, without_part
 from opwatch.guard.identity import DiskIdentity, differences, identity_of
 from opwatch.guard.obstacles import (
     NO_CONFIRM,
@@ -56,7 +56,12 @@ def with_part(**facts: object) -> GuardFacts:
         (replace(FACTS, parts=(*FACTS.parts, PartFacts("nvme0n1p1"))), "nvme0n1p1", "a partition of"),
         (replace(FACTS, claimed=True), "nvme0n1", "in use"),
         (replace(FACTS, claimed=None, claim_unknown="no node"), "nvme0n1", "no node"),
-        (replace(FACTS, loops=("loop3",)), "nvme0n1", "loop3"),
+        (replace(FACTS, loops=(LoopUser("loop3"),)), "nvme0n1", "loop3 has it"),
+        (
+            replace(FACTS, loops=(LoopUser("loop3", "gone"),)),
+            "nvme0n1",
+            "loop3 may have it for its file (gone)",
+        ),
         (replace(FACTS, openers=("process 9 (qemu)",)), "nvme0n1", "process 9 (qemu) has it open"),
         (replace(FACTS, exports=("the NVMe target nqn.a",)), "nvme0n1", "the NVMe target nqn.a lends it"),
         (replace(FACTS, uncounted=("nvme0c0n1",)), "nvme0n1", "no requests to nvme0c0n1 are counted"),
@@ -94,6 +99,8 @@ def test_who_cannot_be_seen_is_no_reason_for_disks_of_our_own_making_alone() -> 
     [reason] = obstacles(unseen, allowed)
     assert "out of sight: a container" in reason.what
     assert obstacles(replace(unseen, kind="loop"), allowed) == []
+    [reason] = obstacles(replace(unseen, kind="loop", loops=(LoopUser("loop3", "gone"),)), allowed)
+    assert "loop3 may have it" in reason.what
 
 
 @pytest.mark.parametrize("serial", ["s123", "S12", "S1234", "S123 ", "", "nvme0n1", "*"])

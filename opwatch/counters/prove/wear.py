@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 from opwatch.counters.evidence import Attribute, Evidence
+from opwatch.counters.prove.limits import MOST_ERASES
 from opwatch.counters.reading import CounterReading, Proof, unknown
 from opwatch.frozen import frozen
 
@@ -54,6 +55,7 @@ _RULES = (
         "value",
         "757 of 775",
     ),
+    _rule(173, "Wear_Leveling_Count", "Samsung", "value", "20 of 20"),
     _rule(202, "Percent_Lifetime_Remain", "Micron|Crucial", "used", "564 of 618"),
     _rule(231, "SSD_Life_Left", "Phison", "raw", "400 of 440"),
     _rule(231, "SSD_Life_Left", "Kingston.*UV|Seagate Nytro", "value", "67 of 67"),
@@ -73,6 +75,9 @@ def _used_by(rule: _WearRule, attribute: Attribute) -> int | None:
         return raw if raw is not None and value is not None and raw + value in (100, 356) else None
     # Dell's Intel drives count writes in 233; on Intel's own drives the raw number of it is 0.
     if rule.reads == "value" and rule.id == 233 and raw:
+        return None
+    # One firmware has another quantity in 173, which is no erase count.
+    if rule.id == 173 and (raw is None or raw >= MOST_ERASES):
         return None
     left = raw if rule.reads == "raw" else value
     # A raw 0 at value 100 is a firmware that does not keep it.

@@ -79,6 +79,9 @@ def test_statistics_that_an_attribute_of_wear_contradicts_are_refused() -> None:
     ("drive", "attribute", "expected"),
     [
         (SAMSUNG, (177, "Wear_Leveling_Count", 716, 52), 48),
+        (SAMSUNG, (173, "Wear_Leveling_Count", 499, 76), 24),
+        (SAMSUNG, (173, "Wear_Leveling_Count", 8478, 1), 99),
+        (SAMSUNG, (173, "Wear_Leveling_Count", 744357912, 96), None),
         (replace(SAMSUNG, family=None), (177, "Wear_Leveling_Count", 716, 52), None),
         (INTEL_520, (233, "Media_Wearout_Indicator", 0, 52), 48),
         (INTEL_520, (233, "Media_Wearout_Indicator", 56946846, 100), None),

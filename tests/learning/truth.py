@@ -31,7 +31,7 @@ def sound_sectors(drive: Evidence) -> int | None:
     commands = statistics.write_commands
     wrong = sanity.first(
         sanity.too_little(written, limits.hours, SECTOR),
-        sanity.mean_write(written, commands, SECTOR, None) if sectors < WRAP else None,
+        _contradicted(sectors, commands) if sectors < WRAP else None,
     )
     return None if wrong else sectors
 
@@ -48,8 +48,16 @@ def wrapped_sectors(drive: Evidence) -> int | None:
     is_refused = reading is None or (reading.value is None and not too_small)
     if is_refused or _UNSOUND_MODELS.fullmatch(drive.drive.model or ""):
         return None
-    wrong = too_small or sanity.mean_write(sectors * SECTOR, statistics.write_commands, SECTOR, None)
+    wrong = too_small or _contradicted(sectors, statistics.write_commands)
     return sectors if wrong and shows(drive, sectors) else None
+
+
+def _contradicted(sectors: int, commands: int | None) -> str | None:
+    """Why these write commands cannot have written these sectors."""
+    written = sectors * SECTOR
+    return sanity.first(
+        sanity.mean_write(written, commands, SECTOR, None), sanity.may_have_wrapped(written, commands)
+    )
 
 
 def shows(drive: Evidence, sectors: int) -> bool:

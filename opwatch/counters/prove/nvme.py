@@ -13,6 +13,8 @@ from opwatch.counters.reading import CounterReading, Proof, unknown
 
 # Units of counters in vendors' pages, each more than 2 % from the next.
 _OWN_UNITS = (1, 512, 4096, 16384, 512_000, 10**6, 1 << 20, 1 << 25, 10**9, 1 << 30)
+# Firmwares of its P3x00 wrap at 2^32 sectors, and others of this maker may; sold under other names, too.
+_INTEL = 0x8086
 # What a page multiplies its ratio with. Below 20 a step of it is too much of it to prove anything.
 _SCALES, _LEAST_OWN = (1, 10, 100, 1000), 20
 
@@ -24,8 +26,6 @@ class NvmeProof:
         self._evidence = evidence
         self._drive = evidence.drive
         self._entries = catalogue.matching(evidence.drive, "nvme")
-        namespace = evidence.namespace
-        self._lba = evidence.drive.lba_bytes or (namespace.lba_bytes if namespace else None)
         self._capacity = evidence.drive.capacity_bytes
 
     def fault(self) -> Entry | None:
@@ -85,10 +85,19 @@ class NvmeProof:
         if not smart or not (units or smart.write_commands == 0):
             return reading.refused("the counter is 0 although there were writes: it is not reported")
         reason = sanity.first(
-            sanity.mean_write(value, smart.write_commands, self._lba, self._drive.max_transfer_bytes),
+            self.beyond_commands(value, smart.write_commands),
             sanity.too_fast(value, smart.power_on_hours or None, "nvme"),
         )
         return reading.refused(reason) if reason else reading
+
+    def beyond_commands(self, value: int, commands: int | None) -> str | None:
+        """Why so many commands cannot have moved these bytes. The block size may have been another before."""
+        vendor, model = self._drive.vendor_id, self._drive.model
+        wraps = vendor == _INTEL if vendor is not None else model is None or model.startswith("INTEL")
+        return sanity.first(
+            sanity.mean_write(value, commands, 512, self._drive.max_transfer_bytes),
+            sanity.may_have_wrapped(value, commands) if wraps else None,
+        )
 
     def _refresh(self) -> int | None:
         return ocp.REFRESH_S if self._evidence.ocp else None

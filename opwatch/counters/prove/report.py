@@ -94,8 +94,7 @@ def _nvme(evidence: Evidence, catalogue: Catalogue) -> Report:
         read = CounterReading(units * UNIT_BYTES, "bytes", UNIT_BYTES, source, Proof.SPEC)
         fault = proof.fault()
         reason = fault.fault if fault else sanity.too_fast(units * UNIT_BYTES, smart.power_on_hours, "nvme")
-        limit = evidence.drive.max_transfer_bytes
-        reason = reason or sanity.mean_write(units * UNIT_BYTES, smart.read_commands, 512, limit)
+        reason = reason or proof.beyond_commands(units * UNIT_BYTES, smart.read_commands)
         read = read.refused(reason.replace("write", "read")) if reason else read
     page = evidence.ocp
     missing = "log C0h was not read, or is not the OCP one"

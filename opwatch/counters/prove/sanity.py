@@ -11,6 +11,8 @@ _MIN_ERASES = 10
 _FACTORY_ERASES = 150
 # A mean write beyond this is a wrong unit: systems split what is larger.
 _MAX_MEAN_WRITE = 2 << 20
+# Log 02h rounds up to 512,000 bytes.
+_ROUNDING = 1 << 20
 _WRAP_BYTES = (1 << 32) * 512
 _HOUR_S = 3600
 # What an interface moves at most, in bytes a second.
@@ -48,15 +50,22 @@ def mean_write(n_bytes: int, commands: int | None, lba_bytes: int | None, limit:
             f"{n_bytes} bytes in {commands} write commands are less than a logical block each: "
             "the counter has wrapped or its unit is another"
         )
-    if n_bytes < _WRAP_BYTES and n_bytes < commands * 4096 and commands * 4096 > _WRAP_BYTES:
-        return f"{n_bytes} bytes in {commands} write commands: the counter may have wrapped at 2^32 sectors"
     # Few commands say little: rounding, and what the maker wrote.
-    if commands > 1000 and n_bytes > commands * largest:
+    if commands > 1000 and n_bytes > commands * largest * 1.02 + _ROUNDING:
         return (
             f"{n_bytes / commands / 1024:.0f} KiB for each write command is more than one can carry: "
             "the unit is another"
         )
     return None
+
+
+def may_have_wrapped(n_bytes: int, commands: int | None) -> str | None:
+    """Why a count that wraps at 2^32 sectors on some drives may have: writes of 4 KiB are more than it."""
+    if not commands or n_bytes >= _WRAP_BYTES:
+        return None
+    if n_bytes >= commands * 4096 or commands * 4096 <= _WRAP_BYTES:
+        return None
+    return f"{n_bytes} bytes in {commands} write commands: the counter may have wrapped at 2^32 sectors"
 
 
 def too_fast(n_bytes: int, hours: int | None, protocol: str) -> str | None:

@@ -84,6 +84,7 @@ class StatisticsProof:
         reason = sanity.first(
             self._contradicted(value),
             sanity.mean_write(value, commands, lba, 32 << 20),
+            sanity.may_have_wrapped(value, commands),
         )
         return reading.refused(reason) if reason else reading
 

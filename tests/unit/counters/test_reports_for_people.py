@@ -16,7 +16,7 @@ from opwatch.counters.decode.vendor_page import decode_kv12, wear_counts
 from opwatch.counters.evidence import Attribute, Evidence, Statistics, VendorPage
 from opwatch.counters.prove.health import rated_pace
 from opwatch.counters.prove.report import report
-from opwatch.counters.reading import CounterReading, DriveFacts, Proof
+from opwatch.counters.reading import CounterReading, DriveFacts, Proof, Report
 from opwatch.errors import UsageError
 from opwatch.sinks.counters import reading_document
 
@@ -210,3 +210,62 @@ def test_the_host_writes_of_intels_sandforce_drives_are_known(ahead: int) -> Non
     assert both.readings["host_written"].value == (175842 + ahead) << 25
     assert [other.value for other in both.others["host_written"]] == [175842 << 25]
     assert not both.readings["host_written"].at_least and both.lifetime
+
+
+def smart_report(
+    units: int,
+    commands: int,
+    *,
+    model: str | None = "ACME",
+    vendor: int | None = None,
+    lba: int = 512,
+    mdts: int | None = None,
+) -> Report:
+    """An NVMe drive that wrote and read so many units in so many commands."""
+    facts = DriveFacts("nvme", model, "1", vendor_id=vendor, lba_bytes=lba, max_transfer_bytes=mdts)
+    smart = SmartLog(
+        data_units_written=units,
+        write_commands=commands,
+        data_units_read=units,
+        read_commands=commands,
+        power_on_hours=30_000,
+    )
+    return report(Evidence(facts, smart=smart), CATALOGUE)
+
+
+@pytest.mark.parametrize(
+    ("units", "commands", "lba", "mdts"),
+    [
+        # 1.2 TB in writes of 2 KiB: no NVMe drive but Intel's wraps at 2^32 sectors.
+        (2_400_000, 600_000_000, 512, None),
+        # Written in 512 B before it was formatted with 4 KiB.
+        (2_400_000, 2_000_000_000, 4096, None),
+        # All commands as large as they may be, and the count rounded up.
+        (256_001, 1_000_000, 512, 131_072),
+        (257, 1001, 512, 131_072),
+    ],
+)
+def test_an_nvme_count_that_can_be_right_is_not_refused(
+    units: int, commands: int, lba: int, mdts: int | None
+) -> None:
+    said = smart_report(units, commands, lba=lba, mdts=mdts).readings
+    assert said["host_written"].value == said["host_read"].value == units * 512_000
+
+
+@pytest.mark.parametrize(
+    ("units", "commands", "model", "vendor"),
+    [
+        # Less than 512 B a command, more than 128 KiB, and makers of which a firmware wraps.
+        (2_400_000, 2_600_000_000, "ACME", None),
+        (280_000, 1_000_000, "ACME", None),
+        (2_400_000, 600_000_000, "INTEL SSDPEDMD800G4", None),
+        (2_400_000, 600_000_000, "MO0400KEFHN", 0x8086),
+        (2_400_000, 600_000_000, None, None),
+    ],
+)
+def test_an_nvme_count_that_its_commands_contradict_is_refused(
+    units: int, commands: int, model: str | None, vendor: int | None
+) -> None:
+    said = smart_report(units, commands, model=model, vendor=vendor, mdts=131_072)
+    reading = said.readings["host_written"]
+    assert reading.value is None and "write command" in (reading.reason or "")

@@ -1,1 +1,1 @@
-"""When a drive has become steady: SNIA's rule, ours, and what each of them needs to know."""
+"""Decide when a drive is in steady state: by SNIA's rule and by a stricter rule, from the data both need."""

@@ -1,7 +1,7 @@
-"""Which part of what is in use the writes have reached, and how evenly: from the writes themselves.
+"""Measure from the writes which share of the data in use they reached, and how evenly.
 
-A workload that is called random need not be. One that begins anew with the same seed writes the same places
-again and leaves the rest as it was: the drive has then more room to move data with than its level says.
+A workload described as random need not be: one that restarts with the same seed rewrites the same addresses
+and leaves the rest untouched. The drive then has more spare area to collect with than the level suggests.
 """
 
 from __future__ import annotations
@@ -12,15 +12,18 @@ import math
 from opwatch.frozen import frozen
 
 _REGIONS = 256
-# A uniform workload goes beyond so many standard deviations of chi squared once in a million.
+# A uniform workload exceeds this many standard deviations of chi squared once in a million runs.
 _MOST_SIGMAS = 5.0
 
 
 @frozen
 class WriteSpread:
-    """Where the writes went. `coverage_ratio` is the share of what is in use that was written at least once
-    since the purge. `uneven_sigmas` says how far the random writes are from uniform, None where that was not
-    looked at. `source` is where both come from."""
+    """The coverage and evenness of the writes.
+
+    `coverage_ratio` is the share of the data in use that was written at least once since the purge.
+    `uneven_sigmas` is the distance of the random writes from a uniform distribution, or None if it was not
+    measured. `source` names the origin of both figures.
+    """
 
     coverage_ratio: float
     uneven_sigmas: float | None
@@ -32,7 +35,7 @@ class WriteSpread:
 
 
 class WriteMap:
-    """A bit for each unit that is in use, and a count of random writes for each of 256 equal regions."""
+    """One bit per unit in use, and a count of random writes for each of 256 equal regions."""
 
     def __init__(self, active_bytes: int, unit_bytes: int = 4096) -> None:
         self._units = active_bytes // unit_bytes
@@ -40,12 +43,15 @@ class WriteMap:
         self._bits = bytearray((self._units + 7) // 8)
         self._covered = 0
         self._counts = [0] * min(_REGIONS, self._units)
-        # What all counted writes begin at a multiple of, in units.
+        # Greatest common divisor of the start units of all counted writes.
         self._step = 0
 
     def add(self, offset_bytes: int, len_bytes: int, *, counted: bool = True) -> None:
-        """Take in a write. What lies outside, or covers a unit in part, covers nothing there. `counted` is
-        False for the fill, which is even by its nature and would hide that the rest is not."""
+        """Record a write.
+
+        Bytes outside the area, and units that the write covers only partly, do not count as covered. Pass
+        `counted=False` for the fill: sequential writes are even and would hide an uneven workload.
+        """
         first = -(-offset_bytes // self._unit_bytes)
         last = min((offset_bytes + len_bytes) // self._unit_bytes, self._units)
         for unit in range(first, last):
@@ -61,10 +67,12 @@ class WriteMap:
         return WriteSpread(self._covered / self._units, self._sigmas(), source)
 
     def _sigmas(self) -> float | None:
-        """How far chi squared lies above what a uniform workload has, in its standard deviations. A workload
-        that is more even than chance, such as a random order of all units, lies below."""
+        """Return the excess of chi squared over a uniform workload's expected value, in standard deviations.
+
+        Workloads more even than chance, such as a random permutation of all units, give negative values.
+        """
         total = sum(self._counts)
-        # Each region has to be hit a few times before chi squared has the distribution that it is judged by.
+        # Chi squared follows its distribution only if each region expects several hits.
         if total < 5 * len(self._counts) or len(self._counts) < 2:
             return None
         chi = 0.0
@@ -77,8 +85,11 @@ class WriteMap:
         return (chi - freedom) / math.sqrt(2 * freedom) if freedom else None
 
     def _sizes(self) -> list[int]:
-        """How many places each region has for a write to begin at: not all have as many where the regions do
-        not divide them, and some have none where writes are larger than a region."""
+        """Return the number of possible start positions in each region.
+
+        The numbers differ if the regions do not divide the positions evenly, and can be 0 if writes are
+        larger than a region.
+        """
         regions, step = len(self._counts), self._step or self._units
         edges = [-(-region * self._units // regions) for region in range(regions + 1)]
         places = [-(-edge // step) for edge in edges]

@@ -1,4 +1,4 @@
-"""Where on a drive a file lies, so that writes to the one are known as writes to the other. Pure."""
+"""Map writes to a drive to writes to a file, given the file's extents. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from opwatch.named import NamedTuple
 
 
 class FileRun(NamedTuple):
-    """A piece of a file, from `file_bytes` on, that lies in one piece on the drive from `disk_bytes` on."""
+    """`length` bytes of a file at `file_bytes`, stored contiguously on the drive at `disk_bytes`."""
 
     disk_bytes: int
     file_bytes: int
@@ -17,7 +17,7 @@ class FileRun(NamedTuple):
 
 
 def joined_runs(runs: Iterable[FileRun]) -> list[FileRun]:
-    """The runs in the order of the file, with those as one that follow each other in both."""
+    """Return the runs in file order, with runs merged that are adjacent in the file and on the drive."""
     joined: list[FileRun] = []
     for run in sorted(runs, key=lambda run: run.file_bytes):
         last = joined[-1] if joined else None
@@ -29,15 +29,14 @@ def joined_runs(runs: Iterable[FileRun]) -> list[FileRun]:
 
 
 class FileMap:
-    """Writes to the drive as writes to the file. Without runs the drive itself is what is written."""
+    """Translate drive writes to file writes. Without runs, drive offsets are returned unchanged."""
 
     def __init__(self, runs: Sequence[FileRun] = ()) -> None:
         self._runs = sorted(runs)
         self._begins = [run.disk_bytes for run in self._runs]
 
     def parts(self, offset_bytes: int, length: int) -> Iterator[tuple[int, int]]:
-        """(begin, length) in the file of a write to the drive, in pieces; none where it is not to the
-        file."""
+        """Yield (file offset, length) of each part of a drive write that belongs to the file."""
         if not self._runs:
             yield offset_bytes, length
             return

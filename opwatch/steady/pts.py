@@ -1,9 +1,9 @@
 """The steady state of SNIA's Solid State Storage Performance Test Specification 2.0.2, section 2.1.24.
 
-Over a measurement window of five rounds, the tracked variable must not spread by more than 20 % of its
-mean, and the line fitted to it must not rise or fall by more than 10 % of its mean. No more than 25 rounds
-are done. The rule is applied as it stands: it knows nothing of the size of the drive, so it also passes on
-the plateau before collection begins. What we ask for beyond it is in strict.py.
+Over a measurement window of five rounds, the tracked variable must not spread by more than 20 % of its mean,
+and the line fitted to it must not rise or fall by more than 10 % of its mean. A test runs at most 25 rounds.
+The rule is applied as written: it ignores the drive's size, so it also passes on the plateau before garbage
+collection starts. strict.py has the additional conditions of opwatch.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from opwatch.frozen import frozen
 
 @frozen
 class PtsRule:
-    """The numbers of the specification."""
+    """The limits set by the specification."""
 
     window: int = 5
     data_excursion: Fraction = Fraction(20, 100)
@@ -27,7 +27,7 @@ class PtsRule:
 
 @frozen
 class PtsFit:
-    """What a report must say of one tracked variable: see `report()`."""
+    """The fields a report must contain for one tracked variable: see `report()`."""
 
     variable: str
     values: tuple[float, ...]
@@ -43,12 +43,12 @@ class PtsFit:
 
     @property
     def formula(self) -> str:
-        """The least squares fit, with the number of the round as x."""
+        """Return the least squares fit as text, with the round number as x."""
         sign = "-" if self.slope < 0 else "+"
         return f"y = {self.intercept:.6g} {sign} {abs(self.slope):.6g} x"
 
     def report(self) -> dict[str, object]:
-        """The fields that the specification wants in every report, by our names."""
+        """Return the fields that the specification requires in every report, under opwatch's names."""
         return {
             "variable": self.variable,
             "rounds": list(range(self.first_round, self.first_round + len(self.values))),
@@ -67,8 +67,11 @@ class PtsFit:
 
 @frozen
 class PtsVerdict:
-    """What the rule says of a run. `rounds` were done. `fits` are of the first window in which every variable
-    was steady; where there was none, of the last one, and `is_steady` is false: a report has to say so."""
+    """The rule's result for a run of `rounds` rounds.
+
+    `fits` describe the first window in which every variable was steady. If no window was steady, `fits`
+    describe the last window and `is_steady` is false, which a report has to state.
+    """
 
     is_steady: bool
     rounds: int
@@ -77,7 +80,7 @@ class PtsVerdict:
 
     @property
     def window(self) -> tuple[int, int]:
-        """Its first and last round, from 1 on."""
+        """Return the numbers of the first and last round, counted from 1."""
         last = self.fits[0].first_round + self.rule.window - 1
         return self.fits[0].first_round, last
 
@@ -94,7 +97,7 @@ class PtsVerdict:
 
 
 def judge_pts(tracks: Mapping[str, Sequence[float]], rule: PtsRule | None = None) -> PtsVerdict:
-    """What the rule says of these variables, one value a round, all of them steady in the same window."""
+    """Apply the rule to these variables (one value per round); all must be steady in the same window."""
     rule = rule or PtsRule()
     lengths = {len(values) for values in tracks.values()}
     if len(lengths) != 1:
@@ -117,7 +120,10 @@ def judge_pts(tracks: Mapping[str, Sequence[float]], rule: PtsRule | None = None
 
 
 def fit_window(variable: str, values: Sequence[float], first_round: int, rule: PtsRule) -> PtsFit:
-    """One window of one variable. In fractions: on a limit, rounding must not decide."""
+    """Fit one window of one variable.
+
+    Fractions keep rounding from deciding a value that is exactly on a limit.
+    """
     exact = [Fraction(value) for value in values]
     count = len(exact)
     average = sum(exact, Fraction(0)) / count

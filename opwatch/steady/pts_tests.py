@@ -1,6 +1,6 @@
-"""The tests of SNIA's SSS PTS 2.0.2 by name, as data: what is done, what has to be steady, what is reported.
+"""The tests of SNIA's SSS PTS 2.0.2 by name, as data: workload, steady-state variables, reported results.
 
-Paraphrased: the specification itself may only be reproduced whole.
+The texts are paraphrased because the specification may only be reproduced as a whole.
 """
 
 from __future__ import annotations
@@ -14,20 +14,23 @@ _MIXES = (100, 95, 65, 50, 35, 5, 0)
 
 
 class PtsPoint(NamedTuple):
-    """One test point of a round: a share of reads, a block size, and for how long."""
+    """One test point of a round: a share of reads, a block size, and a duration."""
 
     read_percent: int
     block_bytes: int
     is_random: bool
     seconds: float
-    # The drive is left alone for so long afterwards.
+    # Idle time after the point.
     pause_s: float = 0.0
 
 
 class PtsTest(NamedTuple):
-    """A test of the specification. `precondition_block_bytes` is the block of the sequential writes of twice
-    the capacity before the loop, None where the loop itself conditions the drive. `steady` names the points
-    that the rule follows."""
+    """A test of the specification.
+
+    `precondition_block_bytes` is the block size of the sequential preconditioning writes (twice the
+    capacity), or None if the loop itself conditions the drive. `steady` names the points that the
+    steady-state rule tracks.
+    """
 
     name: str
     title: str
@@ -39,13 +42,13 @@ class PtsTest(NamedTuple):
     outputs: tuple[str, ...]
 
 
-# What every report has to say, whatever the test.
+# Fields that every report must have, whatever the test.
 HEADER_FIELDS = (
     *("device", "firmware", "capacity", "interface", "platform", "software version", "test sponsor"),
     *("purge method", "preconditioning", "active range", "outstanding I/Os", "threads", "data pattern"),
     "write cache",
 )
-# What every report has to say of a steady state; by these names in PtsVerdict.report().
+# Steady-state fields that every report must have, under their names in PtsVerdict.report().
 STEADY_FIELDS = (
     *("rounds", "values", "average", "allowed_data_excursion", "measured_data_excursion"),
     *("allowed_slope_excursion", "measured_slope_excursion", "slope", "intercept"),
@@ -135,7 +138,7 @@ PTS_TESTS = (
 
 
 def pts_test(name: str) -> PtsTest:
-    """The test of that name."""
+    """Return the test with this name."""
     for test in PTS_TESTS:
         if test.name == name:
             return test

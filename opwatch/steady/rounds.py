@@ -1,4 +1,4 @@
-"""A round: a stretch of the workload, and what it made of host and drive."""
+"""A round: an interval of the workload, with the host and drive figures measured in it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from opwatch.frozen import frozen
 
 @frozen
 class Round:
-    """What a stretch of the workload made of host and drive. `p99_ns` and `nand_bytes` are None where they
-    were not measured."""
+    """The figures of one interval of the workload. `p99_ns` and `nand_bytes` are None if not measured."""
 
     host_bytes: int
     seconds: float
@@ -24,14 +23,17 @@ class Round:
 
     @property
     def waf(self) -> float | None:
-        """NAND bytes for each byte of the host; None where nothing was written or counted."""
+        """Return NAND bytes per host byte, or None if nothing was written or counted."""
         if self.nand_bytes is None or not self.host_bytes:
             return None
         return self.nand_bytes / self.host_bytes
 
 
 def joined(rounds: Sequence[Round]) -> Round:
-    """Several rounds in a row as one. Its p99 is the mean of theirs: good to see it move, no percentile."""
+    """Merge consecutive rounds.
+
+    The merged p99 is the mean of the rounds' values: it shows a trend, but is not a percentile.
+    """
     tails = [one.p99_ns for one in rounds if one.p99_ns is not None]
     nand = [one.nand_bytes for one in rounds if one.nand_bytes is not None]
     return Round(

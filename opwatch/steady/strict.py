@@ -1,11 +1,11 @@
-"""Our own verdict on a steady state: what has to be proven before a number is one of the drive.
+"""A stricter steady-state verdict than SNIA's: the proof needed before a number describes the drive.
 
-SNIA's rule looks at five values and knows neither how large the drive is nor what was written to it. Ours
-asks first whether collection can have reached its balance: all of the spare area and once more what is in
-use was written, all of what is in use is mapped, and the writes went everywhere alike. Then it asks, of
-IOPS, of the 99th percentile and of write amplification together, whether what they still drift is proven to
-be small. A busy host makes IOPS so noisy that no window of a bearable length proves that. Where write
-amplification is measured and proven, IOPS need not be: they must show no drift, and have an error.
+SNIA's rule examines five values and knows neither the drive's size nor the written addresses. The strict rule
+first checks that garbage collection can have reached its equilibrium: the host wrote the spare area plus the
+data in use, all data in use is mapped, and the writes were uniform. It then checks that the remaining drift
+of IOPS, 99th percentile and write amplification is provably small. A busy host makes IOPS so noisy that no
+window of practical length proves that. If WAF is measured and proven, IOPS need no proof: they must show no
+drift and have a small enough error.
 """
 
 from __future__ import annotations
@@ -22,27 +22,30 @@ from opwatch.steady.rounds import Round, joined
 
 _BINS = 10
 _LEAST_ROUNDS = 5
-# Checks of how fast it was.
+# Checks that depend on timing.
 _OF_TIME = ("IOPS", "p99")
 
 
 class StrictState(StrEnum):
     PASS = "pass"
     NOT_REACHED = "not reached"
-    # Nothing speaks against it, but something that it needs was not measured.
+    # No check fails, but an input of at least one check was not measured.
     UNPROVEN = "unproven"
 
 
 @frozen
 class StrictRule:
-    """What has to be proven. `drift` is the most that IOPS and WAF may move over the window, its own
-    uncertainty included. A tail is too noisy for such a proof: of it, a drift beyond `tail_drift` must not
-    show. Nor must one beyond `drift` of IOPS that are too noisy, where WAF has its proof, and then the error
-    of their mean is at most `noise`. `window` is the length of the shortest in shares of what is in use.
-    Longer ones, up to `longest`, serve where noise hides the drift in a short one."""
+    """The thresholds of the verdict.
+
+    `drift` is the largest allowed change of IOPS and WAF over the window, including its uncertainty. A tail
+    latency is too noisy for such a proof; its drift must not provably exceed `tail_drift`. IOPS that are too
+    noisy for a proof must not provably drift by more than `drift`; WAF must be proven, and the error of their
+    mean must not exceed `noise`. `window` is the shortest window's length as a multiple of the data in use.
+    Longer windows, up to `longest`, are tried if noise hides the drift in a short one.
+    """
 
     coverage: float = 0.999
-    # What is not mapped works as spare area: so much of the spare may be of that kind.
+    # Unmapped data acts as spare area; this share of the spare area may be of that kind.
     false_spare: float = 0.01
     drift: float = 0.02
     tail_drift: float = 0.10
@@ -54,8 +57,10 @@ class StrictRule:
 
 @frozen
 class StrictCheck:
-    """One thing that is asked of a window. `is_met` is None where it was not measured; `wanted` and
-    `measured` are for people."""
+    """One condition on a window.
+
+    `is_met` is None if it was not measured; `wanted` and `measured` are display text.
+    """
 
     name: str
     wanted: str
@@ -64,8 +69,11 @@ class StrictCheck:
 
 
 class LineDrift(NamedTuple):
-    """How much the fitted line rises or falls over a window, at least and at most, and the error of the mean
-    at 95 %. All are shares of the mean: noise proves neither rest nor motion."""
+    """The least and greatest plausible change of the fitted line over a window, and the 95 % error of the
+    mean.
+
+    All are shares of the mean. Noise proves neither steady state nor drift.
+    """
 
     least: float
     most: float
@@ -74,12 +82,12 @@ class LineDrift(NamedTuple):
 
 @frozen
 class SteadyWindow:
-    """The last rounds, from `first_round` (from 1 on), as one."""
+    """The last rounds, starting with `first_round` (counted from 1), merged into one."""
 
     first_round: int
     rounds: int
     whole: Round
-    # How far each drifts; None where it was not measured.
+    # Drift of each variable, or None if it was not measured.
     iops: LineDrift | None
     tail: LineDrift | None
     waf: LineDrift | None
@@ -93,7 +101,7 @@ class StrictVerdict:
 
     @property
     def reason(self) -> str:
-        """What it fails by, or what is missing; empty when it passes."""
+        """Return the failed checks, or else those not measured; an empty text if the verdict is a pass."""
         wrong = [check for check in self.checks if check.is_met is False]
         missing = [check for check in self.checks if check.is_met is None]
         return "; ".join(
@@ -102,8 +110,10 @@ class StrictVerdict:
 
     @property
     def is_amplification_proven(self) -> bool:
-        """Whether the WAF of the window is the drive's, also where its IOPS or its tail are not at rest: what
-        else disturbs those, a busy host before all, moves no more data."""
+        """Return True if the window's WAF is proven, even if IOPS or tail latency are not in steady state.
+
+        Disturbances of timing, above all a busy host, do not change how much data the drive moves.
+        """
         others = [check for check in self.checks if check.name not in _OF_TIME]
         return self.window is not None and all(check.is_met for check in others)
 
@@ -129,9 +139,11 @@ class StrictVerdict:
 
 @frozen
 class SteadyGround:
-    """What a verdict stands on beside the rounds. `spare_bytes` is T-U, or the most that it can be where T is
-    not known, which `spare_is_bound` says. `written_bytes` came before the first round, and after the drive
-    was filled or purged last."""
+    """The inputs of a verdict other than the rounds.
+
+    `spare_bytes` is T-U, or its upper bound if T is unknown (`spare_is_bound`). `written_bytes` were written
+    after the last fill or purge and before the first round.
+    """
 
     active_bytes: int
     spare_bytes: int
@@ -143,8 +155,10 @@ class SteadyGround:
 def judge_strict(
     rounds: Sequence[Round], ground: SteadyGround, rule: StrictRule | None = None
 ) -> StrictVerdict:
-    """Whether the rounds end in a steady state. They are those since the fill, or since the purge where there
-    was no fill, in order."""
+    """Return whether the rounds end in steady state.
+
+    `rounds` are all rounds since the fill, or since the purge if there was no fill, in order.
+    """
     rule = rule or StrictRule()
     checks = [_writes(rounds, ground), *_spread(ground, rule)]
     window = _window(rounds, ground, rule)
@@ -171,7 +185,7 @@ def _writes(rounds: Sequence[Round], ground: SteadyGround) -> StrictCheck:
 
 
 def _spread(ground: SteadyGround, rule: StrictRule) -> tuple[StrictCheck, StrictCheck]:
-    """Checks of the coverage and the evenness of the writes."""
+    """Return the checks of the writes' coverage and uniformity."""
     false_spare = rule.false_spare * ground.spare_bytes / ground.active_bytes
     least = max(rule.coverage, 1 - false_spare)
     wanted = f"at least {100 * least:.4g} %"
@@ -192,7 +206,7 @@ def _spread(ground: SteadyGround, rule: StrictRule) -> tuple[StrictCheck, Strict
 
 
 def _window(rounds: Sequence[Round], ground: SteadyGround, rule: StrictRule) -> SteadyWindow | None:
-    """The shortest window that proves what there is to prove, else the shortest there is."""
+    """Return the shortest window that fails no drift check, or else the shortest window available."""
     shortest = None
     length = rule.window
     while length <= rule.longest:
@@ -209,7 +223,7 @@ def _window(rounds: Sequence[Round], ground: SteadyGround, rule: StrictRule) -> 
 def _last(
     rounds: Sequence[Round], n_bytes: float, ground: SteadyGround, rule: StrictRule
 ) -> SteadyWindow | None:
-    """The last rounds that have so many bytes, if they began behind the spare area's first use."""
+    """Return the last rounds that sum to `n_bytes`; None if they overlap the spare area's first use."""
     count = written = 0
     while count < len(rounds) and (written < n_bytes or count < _LEAST_ROUNDS):
         count += 1
@@ -267,15 +281,18 @@ def _drifts(window: SteadyWindow | None, rule: StrictRule) -> list[StrictCheck]:
 def _measured(
     drift: LineDrift | None, share: float | None, bound: str, limit: float
 ) -> tuple[str, bool | None]:
-    """What was measured, in words, and whether it is within a limit."""
+    """Return the measured value as text, and True if it is within the limit (None if not measured)."""
     if drift is None or share is None:
         return "not measured", None
     return f"at {bound} {100 * share:.2g} %", share <= limit
 
 
 def _iops(window: SteadyWindow, proven: str, rule: StrictRule) -> StrictCheck:
-    """Noise of the host is in IOPS and not in WAF: where the latter proves the flash to be at rest, it is
-    enough that IOPS show nothing else, and that their error is small."""
+    """Return the check of IOPS.
+
+    Host noise affects IOPS but not WAF. If WAF proves that the flash is in steady state, IOPS only need to
+    show no drift and have a small error.
+    """
     iops, waf = window.iops, window.waf
     if iops is None or iops.most <= rule.drift or waf is None:
         return StrictCheck("IOPS", proven, *_measured(iops, iops and iops.most, "most", rule.drift))

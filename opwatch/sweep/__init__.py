@@ -1,1 +1,1 @@
-"""A sweep of over-provisioning levels: which there are, what is done at each, what came out of it."""
+"""A sweep of over-provisioning levels: the levels, the steps at each level, and the results."""

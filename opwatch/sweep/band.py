@@ -1,8 +1,8 @@
-"""What theory says of write amplification at each level, and which spare area a drive behaves like. Pure.
+"""Predict WAF at each level from theory, and fit the spare area that explains the measured WAF. Pure.
 
-Of a drive that is sold nobody outside knows T, the flash that may hold data, nor how its collector chooses.
-Where WAF was measured at several levels, both can be fitted: one T has to explain all of them. The models
-are of uniform random writes; docs/method-sweep.md says which they are and whose.
+For drives on the market, T (the flash that can hold data) and the collection policy are not public. If WAF
+was measured at several levels, both can be fitted because one T has to explain all levels. The models assume
+uniform random writes; docs/method-sweep.md names them and their authors.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from opwatch.errors import NotEnoughData
 from opwatch.frozen import frozen
 from opwatch.ftl import models
 
-# From here on greedy is as FIFO, within 0.2 % where (T-U)/U is 7 % or more.
+# Above this size greedy equals FIFO within 0.2 % if (T-U)/U is at least 7 %.
 _LARGE_SUPERBLOCK = 4096
 _SMALL_SUPERBLOCK = 64
-# A fit that is no better than this, or than twice another's, does not tell collectors apart.
+# Collectors cannot be distinguished if their fit errors are below this ratio or within this factor of the
+# best.
 _ALIKE_RATIO, _ALIKE_TIMES = 0.01, 2.0
-# No measured WAF is worth more than this, however small its printed error.
+# Lower bound of the relative error of a measured WAF, however small its printed error.
 _LEAST_ERROR = 0.002
 _MOST_SPARE = 10.0
 _GOLDEN = (math.sqrt(5) - 1) / 2
@@ -27,17 +28,17 @@ _GOLDEN = (math.sqrt(5) - 1) / 2
 
 @frozen
 class CollectorModel:
-    """A way to choose what is collected, and its WAF by alpha = T/U."""
+    """A collection policy and its WAF as a function of alpha = T/U."""
 
     name: str
     waf: Callable[[float], float]
 
 
 def two_choices(alpha: float) -> float:
-    """Van Houdt's mean field for the emptier of two random superblocks, in the limit of large ones.
+    """Return Van Houdt's mean-field WAF for choosing the emptier of two random superblocks, for large ones.
 
-    With W(x) the share of superblocks of which at least x is valid, -c x W' = 1 - W^2 and W(1) = 0 give
-    W = tanh(-ln(x) / c); c follows from the mean of W, which is 1/alpha, and WAF is alpha / c.
+    With W(x) the share of superblocks of which at least x is valid, -c x W' = 1 - W^2 and W(1) = 0 give W =
+    tanh(-ln(x) / c); c follows from the mean of W, which is 1/alpha, and WAF is alpha / c.
     """
     low, high = 1e-6, 1e6
     for _ in range(100):
@@ -50,12 +51,12 @@ def two_choices(alpha: float) -> float:
 
 
 def _mean_validity(rate: float) -> float:
-    """The integral of rate * e^(-rate u) * tanh(u) over u from 0 on."""
+    """Return the integral of rate * e^(-rate u) * tanh(u) over u from 0 to infinity."""
     return rate / 2 * (_digamma(rate / 4 + 0.5) - _digamma(rate / 4)) - 1.0
 
 
 def _digamma(x: float) -> float:
-    """The digamma function: by its recurrence up to 10, and its series from there."""
+    """Return the digamma function: by recurrence below 10, by its asymptotic series above."""
     shift = 0.0
     while x < 10:
         shift -= 1 / x
@@ -66,14 +67,14 @@ def _digamma(x: float) -> float:
 
 
 def greedy_model(superblock_pages: int | None) -> CollectorModel:
-    """Greedy as it is with superblocks of that size; of large ones, or unknown ones, in their limit."""
+    """Return the greedy model for this superblock size, or its limit for large or unknown sizes."""
     if superblock_pages is None or superblock_pages >= _LARGE_SUPERBLOCK:
         return CollectorModel("greedy or FIFO", models.fifo)
     return CollectorModel("greedy", lambda alpha: models.greedy(alpha, superblock_pages))
 
 
 def collector_models(superblock_pages: int | None = None) -> tuple[CollectorModel, ...]:
-    """The models that a fit tries, the best collector first."""
+    """Return the models that a fit tries, the best collector first."""
     greedy = greedy_model(superblock_pages)
     fifo = () if greedy.waf is models.fifo else (CollectorModel("FIFO", models.fifo),)
     return (
@@ -86,7 +87,7 @@ def collector_models(superblock_pages: int | None = None) -> tuple[CollectorMode
 
 @frozen
 class ModelBand:
-    """WAF at one level, from the best that a collector can do to the worst that one is built to do."""
+    """The WAF at one level, from the best possible collector to the worst one in use."""
 
     small_greedy: float
     greedy: float
@@ -105,7 +106,7 @@ def band_at(alpha: float, superblock_pages: int | None = None) -> ModelBand:
 
 @frozen
 class MeasuredLevel:
-    """What a fit needs of a level; `waf_error` is absolute."""
+    """The input of a fit for one level; `waf_error` is absolute."""
 
     usable_bytes: int
     waf: float
@@ -114,9 +115,12 @@ class MeasuredLevel:
 
 @frozen
 class SpareFit:
-    """One T for all levels. `predicted` are the WAF of it, in their order; `rms_ratio` is how far they are
-    off, None with one level, which some T always fits. `alike` are the classes that fit as well, the best
-    first."""
+    """One T fitted to all levels.
+
+    `predicted` are the fitted WAF values in the levels' order. `rms_ratio` is their deviation from the
+    measurement, or None for one level, which some T always fits exactly. `alike` are the collector classes
+    that fit equally well, the best first.
+    """
 
     model: CollectorModel
     flash_bytes: float
@@ -125,7 +129,7 @@ class SpareFit:
     alike: tuple[str, ...]
 
     def spare_ratio(self, usable_bytes: int) -> float:
-        """(T-U)/U at a level."""
+        """Return (T-U)/U at a level."""
         return self.flash_bytes / usable_bytes - 1
 
     @property
@@ -134,13 +138,16 @@ class SpareFit:
 
 
 def fit_spare(levels: Sequence[MeasuredLevel], superblock_pages: int | None = None) -> SpareFit:
-    """The T and the class that explain the levels best. Those that do not amplify say nothing of either."""
+    """Return the T and the collector class that fit best.
+
+    Levels without amplification constrain neither and are ignored.
+    """
     known = [level for level in levels if level.waf > 1.005]
     if not known:
         raise NotEnoughData("no level amplifies: there is no spare area to fit")
     fits = [_fit(model, known) for model in collector_models(superblock_pages)]
-    # One level is fitted by each alike, and what is left of their misses is rounding: the best collector goes
-    # first there, for it claims the least spare area.
+    # Every class fits a single level exactly, up to rounding. Keep the best collector first in that case
+    # because it implies the smallest spare area.
     if len(known) > 1:
         fits.sort(key=lambda fit: fit[1])
     model, miss, flash = fits[0]
@@ -151,8 +158,10 @@ def fit_spare(levels: Sequence[MeasuredLevel], superblock_pages: int | None = No
 
 
 def _fit(model: CollectorModel, levels: Sequence[MeasuredLevel]) -> tuple[CollectorModel, float, float]:
-    """Fit one class by golden section over the logarithm of T - U of the largest level; returns it with the
-    error that is left, and T."""
+    """Fit one class; return the class, the remaining error, and T.
+
+    Minimizes the error by golden section over the logarithm of T - U of the largest level.
+    """
     most = max(level.usable_bytes for level in levels)
 
     def miss(log_spare: float) -> float:

@@ -1,5 +1,7 @@
-"""What a level's window comes to, from what fio, the drive and the trace say of it. Pure: a figure that does
-not follow has its reason beside it."""
+"""Compute the figures of a level's window from fio, the drive's counters and the trace. Pure.
+
+Every figure that cannot be computed has a reason instead.
+"""
 
 from __future__ import annotations
 
@@ -19,15 +21,15 @@ from opwatch.trace.derive import Interval
 from opwatch.waf.measure import Measured
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999, "p99.99": 0.9999, "p99.999": 0.99999}
-# NAND bytes of a single round with a larger error than this would be noise.
+# Omit a single round's NAND bytes if their error exceeds this share: they would be noise.
 _WHOLE_ROUND = 0.05
-# Student's t for 95 % of so few parts, and a little more for more of them.
+# Student's t at 95 % for five parts; slightly conservative for more.
 _LEAST_PARTS, _T_OF_PARTS = 5, 2.8
 
 
 @frozen
 class RoundEvidence:
-    """What one round left behind. `cpu_s` is what fio itself took."""
+    """The raw results of one round. `cpu_s` is fio's own CPU time."""
 
     report: FioReport
     logs: tuple[FioLog, ...]
@@ -38,7 +40,7 @@ class RoundEvidence:
         return self.report.total.bytes["write"]
 
     def bins(self) -> Counter[int]:
-        """Completion latencies of writes in ns, the middles of fio's bins with their counts."""
+        """Return the completion latencies of writes: the midpoints of fio's bins in ns, with their counts."""
         counted: Counter[int] = Counter()
         for job in self.report.jobs:
             operation = job.operations.get("write")
@@ -50,7 +52,10 @@ class RoundEvidence:
 
 @frozen
 class WindowEvidence:
-    """What is known of the rounds that the verdict is about. `why_untraced` says why there is no trace."""
+    """The inputs for the rounds of the verdict's window.
+
+    `why_untraced` is the reason why there is no trace.
+    """
 
     rounds: Sequence[RoundEvidence]
     measured: Measured | None = None
@@ -61,8 +66,10 @@ class WindowEvidence:
 
 
 def ground_of(level: OpLevel, spread: WriteSpread | None) -> SteadyGround:
-    """What a verdict on a level stands on. Of a drive that does not tell its flash, the spare area is the
-    most that it can be."""
+    """Return the inputs of a level's verdict.
+
+    If the flash size is unknown, the spare area is an upper bound.
+    """
     return SteadyGround(
         active_bytes=level.active_bytes,
         spare_bytes=level.most_spare_bytes,
@@ -72,7 +79,7 @@ def ground_of(level: OpLevel, spread: WriteSpread | None) -> SteadyGround:
 
 
 def quantile_of(bins: Mapping[int, int], share: float) -> float | None:
-    """The quantile; None where too little was counted to say: one request above it is the least."""
+    """Return the quantile, or None if less than one request would lie above it."""
     count = sum(bins.values())
     if not count or count * (1 - share) < 1:
         return None
@@ -96,7 +103,7 @@ def round_of_evidence(evidence: RoundEvidence, measured: Measured | None) -> Rou
 
 
 def probe_of(kind: OpKind, rounds: Sequence[RoundEvidence]) -> LevelProbe:
-    """The rounds of a window as one measurement of this kind."""
+    """Merge the rounds of a window into one measurement of this kind of I/O."""
     ios = [sum(one.report.total.requests.values()) for one in rounds]
     means = [one.report.mean_ns for one in rounds]
     summed_ns = sum(count * mean for count, mean in zip(ios, means, strict=True) if mean is not None)
@@ -110,13 +117,13 @@ def probe_of(kind: OpKind, rounds: Sequence[RoundEvidence]) -> LevelProbe:
 
 
 def probe_error(rates: Sequence[float]) -> float | None:
-    """How far the mean of some equal parts may be off, as a share of it (95 %); None of too few."""
+    """Return the relative error (95 %) of the mean of equal parts, or None for too few parts."""
     scatter = variation(rates) if len(rates) >= _LEAST_PARTS else None
     return None if scatter is None else _T_OF_PARTS * scatter / math.sqrt(len(rates))
 
 
 def nand_of(measured: Measured | None, most_error: float) -> int | None:
-    """NAND bytes of an interval whose counters hold all of it and nothing else, None where that is not so."""
+    """Return the NAND bytes of an interval, or None if the counters do not cover exactly that interval."""
     stretch = measured.stretch if measured else None
     if not stretch or not stretch.whole or not stretch.amplification.nand.known:
         return None
@@ -125,7 +132,10 @@ def nand_of(measured: Measured | None, most_error: float) -> int | None:
 
 
 def seconds_of(rounds: Iterable[RoundEvidence]) -> list[float]:
-    """IOPS of each second, all threads together. The first and the last row of a log are of parts of one."""
+    """Return the IOPS of each second, summed over all threads.
+
+    The last row of a log covers less than a second.
+    """
     seconds: list[float] = []
     for evidence in rounds:
         by_row: dict[int, float] = defaultdict(float)
@@ -134,13 +144,13 @@ def seconds_of(rounds: Iterable[RoundEvidence]) -> list[float]:
             for row in log.rows():
                 by_row[rows[row.operation]] += row.value
                 rows[row.operation] += 1
-        # The row of the second in which it ended is of less than a second.
+        # Drop the row of the unfinished last second.
         seconds += [by_row[at] for at in sorted(by_row)][:-1]
     return seconds
 
 
 def figures_of(evidence: WindowEvidence) -> LevelFigures:
-    """The figures of a level."""
+    """Compute a level's figures."""
     missing = dict(evidence.notes)
     host, nand, waf, error = _bytes(evidence, missing)
     seconds = seconds_of(evidence.rounds)
@@ -168,8 +178,10 @@ def figures_of(evidence: WindowEvidence) -> LevelFigures:
 
 
 def _busiest(rounds: Sequence[RoundEvidence]) -> float | None:
-    """The share of the time of all rounds that the busiest thread of each was on a processor; None where fio
-    did not say it of all."""
+    """Return the CPU share of each round's busiest thread, averaged over time.
+
+    None if fio did not report it for all rounds.
+    """
     busy_s = time_s = 0.0
     for one in rounds:
         shares = [job.cpu_ratio for job in one.report.jobs]
@@ -234,7 +246,7 @@ def _known(values: Mapping[str, float | None], source: str, missing: dict[str, s
 
 
 def variation(rates: Sequence[float]) -> float | None:
-    """The deviation as a share of the mean."""
+    """Return the standard deviation as a share of the mean."""
     if len(rates) < 2 or not sum(rates):
         return None
     mean = sum(rates) / len(rates)

@@ -1,9 +1,9 @@
-"""A simulated drive that behaves as one that was measured: its spare area and collector as the fit of a
-sweep has them, its speed by two times. Pure.
+"""A simulated drive that behaves like a measured one. Pure.
 
-A write takes the controller some time, and each page that is programmed for it takes the dies some. The
-first is that of the fastest level, the second that of the level that programs most: whichever is longer
-limits the others.
+The spare area and the collector come from the fit of a sweep, and the speed from two time constants. A write
+takes controller time, and each page programmed for it takes die time. The controller time comes from the
+fastest level, the die time from the level that programs the most pages; the longer of the two limits the
+drive at the other levels.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from opwatch.sweep.result import SweepResult
 PREFIX = "fitted:"
 _PAGE = 4096
 _POLICIES = {"FIFO": Policy.FIFO, "two choices": Policy.D_CHOICES, "random": Policy.RANDOM}
-# A die of usual flash: so many are taken as make the speed that was measured.
+# A typical flash die; the number of dies is chosen to match the measured speed.
 _PLANES, _FLASH_PAGE, _BLOCK = 2, 16384, 4 << 20
 _PROGRAM_NS, _READ_NS, _ERASE_NS = 700_000, 60_000, 3_000_000
-# A buffer of a usual size would hold much of the model, which is small.
+# A buffer of typical size would hold a large part of the small model.
 _BUFFER = 1 << 20
-# What carries data is never what limits: what it takes is in the two times.
+# The buses are never the bottleneck: the two time constants include their time.
 _FAST = 1 << 40
 
 
 def fitted_profile(result: SweepResult, where: str) -> Profile:
-    """The profile that a sweep of a drive leads to. `where` is what it was read from."""
+    """Return the profile fitted to a sweep of a drive. `where` names the source of the sweep."""
     fit = result.fit()
     if fit is None:
         raise NotEnoughData(
@@ -59,7 +59,7 @@ def _timing(levels: Sequence[LevelOutcome]) -> dict[str, int]:
     command_ns = 1e9 / max(iops for iops, _ in speeds)
     page_ns, waf = min((1e9 / (iops * waf), waf) for iops, waf in speeds)
     unit_pages = _PLANES * _FLASH_PAGE // _PAGE
-    # Of the pages that are programmed, those that were moved were read before; and each was erased.
+    # Relocated pages were read before they were programmed, and each page has its share of a block's erase.
     beside_ns = _READ_NS * (1 - 1 / waf) + _ERASE_NS * _FLASH_PAGE / _BLOCK
     dies = max(round((_PROGRAM_NS + beside_ns) / (page_ns * unit_pages)), 1)
     return {

@@ -1,7 +1,7 @@
-"""Levels of over-provisioning: what a person types, and how many bytes of a drive that leaves in use. Pure.
+"""Levels of over-provisioning: parse the user's list and compute the bytes of a drive each level uses. Pure.
 
-A percentage alone means nothing: it is a share of what is used or of all there is, and all there is may be
-what the drive shows or the flash behind it. A level therefore is a number of bytes; shares are derived.
+A percentage alone is ambiguous: it may refer to the used part or to the whole, and the whole may be the
+visible capacity or the flash. A level is therefore a number of bytes; percentages are derived from it.
 """
 
 from __future__ import annotations
@@ -14,31 +14,31 @@ from opwatch.errors import UsageError
 from opwatch.frozen import frozen
 from opwatch.quantities import parse_percentage, parse_size
 
-# A window begins and ends where every drive's mapping unit does, and every partition.
+# Windows start and end at a multiple of every drive's mapping unit and of the partition alignment.
 ALIGN_BYTES = 1 << 20
 _MOST_RATIO = 10
-# Of what they show, the drives that are known to have the largest reserve have 42 % more flash.
+# The largest known reserve is 42 % of the visible capacity.
 _MOST_HIDDEN = 0.5
 _MOST_LEVELS = 64
 
 
 class OpShare(StrEnum):
-    """What a percentage is a share of. C is the capacity that levels are taken from, U what is used of it."""
+    """The reference of a percentage. C is the capacity that levels are taken from, U the part in use."""
 
-    USED = "used"  # (C-U)/U, as drives are sold
-    WHOLE = "whole"  # (C-U)/C, as papers write S_f
+    USED = "used"  # (C-U)/U, as in drive data sheets
+    WHOLE = "whole"  # (C-U)/C, S_f in research papers
 
 
 class OpBase(StrEnum):
-    """What the capacity C is."""
+    """The meaning of the capacity C."""
 
-    VISIBLE = "visible"  # what the drive shows: a level is on top of what it has in reserve itself
-    FLASH = "flash"  # what may hold data in all, where that is known
+    VISIBLE = "visible"  # capacity the drive reports: levels add to the drive's internal reserve
+    FLASH = "flash"  # all flash that can hold data, if known
 
 
 @frozen
 class LevelScale:
-    """How percentages become bytes for one drive."""
+    """The conversion of percentages to bytes for one drive."""
 
     capacity_bytes: int
     share: OpShare = OpShare.USED
@@ -48,7 +48,7 @@ class LevelScale:
 
 @frozen
 class LevelFiles:
-    """A level that is made of files: `load_bytes` are written by the workload, `ballast_bytes` once."""
+    """A level made of files: the workload writes to `load_bytes`; `ballast_bytes` are written once."""
 
     load_bytes: int
     ballast_bytes: int = 0
@@ -56,11 +56,11 @@ class LevelFiles:
 
 @frozen
 class OpLevel:
-    """One level: `usable_bytes` are used from the begin of the drive, the rest is left to it.
+    """One level: the first `usable_bytes` of the drive are used, the rest is left to the drive.
 
-    `flash_bytes` is what may hold data in all, reserve and open superblocks not counted; None where nobody
-    knows, which is so for nearly every drive that is sold. With `files`, `usable_bytes` is the most that is
-    in use: what the file system keeps besides may never have been written.
+    `flash_bytes` is the flash that can hold data, without the reserve and open superblocks. It is None if
+    unknown, as for nearly every drive on the market. With `files`, `usable_bytes` is an upper bound: some
+    blocks of the file system may never have been written.
     """
 
     label: str
@@ -71,43 +71,45 @@ class OpLevel:
 
     @property
     def load_bytes(self) -> int:
-        """What the workload writes to."""
+        """Return the bytes that the workload writes to."""
         return self.files.load_bytes if self.files else self.usable_bytes
 
     @property
     def ballast_bytes(self) -> int:
-        """What is written once, and is in use."""
+        """Return the bytes that are in use but written only once."""
         return self.files.ballast_bytes if self.files else 0
 
     @property
     def active_bytes(self) -> int:
-        """The least that is in use: all that the sweep itself has written."""
+        """Return the lower bound of the bytes in use: those written by the sweep itself."""
         return self.load_bytes + self.ballast_bytes
 
     @property
     def active_flash_bytes(self) -> int | None:
-        """T without what may be in use besides: what there is for `active_bytes`, at least."""
+        """Return the lower bound of the flash available to `active_bytes`: T minus other possible data."""
         return None if self.flash_bytes is None else self.flash_bytes - self.usable_bytes + self.active_bytes
 
     @property
     def of_used_ratio(self) -> float:
-        """(C-U)/U."""
+        """Return (C-U)/U."""
         return (self.scale.capacity_bytes - self.usable_bytes) / self.usable_bytes
 
     @property
     def of_whole_ratio(self) -> float:
-        """(C-U)/C."""
+        """Return (C-U)/C."""
         return (self.scale.capacity_bytes - self.usable_bytes) / self.scale.capacity_bytes
 
     @property
     def spare_bytes(self) -> int | None:
-        """T-U, None where T is not known."""
+        """Return T-U, or None if T is unknown."""
         return None if self.flash_bytes is None else self.flash_bytes - self.usable_bytes
 
     @property
     def most_spare_bytes(self) -> int:
-        """T-U, the most that it can be; where T is not known: what is shown and not used, and what may be
-        hidden."""
+        """Return the upper bound of T-U.
+
+        If T is unknown, the bound is the visible unused capacity plus the largest plausible hidden reserve.
+        """
         flash = self.flash_bytes
         if flash is None:
             flash = self.scale.capacity_bytes + int(_MOST_HIDDEN * self.scale.capacity_bytes)
@@ -115,19 +117,21 @@ class OpLevel:
 
     @property
     def most_of_used_ratio(self) -> float:
-        """(C-U)/U where nothing is in use but what the sweep has written."""
+        """Return (C-U)/U if only the data written by the sweep is in use."""
         return (self.scale.capacity_bytes - self.active_bytes) / self.active_bytes
 
     @property
     def alpha(self) -> float | None:
-        """T/U, which is what models of write amplification speak of."""
+        """Return T/U, the parameter of write amplification models."""
         return None if self.flash_bytes is None else self.flash_bytes / self.usable_bytes
 
 
 def parse_levels(text: str, scale: LevelScale, flash_bytes: int | None = None) -> tuple[OpLevel, ...]:
-    """The levels of a text such as `0,7,10,28,50%`: one sign at the end stands for all of them, and each may
-    carry its own. A size, such as 800G, is what is used. They keep the order that was typed; the same level
-    twice is refused."""
+    """Parse a list of levels such as `0,7,10,28,50%`.
+
+    A final percent sign applies to the whole list; each item may also have its own. A size, such as 800G, is
+    the capacity in use. The levels keep the typed order. A level given twice is refused.
+    """
     words = [word.strip() for word in text.split(",")]
     if len(words) > _MOST_LEVELS:
         raise UsageError(f"--op has {len(words)} levels: at most {_MOST_LEVELS}")
@@ -160,7 +164,7 @@ def _level(word: str, is_percent: bool, scale: LevelScale, flash_bytes: int | No
 
 
 def _usable(word: str, scale: LevelScale) -> int:
-    """U of a percentage, rounded down to whole bytes."""
+    """Convert a percentage to U, rounded down to whole bytes."""
     ratio = Fraction(*parse_percentage(word))
     if scale.share is OpShare.WHOLE:
         if ratio >= 1:

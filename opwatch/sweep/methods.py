@@ -1,4 +1,4 @@
-"""The ways to leave a part of a drive unused, as data: what each changes, and what brings it back."""
+"""The methods that leave part of a drive unused, as data: the change each makes and how it is undone."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from opwatch.named import NamedTuple
 
 
 class LevelMethod(NamedTuple):
-    """One of these ways. With `is_persistent` the drive stays so until somebody undoes it, so a sweep has
-    to."""
+    """A method. With `is_persistent`, the change stays until it is undone, so a sweep has to undo it."""
 
     name: str
     what: str
@@ -64,14 +63,14 @@ METHODS = (
 )
 
 
-# A sweep goes by these; collectors/sweep/offers.py says why by no other.
+# Methods available to a sweep; collectors/sweep/offers.py gives the reason for the others.
 SWEPT = ("window", "partition", "namespace", "max-address", "file", "fill")
-# These leave a file system as it is.
+# Methods that preserve the file system.
 ON_FILES = ("file", "fill")
 
 
 def method_of(name: str) -> LevelMethod:
-    """The method of a name that a person typed."""
+    """Return the method with the name that a user typed."""
     for method in METHODS:
         if method.name == name:
             return method

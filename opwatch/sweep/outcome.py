@@ -1,4 +1,4 @@
-"""What came out of a level: numbers, each with its source or with the reason why there is none."""
+"""The outcome of a level: figures, each with its source or the reason why it is missing."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from opwatch.steady.rounds import Round
 from opwatch.steady.strict import StrictVerdict
 from opwatch.sweep.levels import OpLevel
 
-# A thread that is on a processor for so much of its time is what limits the rate.
+# A load thread that is on a CPU for this share of its time limits the rate.
 HOST_BOUND = 0.9
 
 
 @frozen
 class HostBytes:
-    """What the host wrote in the window, by those who counted it."""
+    """The bytes the host wrote in the window, by source of the count."""
 
     trace: int | None = None
     fio: int | None = None
@@ -26,9 +26,11 @@ class HostBytes:
 
 @frozen
 class LevelFigures:
-    """The figures of the window that the verdict is about. What is None has its reason in `missing`, by name.
-    Percentiles are in nanoseconds by their name, such as "p99.9". `load_cpu_ratio` is the share of its time
-    that the busiest thread of fio was on a processor."""
+    """The figures of the verdict's window.
+
+    A figure that is None has its reason in `missing`, under its name. Percentiles are in nanoseconds under
+    names such as "p99.9". `load_cpu_ratio` is the share of time that fio's busiest thread was on a CPU.
+    """
 
     host: HostBytes = HostBytes()
     nand_bytes: int | None = None
@@ -46,13 +48,15 @@ class LevelFigures:
 
     @property
     def is_host_bound(self) -> bool:
-        """Whether the load had hardly a moment to wait for the drive: then a faster one would change nothing,
-        and IOPS are the least that this drive can do."""
+        """Return True if the load hardly ever waited for the drive.
+
+        A faster drive would then change nothing, and the IOPS are a lower bound for this drive.
+        """
         return self.load_cpu_ratio is not None and self.load_cpu_ratio >= HOST_BOUND
 
 
 class OpKind(NamedTuple):
-    """What is done on what: reads or writes of an empty drive, or of a full one."""
+    """The kind of I/O and the drive's state: reads or writes, on an empty or a full drive."""
 
     op: str
     is_full: bool
@@ -64,9 +68,11 @@ KINDS = (READ_EMPTY, READ_FULL, WRITE_EMPTY, WRITE_FULL)
 
 
 class LevelProbe(NamedTuple):
-    """What I/Os of one kind came to. `mean_ns` is their mean response time, None where it was not measured;
-    `cpu_s` is what the load took of processors; `error_ratio` how far its rate may be off by chance
-    (95 %), None where it was too short to say."""
+    """The measurement of one kind of I/O.
+
+    `mean_ns` is the mean response time, or None if not measured. `cpu_s` is the load's CPU time.
+    `error_ratio` is the rate's relative error (95 %), or None if the run was too short.
+    """
 
     kind: OpKind
     ios: int
@@ -77,8 +83,10 @@ class LevelProbe(NamedTuple):
 
 
 class LevelSecond(NamedTuple):
-    """A second of a level's rounds. Where it begins is counted from the begin of the first round, without
-    what lies between two of them."""
+    """One second of a level's rounds.
+
+    Its start counts from the start of the first round, without the gaps between rounds.
+    """
 
     begin_s: float
     begin_bytes: int
@@ -89,8 +97,11 @@ class LevelSecond(NamedTuple):
 
 @frozen
 class LevelOutcome:
-    """What came out of one level. `pts` is None where not even five rounds were done; `is_model` says that it
-    is a simulated drive's, in virtual time. `probes` are of sweeps that ask for more than rounds."""
+    """The outcome of one level.
+
+    `pts` is None if fewer than five rounds were done. `is_model` marks a simulated drive in virtual time.
+    Only some sweeps have `probes`.
+    """
 
     level: OpLevel
     rounds: tuple[Round, ...]

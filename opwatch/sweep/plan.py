@@ -1,4 +1,4 @@
-"""What a sweep will do, step by step, before anything of it is done. Pure: to plan writes nothing."""
+"""Plan a sweep step by step before it starts. Pure: planning writes nothing."""
 
 from __future__ import annotations
 
@@ -9,28 +9,31 @@ from opwatch.frozen import frozen
 from opwatch.sweep.levels import LevelFiles, OpLevel
 from opwatch.sweep.purges import DISCARD, FORMAT, SECURE_ERASE, PurgeWay
 
-# A decimal gigabyte of flash that is made in binary ones.
+# Difference between a binary gigabyte of flash and a decimal gigabyte of capacity.
 _USUAL_HIDDEN = 0.07
-# A drive of which so much was written moves nothing yet, whatever it keeps for itself.
+# A drive filled to this share relocates nothing yet, however small its spare area.
 _NEW_RATIO = 0.1
 
 
 class StepKind(StrEnum):
-    GUARD = "guard"  # is it still that drive, and still nobody else's?
-    PURGE = "purge"  # as if never used, as far as the way that was chosen goes
-    SETTLE = "settle"  # leave it alone until it has erased what was purged
+    GUARD = "guard"  # verify that the drive is the same and still unused by others
+    PURGE = "purge"  # return the drive to its unused state, as far as the chosen method does
+    SETTLE = "settle"  # idle until the drive has erased the purged blocks
     LIMIT = "limit"  # set the level: window, partition, namespace, files
-    PROBE = "probe"  # I/Os of one kind, for a while
-    FILL = "fill"  # write all that the level leaves, in order
+    PROBE = "probe"  # I/Os of one kind for a fixed time
+    FILL = "fill"  # write the level's whole range sequentially
     ROUND = "round"  # the workload
-    VERDICT = "verdict"  # steady or not
-    RESTORE = "restore"  # what was changed is as it was
+    VERDICT = "verdict"  # steady state or not
+    RESTORE = "restore"  # undo all changes
 
 
 @frozen
 class SweepStep:
-    """One step, `at_least` to `at_most` times. Bytes and seconds are of one time; `level` is None for what is
-    done once for all of them. `seconds` is None where nothing is known of the drive's speed."""
+    """One step, run `at_least` to `at_most` times.
+
+    Bytes and seconds are per run. `level` is None for a step done once for all levels. `seconds` is None if
+    the drive's speed is unknown.
+    """
 
     kind: StepKind
     what: str
@@ -44,8 +47,10 @@ class SweepStep:
 
 @frozen
 class SweepRefusal:
-    """Why the sweep would not run: `what` is in the way, and `remedy` is what a person can do about it.
-    `rule` names the check that said so, in one word."""
+    """The reason why a sweep would not run.
+
+    `what` is the obstacle and `remedy` the user's way to remove it. `rule` is the one-word name of the check.
+    """
 
     rule: str
     what: str
@@ -54,9 +59,12 @@ class SweepRefusal:
 
 @frozen
 class SweepPlan:
-    """All that a sweep will do. `life_bytes` is what the drive is rated to take in all; None where that is
-    not known, and why stands in `life_reason`. It ends when `most_write_bytes` were written, if that is not
-    None; `bytes_reason` says why steps are left out of what it writes."""
+    """All steps of a sweep.
+
+    `life_bytes` is the drive's rated write endurance, or None with the reason in `life_reason`. The sweep
+    stops after `most_write_bytes` if that is not None. `bytes_reason` says why the planned bytes omit some
+    steps.
+    """
 
     target: str
     method: str
@@ -72,7 +80,7 @@ class SweepPlan:
 
     @property
     def write_bytes(self) -> tuple[int, int]:
-        """The least and the most that the host writes."""
+        """Return the least and the most bytes that the host writes."""
         least = sum(step.write_bytes * step.at_least for step in self.steps)
         most = sum(step.write_bytes * step.at_most for step in self.steps)
         if self.most_write_bytes is None:
@@ -81,7 +89,7 @@ class SweepPlan:
 
     @property
     def seconds(self) -> tuple[float, float] | None:
-        """The least and the most time, None where that of a step is not known."""
+        """Return the shortest and longest duration, or None if a step's duration is unknown."""
         times = [(step.seconds, step) for step in self.steps]
         if any(seconds is None for seconds, _ in times):
             return None
@@ -92,7 +100,7 @@ class SweepPlan:
 
     @property
     def life_ratio(self) -> tuple[float, float] | None:
-        """The share of the rated life that it takes."""
+        """Return the share of the rated life that the sweep uses."""
         if not self.life_bytes:
             return None
         least, most = self.write_bytes
@@ -101,7 +109,7 @@ class SweepPlan:
 
 @frozen
 class SweepSpeed:
-    """What is known of a drive before it is measured; None where nothing is."""
+    """The drive's speeds known before the measurement, each None if unknown."""
 
     fill_bytes_per_s: float | None = None
     round_bytes_per_s: float | None = None
@@ -109,9 +117,12 @@ class SweepSpeed:
 
 @frozen
 class SweepPace:
-    """How much of everything: `round_ratio` is the length of a round as a share of what is in use. With
-    `sprandom` the fill is one pass of fio's, which leaves a drive as random writes would in the end.
-    `probe_s` is for how long I/Os of each kind are measured beside the rounds, none for 0."""
+    """The amounts of work in a sweep.
+
+    `round_ratio` is a round's length as a share of the data in use. With `sprandom`, the fill is one pass of
+    fio's sprandom mode, which leaves a drive in the state that long random writes do. `probe_s` is the
+    duration of each measurement of one I/O kind before and after the fill; 0 means none.
+    """
 
     fill_passes: int = 2
     round_ratio: float = 0.1
@@ -125,7 +136,7 @@ class SweepPace:
 def plan_steps(
     levels: Sequence[OpLevel], method: str, pace: SweepPace, speed: SweepSpeed, purge: PurgeWay = DISCARD
 ) -> tuple[SweepStep, ...]:
-    """Every step of a sweep, in order."""
+    """Return all steps of a sweep, in order."""
     steps = [step for level in levels for step in _of_level(level, method, pace, speed, purge)]
     is_on_files = any(level.files for level in levels)
     last = SweepStep(
@@ -179,7 +190,7 @@ def _of_level(
 
 
 def _probes(level: OpLevel, pace: SweepPace) -> list[SweepStep]:
-    """What is measured beside the rounds, the last of it behind the fill."""
+    """Return the measurements other than rounds; the last one runs after the fill."""
     if not pace.probe_s:
         return []
     words = (
@@ -194,7 +205,7 @@ def _probes(level: OpLevel, pace: SweepPace) -> list[SweepStep]:
 
 
 def _of_drive(level: OpLevel, method: str, purge: PurgeWay) -> Iterator[SweepStep]:
-    """How a level is made of a whole drive: the purge first."""
+    """Yield the steps that set a level on a whole drive, the purge first."""
     yield purge_step(level, purge)
     if method == "namespace" and level.usable_bytes < level.scale.capacity_bytes:
         made = f"one of {level.usable_bytes} bytes in its place"
@@ -209,13 +220,13 @@ def _of_drive(level: OpLevel, method: str, purge: PurgeWay) -> Iterator[SweepSte
 
 
 def purge_step(level: OpLevel, purge: PurgeWay) -> SweepStep:
-    """The purge of a whole drive. A format and an erase discard nothing beside."""
+    """Return the purge step of a whole drive. A format or an erase needs no additional discard."""
     discarded = 0 if purge.name in (FORMAT.name, SECURE_ERASE.name) else level.scale.capacity_bytes
     return SweepStep(StepKind.PURGE, purge.what, level, discard_bytes=discarded, seconds=purge.seconds)
 
 
 def _of_files(level: OpLevel, files: LevelFiles, speed: SweepSpeed) -> Iterator[SweepStep]:
-    """How a level is made of files: the trim first."""
+    """Yield the steps that set a level made of files, the trim first."""
     free = level.scale.capacity_bytes - level.usable_bytes + level.active_bytes
     yield SweepStep(StepKind.PURGE, "trim all that is free there", level, discard_bytes=free)
     ballast = f", and {files.ballast_bytes} bytes of ballast beside it" if files.ballast_bytes else ""
@@ -229,26 +240,29 @@ def _of_files(level: OpLevel, files: LevelFiles, speed: SweepSpeed) -> Iterator[
 
 
 def round_size(level: OpLevel, pace: SweepPace) -> int:
-    """The bytes of a round, in whole units of 4096."""
+    """Return the bytes per round, a multiple of 4096."""
     return max(round(level.active_bytes * pace.round_ratio) // 4096, 1) * 4096
 
 
 def fill_size(level: OpLevel, pace: SweepPace) -> tuple[int, int]:
-    """The bytes of a pass of the fill, and how many there are."""
+    """Return the bytes per pass of the fill and the number of passes."""
     if not pace.sprandom:
         return level.load_bytes, pace.fill_passes
-    # fio rounds up to one of its blocks.
+    # fio rounds up to its block size.
     return level.usable_bytes + int(sprandom_ratio(level) * level.usable_bytes) + 2 * 4096, 1
 
 
 def probe_size(level: OpLevel) -> int:
-    """The most that is written to see how fast it is while it is new, in whole units of 4096."""
+    """Return the most bytes to write when measuring the speed of the new drive, a multiple of 4096."""
     return max(round(level.active_bytes * _NEW_RATIO) // 4096, 1) * 4096
 
 
 def sprandom_ratio(level: OpLevel) -> float:
-    """(T-U)/U as fio's sprandom has to know it; where T is not known, with what drives usually keep for
-    themselves. fio takes what lies between 0 and 1. A ratio that is off by a third costs a few rounds."""
+    """Return (T-U)/U for fio's sprandom mode.
+
+    If T is unknown, a typical hidden reserve is assumed. fio accepts values between 0 and 1. A ratio that is
+    wrong by a third costs a few rounds.
+    """
     spare = level.spare_bytes
     if spare is None:
         spare = level.scale.capacity_bytes - level.usable_bytes + int(_USUAL_HIDDEN * level.usable_bytes)
@@ -263,8 +277,10 @@ def seconds_left(
     rounds: int,
     purge: PurgeWay = DISCARD,
 ) -> tuple[float, float] | None:
-    """The least and the most time of these levels, of the first of which so many rounds are done; None where
-    the speed is not known, or how long a purge takes."""
+    """Return the least and the most time for these levels, given the finished rounds of the first one.
+
+    None if the speed or the duration of a purge is unknown.
+    """
     here, *later = levels
     round_bytes = round_size(here, pace)
     seconds = _time(round_bytes, speed.round_bytes_per_s)
@@ -280,14 +296,17 @@ def seconds_left(
 
 
 def least_bytes(level: OpLevel, method: str, pace: SweepPace) -> int:
-    """The least that a level writes until there can be a verdict, or there are too many rounds."""
+    """Return the least bytes a level writes until a verdict is possible or the rounds are used up."""
     steps = plan_steps([level], method, pace, SweepSpeed())
     return sum(step.write_bytes * step.at_least for step in steps)
 
 
 def _least_rounds(level: OpLevel, round_bytes: int, pace: SweepPace) -> int:
-    """No verdict of ours comes before T-U, or the most that it can be, and once what is in use were written:
-    its window lies behind the rounds that used the spare area first."""
+    """Return the number of rounds before the strict verdict can pass.
+
+    The host must first write T-U (or its upper bound), then the data in use, because the window must start
+    after the rounds that first used the spare area.
+    """
     before = -(-level.most_spare_bytes // round_bytes)
     window = -(-level.active_bytes // round_bytes)
     return before + max(pace.least_rounds, window)

@@ -1,4 +1,4 @@
-"""The ways to make a drive as if it was never used, as data."""
+"""The methods of returning a drive to its unused state, as data."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from opwatch.named import NamedTuple
 
 
 class PurgeWay(NamedTuple):
-    """One of these ways: its name, what a plan says of it, and what it needs. `seconds` is how long it takes
-    where a drive has told that, None where it takes long and nobody knows how long."""
+    """A purge method: its name, its description in a plan, and its requirements.
+
+    `seconds` is the duration if known from the drive, or None if the purge takes long and its duration is
+    unknown.
+    """
 
     name: str
     what: str
@@ -37,7 +40,7 @@ PURGES = (DISCARD, FORMAT, SANITIZE, SECURE_ERASE)
 
 
 def purge_of(name: str) -> PurgeWay:
-    """The way of a name that a person typed, or a journal has."""
+    """Return the method with this name, which a user typed or a journal recorded."""
     for way in PURGES:
         if way.name == name:
             return way

@@ -1,4 +1,4 @@
-"""A whole sweep: its levels, what follows from all of them together, and what they were measured on."""
+"""A complete sweep: its levels, the conclusions from all levels together, and the device it ran on."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from opwatch.sweep.returns import LevelReturn, advice, level_returns, life_years
 
 @frozen
 class ModelScale:
-    """Says that a sweep was simulated, and at which size: `error_ratios` tell how far the size may lead WAF
-    astray, one for each level."""
+    """The scale of a simulated sweep.
+
+    `error_ratios` are the relative WAF errors due to the scale, one per level.
+    """
 
     profile: str
     ratio: float
@@ -26,9 +28,12 @@ class ModelScale:
 
 @frozen
 class SweepResult:
-    """What a sweep came to. `superblock_pages` are those of the drive where they are known;
-    `endurance_bytes` is what its flash takes in all, None with the reason in `endurance_reason`.
-    `is_uniform`: the workload is to write everywhere alike, which all models of amplification here are of."""
+    """The result of a sweep.
+
+    `superblock_pages` is the drive's superblock size in pages, if known. `endurance_bytes` is the total NAND
+    endurance, or None with the reason in `endurance_reason`. `is_uniform` is true if the workload is meant to
+    write uniformly, which all amplification models here assume.
+    """
 
     target: str
     method: str
@@ -41,12 +46,17 @@ class SweepResult:
     is_uniform: bool = True
 
     def steady(self) -> Sequence[LevelOutcome]:
-        """The levels that have reached a steady state, or of which at least nothing says that they have not:
-        of the others no number is one of the drive."""
+        """Return the levels that reached steady state or have no check against it.
+
+        The figures of other levels do not describe the drive.
+        """
         return [one for one in self.outcomes if one.strict.state is not StrictState.NOT_REACHED]
 
     def fit(self) -> SpareFit | None:
-        """The fit of the levels that have a WAF; None where none amplifies, or the workload has no model."""
+        """Return the fit of the levels with a WAF.
+
+        None if no level amplifies or no model covers the workload.
+        """
         if not self.is_uniform:
             return None
         try:
@@ -55,7 +65,7 @@ class SweepResult:
             return None
 
     def band(self, outcome: LevelOutcome, fit: SpareFit | None) -> ModelBand | None:
-        """What models say of the T that is known, else of the fitted one."""
+        """Return the models' WAF range for the known T, or else the fitted T."""
         if not self.is_uniform:
             return None
         used = outcome.level.active_bytes
@@ -63,7 +73,7 @@ class SweepResult:
         return None if flash is None else band_at(flash / used, self.superblock_pages)
 
     def predicted(self, outcome: LevelOutcome, fit: SpareFit | None) -> float | None:
-        """The WAF that the fit has for this level, whether it was measured or not."""
+        """Return the WAF that the fit predicts for this level, measured or not."""
         return fit.model.waf(fit.flash_bytes / outcome.level.active_bytes) if fit else None
 
     def returns(self) -> tuple[LevelReturn, ...]:

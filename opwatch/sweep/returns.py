@@ -1,4 +1,4 @@
-"""What each further per cent of over-provisioning gives: IOPS, write amplification, years of life. Pure."""
+"""The gain per percent of over-provisioning: IOPS, write amplification, and years of life. Pure."""
 
 from __future__ import annotations
 
@@ -10,16 +10,19 @@ from opwatch.frozen import frozen
 from opwatch.sweep.outcome import LevelOutcome
 
 _YEAR_S = 365.25 * 86400
-# Below this an I/O a second, or a byte of NAND, is no gain: a verdict leaves as much drift.
+# Smaller gains in IOPS or WAF do not count: a steady-state verdict tolerates this much drift.
 _LEAST_GAIN = 0.02
 _NO_AMPLIFICATION = 1.02
 
 
 @frozen
 class LevelReturn:
-    """What the step from one level to the next gives: ratios for the whole step, and for each of its
-    `percents` of (C-U)/U. `years` is what is gained in life, at the write rate that every level has
-    reached. `iops_error` is that of the ratio, as a share of it."""
+    """The gain of one step between neighbouring levels.
+
+    Ratios are given for the whole step and per percent; `percents` is the step's size in percent of (C-U)/U.
+    `years` is the life gained at a write rate that every level has reached. `iops_error` is the relative
+    error of the IOPS ratio.
+    """
 
     begin: LevelOutcome
     end: LevelOutcome
@@ -31,18 +34,20 @@ class LevelReturn:
 
     @property
     def iops_per_percent(self) -> float | None:
-        """The share by which IOPS grow with each per cent."""
+        """Return the relative growth of IOPS per percent."""
         return None if self.iops_ratio is None else self.iops_ratio ** (1 / self.percents) - 1
 
     @property
     def waf_per_percent(self) -> float | None:
-        """The share by which WAF falls with each per cent."""
+        """Return the relative decrease of WAF per percent."""
         return None if self.waf_ratio is None else 1 - self.waf_ratio ** (1 / self.percents)
 
     @property
     def is_gain(self) -> bool | None:
-        """Whether the step gains anything; None where one is no gain, and the other was not measured, or not
-        well enough to tell."""
+        """Return whether the step gains IOPS or WAF.
+
+        None if neither shows a gain, and one of the two was not measured or is too uncertain.
+        """
         gains = [self._gains_iops, None if self.waf_ratio is None else 1 - self.waf_ratio > _LEAST_GAIN]
         if True in gains:
             return True
@@ -50,14 +55,14 @@ class LevelReturn:
 
     @property
     def loses_iops(self) -> bool:
-        """Whether the drive does fewer IOPS than at the level before, whatever their errors are."""
+        """Return True if IOPS are lower than at the previous level by more than the error."""
         if self.end.figures.is_host_bound or self._iops_gains is None:
             return False
         return self._iops_gains[1] < -_LEAST_GAIN
 
     @property
     def _iops_gains(self) -> tuple[float, float] | None:
-        """The least and the most, as shares."""
+        """Return the smallest and largest plausible relative gain."""
         if self.iops_ratio is None:
             return None
         return (
@@ -80,19 +85,19 @@ class LevelReturn:
 
 
 def in_order(outcomes: Sequence[LevelOutcome]) -> list[LevelOutcome]:
-    """The levels from the least over-provisioning on."""
+    """Return the levels sorted by increasing over-provisioning."""
     return sorted(outcomes, key=lambda outcome: -outcome.level.usable_bytes)
 
 
 def life_years(outcome: LevelOutcome, endurance_bytes: int | None, rate: float | None) -> float | None:
-    """Years until so many NAND bytes are used up, when the host writes `rate` bytes a second."""
+    """Return the years until the NAND endurance is used up if the host writes `rate` bytes per second."""
     if endurance_bytes is None or not rate or not outcome.figures.waf:
         return None
     return endurance_bytes / (rate * outcome.figures.waf) / _YEAR_S
 
 
 def write_rate(outcomes: Sequence[LevelOutcome]) -> float | None:
-    """Bytes a second that the host wrote at the level that gives least: each other can take as much."""
+    """Return the lowest host write rate of all levels in bytes per second, which every level sustains."""
     windows = [outcome.strict.window for outcome in outcomes]
     rates = [window.whole.host_bytes / window.whole.seconds for window in windows if window]
     return min(rates) if rates else None
@@ -101,7 +106,7 @@ def write_rate(outcomes: Sequence[LevelOutcome]) -> float | None:
 def level_returns(
     outcomes: Sequence[LevelOutcome], endurance_bytes: int | None = None
 ) -> tuple[LevelReturn, ...]:
-    """One for each step between neighbouring levels."""
+    """Return one entry for each step between neighbouring levels."""
     ordered = in_order(outcomes)
     rate = write_rate(ordered)
     steps = []
@@ -132,8 +137,10 @@ def _ratio(begin: float | None, end: float | None) -> float | None:
 
 
 def advice(outcomes: Sequence[LevelOutcome], restless: Sequence[LevelOutcome] = ()) -> str:
-    """Whether more over-provisioning would help, in a sentence. It is of the levels that were measured;
-    `restless` are those that have not reached a steady state."""
+    """Return one sentence on whether more over-provisioning would help.
+
+    The sentence is about the measured levels only; `restless` are levels that did not reach steady state.
+    """
     if not outcomes:
         return _of_restless(restless)
     ordered = in_order(outcomes)
@@ -162,13 +169,16 @@ def advice(outcomes: Sequence[LevelOutcome], restless: Sequence[LevelOutcome] = 
 
 
 def _losses(steps: Sequence[LevelReturn]) -> str:
-    """The steps that have paid in WAF and have cost IOPS."""
+    """Return a note on the steps that improved WAF but lost IOPS, or an empty text."""
     losing = [step.end.level.label for step in steps if step.is_gain and step.loses_iops]
     return f" ({', '.join(losing)} in WAF alone, with fewer IOPS)" if losing else ""
 
 
 def _of_restless(outcomes: Sequence[LevelOutcome]) -> str:
-    """What is left to say where no level is steady: that nothing amplifies, once that is proven of all."""
+    """Return the advice if no level is steady.
+
+    The only possible conclusion is that nothing amplifies, provided that WAF is proven for all levels.
+    """
     proven = [outcome for outcome in outcomes if outcome.strict.is_amplification_proven]
     worst = _most_waf(proven)
     if not worst or len(proven) < len(outcomes):
@@ -180,7 +190,7 @@ def _of_restless(outcomes: Sequence[LevelOutcome]) -> str:
 
 
 def _most_waf(outcomes: Sequence[LevelOutcome]) -> float | None:
-    """The largest WAF of drives that amplify nowhere, with all that the errors allow; None for others."""
+    """Return the largest WAF if no level amplifies, errors included; otherwise None."""
     most = 0.0
     for outcome in outcomes:
         waf = outcome.figures.waf
@@ -191,7 +201,7 @@ def _most_waf(outcomes: Sequence[LevelOutcome]) -> float | None:
 
 
 def _of_less(steps: Sequence[LevelReturn], where: str) -> str:
-    """What can be said of steps that have not paid, where not both figures were measured."""
+    """Return the advice for steps without a proven gain, where IOPS or WAF are missing or too uncertain."""
     if all(step.iops_ratio is not None and step.waf_ratio is not None for step in steps):
         if any(step.begin.figures.is_host_bound or step.end.figures.is_host_bound for step in steps):
             return (

@@ -1,4 +1,4 @@
-"""How levels are made of files: what of a mounted file system a sweep may take, and what it leaves. Pure."""
+"""Compute the file sizes of levels made of files, and the space that a sweep leaves free. Pure."""
 
 from __future__ import annotations
 
@@ -10,18 +10,17 @@ from opwatch.sweep.levels import LevelFiles, OpLevel
 from opwatch.units import capacity
 
 _UNIT = 4096
-# Smaller ones would be all metadata.
+# Smaller files would consist mostly of metadata.
 _LEAST_FILE = 16 << 20
-# So much of the file system stays free, so that nobody else meets its end.
+# Space left free so that other users do not run out of it.
 _KEPT_RATIO, _KEPT_BYTES = 0.01, 16 << 20
-# A file system takes blocks for its own trees when a file comes.
+# A file system allocates metadata blocks when a file is created.
 _SLACK_RATIO, _SLACK_BYTES = 0.001, 2 << 20
 
 
 @frozen
 class FilesPlace:
-    """Where the files of a sweep lie, as it was named: what is mounted at `point`, from `begin_bytes` of the
-    drive on."""
+    """The location of a sweep's files: the file system mounted at `point`, at `begin_bytes` of the drive."""
 
     point: str
     begin_bytes: int
@@ -30,8 +29,10 @@ class FilesPlace:
 
 @frozen
 class FilesystemRoom:
-    """What a file system and its drive have. `free_bytes` are free, of which `available_bytes` are not kept
-    for root."""
+    """The space of a file system and its drive.
+
+    Of `free_bytes`, `available_bytes` are not reserved for root.
+    """
 
     drive_bytes: int
     total_bytes: int
@@ -40,26 +41,30 @@ class FilesystemRoom:
 
     @property
     def own_bytes(self) -> int:
-        """The most that is in use without the sweep: metadata, journal, other files, and all of the drive
-        that is not of this file system."""
+        """Return the upper bound of the bytes in use without the sweep.
+
+        They include metadata, journal, other files, and all of the drive outside this file system.
+        """
         return self.drive_bytes - self.free_bytes
 
     @property
     def most_bytes(self) -> int:
-        """The most that files of a sweep may take."""
+        """Return the most bytes that a sweep's files may take."""
         return max(self.available_bytes - max(int(_KEPT_RATIO * self.total_bytes), _KEPT_BYTES), 0)
 
 
 def levels_of_file(levels: Sequence[OpLevel], room: FilesystemRoom) -> tuple[OpLevel, ...]:
-    """Each level as one file, as large as it leaves."""
+    """Return the levels, each made of one file as large as the level allows."""
     return tuple(replace(level, files=LevelFiles(_left(level, room))) for level in levels)
 
 
 def levels_of_fill(
     levels: Sequence[OpLevel], room: FilesystemRoom, load_bytes: int | None
 ) -> tuple[OpLevel, ...]:
-    """Each level as a file of always the same size, half of what the smallest leaves unless it was given, and
-    ballast beside it."""
+    """Return the levels, each made of a file of constant size and ballast.
+
+    The file's default size is half of the space that the smallest level leaves.
+    """
     left = [_left(level, room) for level in levels]
     least = min(left)
     load = (load_bytes or least // 2) // _UNIT * _UNIT
@@ -75,7 +80,10 @@ def levels_of_fill(
 
 
 def _left(level: OpLevel, room: FilesystemRoom) -> int:
-    """What a level leaves to files of ours; UsageError where that is nothing, or more than may be taken."""
+    """Return the bytes a level leaves for the sweep's files.
+
+    Raises UsageError if that is too little, or more than may be taken.
+    """
     left = (level.usable_bytes - room.own_bytes) // _UNIT * _UNIT
     if left < _LEAST_FILE:
         raise UsageError(
@@ -94,8 +102,10 @@ def _left(level: OpLevel, room: FilesystemRoom) -> int:
 
 
 def require_as_planned(level: OpLevel, room: FilesystemRoom, point: str) -> None:
-    """RefusedError where other files came or went since the plan, so that another level would be measured.
-    `room` is that with the files of the level."""
+    """Raise RefusedError if other files came or went since the plan, because another level would be measured.
+
+    `room` is the state with the level's files in place.
+    """
     slack = max(int(_SLACK_RATIO * level.usable_bytes), _SLACK_BYTES)
     if abs(room.own_bytes - level.usable_bytes) > slack:
         raise RefusedError(

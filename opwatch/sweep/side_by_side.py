@@ -1,4 +1,4 @@
-"""All levels of a sweep on the simulated flash, as many at once as there are CPUs."""
+"""Run all levels of a sweep on the simulated flash, as many in parallel as there are CPUs."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ def run_levels(
     pace: SweepPace,
     progress: Callable[[OpLevel, int], None],
 ) -> list[LevelOutcome]:
-    """Run all levels; returns their outcomes in order. Threads do: the model runs without the interpreter's
-    lock."""
+    """Run all levels; return their outcomes in order.
+
+    Threads suffice because the model runs without the GIL.
+    """
     is_over = False
 
     def goes_on(level: OpLevel, rounds: int) -> bool:
@@ -33,6 +35,7 @@ def run_levels(
             wait(runs, return_when=FIRST_EXCEPTION)
             return [run.result() for run in runs]
         finally:
-            # After Ctrl-C, or an error of one: the others end with their round, and none begins.
+            # After Ctrl-C or an error in one level, the others stop at the end of their round and no new
+            # level starts.
             is_over = True
             pool.shutdown(wait=True, cancel_futures=True)

@@ -1,8 +1,8 @@
-"""A level of a sweep on the simulated flash, in virtual time: the same steps, rounds and verdicts.
+"""A level of a sweep on the simulated flash, in virtual time, with the same steps, rounds and verdicts.
 
-A large drive is simulated with fewer mapping units than it has. Write amplification does not depend on how
-many there are but for two things, and both are computed and said: one superblock in all is open, and a
-smaller superblock lets a greedy collector choose better.
+A large drive is simulated with fewer mapping units than it has. Write amplification depends on their number
+in two ways only: one superblock is always open, and a smaller superblock lets a greedy collector choose
+better. Both effects are computed and reported.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from opwatch.sweep.plan import SweepPace, round_size
 
 _UNITS, _SUPERBLOCKS = 1 << 20, 512
 _LEAST_BEYOND = 10
-# A bout begins and ends with an empty queue: so it is some rounds long, and cut at its intervals.
+# A bout starts and ends with an empty queue. It therefore spans several rounds and is split at its intervals.
 _FIRST_S, _BOUT_ROUNDS, _INTERVALS = 0.05, 5, 200
 
 
 @frozen
 class VirtualLoad:
-    """Random writes, some of them reads."""
+    """Random writes, optionally mixed with random reads."""
 
     io_bytes: int = 4096
     queue_depth: int = 32
@@ -49,9 +49,12 @@ class VirtualLoad:
 
 @frozen
 class ModelDrive:
-    """A drive as it is simulated: `ratio` is its size by that of the drive it stands for. `superblock_pages`
-    are those of the simulation, of which there are `superblocks`; `real_superblock_pages` those of the drive,
-    None where its profile says none."""
+    """The simulated drive.
+
+    `ratio` is the model's size divided by the size of the drive it represents. The simulation has
+    `superblocks` superblocks of `superblock_pages` pages; the real drive's superblocks have
+    `real_superblock_pages` pages, or None if its profile does not specify this.
+    """
 
     profile: Profile
     ratio: float
@@ -60,7 +63,7 @@ class ModelDrive:
     real_superblock_pages: int | None
 
     def error_ratio(self, alpha: float) -> float:
-        """How far WAF may be off for the size of the model, as a share of it; 0 when it has the full size."""
+        """Return the possible relative error of WAF due to the model's size; 0 for a full-size model."""
         if self.ratio == 1:
             return 0.0
         open_ratio = 1 / self.superblocks
@@ -76,7 +79,7 @@ def mapping_unit(profile: Profile) -> int:
 
 
 def model_of(profile: Profile, io_bytes: int) -> ModelDrive:
-    """The drive of a profile at the size that it is simulated at."""
+    """Return the model of a profile at its simulated size."""
     unit = mapping_unit(profile)
     if io_bytes < unit or io_bytes & (io_bytes - 1):
         raise UsageError(
@@ -97,7 +100,7 @@ def model_of(profile: Profile, io_bytes: int) -> ModelDrive:
 
 
 def make_drive(profile: Profile) -> Drive:
-    """The simulated drive. UsageError where its settings contradict each other."""
+    """Return the simulated drive. Raises UsageError if its settings contradict each other."""
     try:
         return profile.make()
     except ValueError as error:
@@ -105,12 +108,12 @@ def make_drive(profile: Profile) -> Drive:
 
 
 def flash_bytes(model: ModelDrive) -> int:
-    """T of the drive that the model stands for."""
+    """Return T of the drive that the model represents."""
     return round(make_drive(model.profile).geometry().physical_bytes / model.ratio)
 
 
 class _Bout(NamedTuple):
-    """A run of the workload without a pause: the rounds that it ended, and the latencies of all of it."""
+    """An uninterrupted run of the workload: the rounds completed in it, and all its latencies."""
 
     rounds: list[Round]
     slots: tuple[int, ...]
@@ -118,14 +121,17 @@ class _Bout(NamedTuple):
 
 @frozen
 class _LevelCourse:
-    """What a level's rounds gave. The last bout may have more: they were done when the verdict fell."""
+    """The results of a level's rounds.
+
+    The last bout may contain further rounds that ran before the verdict.
+    """
 
     rounds: list[Round]
     bouts: list[_Bout]
     strict: StrictVerdict
 
     def slots_from(self, first: int) -> list[tuple[int, ...]]:
-        """Latencies of the bouts that have one of the rounds from `first` on."""
+        """Return the latencies of the bouts that contain any round from `first` on."""
         kept, begin = [], 0
         for bout in self.bouts:
             if begin + len(bout.rounds) > first and begin < len(self.rounds):
@@ -141,8 +147,10 @@ def run_level(
     pace: SweepPace,
     progress: Callable[[OpLevel, int], bool],
 ) -> LevelOutcome:
-    """Run a level: purge, fill, rounds, verdict. `progress` is told of every round, and says whether to go
-    on."""
+    """Run a level: purge, fill, rounds, verdict.
+
+    `progress` is called after every round and returns whether to continue.
+    """
     unit = mapping_unit(model.profile)
     used = max(round(level.usable_bytes * model.ratio) // unit, 1) * unit
     drive = make_drive(model.profile)
@@ -185,14 +193,16 @@ def _judge(drive: Drive, level: OpLevel, rounds: Sequence[Round]) -> StrictVerdi
 
 
 class _Player:
-    """Plays the workload in bouts of some rounds. The clock is virtual, so time is asked for, and rounds are
-    cut out of it by bytes."""
+    """Plays the workload in bouts of several rounds.
+
+    The virtual clock accepts a duration, not a byte count, so rounds are cut out of a bout by bytes.
+    """
 
     def __init__(self, drive: Drive, load: VirtualLoad, used_bytes: int, round_bytes: int) -> None:
         self._drive, self._load, self._round_bytes = drive, load, round_bytes
         self._state = Workload((Zone(0, used_bytes),), rng=load.seed)
         self._seconds = _FIRST_S
-        # What was done since the last round ended.
+        # Work done since the last complete round.
         self._begun = Round(0, 0.0, 0, None, 0)
 
     def bout(self) -> _Bout:
@@ -210,7 +220,7 @@ class _Player:
             Round(one.host_write_bytes, interval_ns / 1e9, one.ios, None, one.nand_write_bytes)
             for one in run.intervals
         ]
-        # I/Os that came within the time and ended behind it, maybe behind a collection.
+        # I/Os submitted in time but completed after the end, possibly delayed by garbage collection.
         late = sum(run.latency_slots) - sum(one.ios for one in run.intervals)
         drained_s = (self._drive.now_ns() - begun_ns - interval_ns * _INTERVALS) / 1e9
         parts.append(Round(0, max(drained_s, 0.0), late, None, 0))
@@ -263,7 +273,7 @@ def _figures(course: _LevelCourse, model: ModelDrive, level: OpLevel) -> LevelFi
 
 
 def _waf_error(rounds: Sequence[Round], whole: Round, model: ModelDrive, level: OpLevel) -> float | None:
-    """The error of WAF at 95 %: that of the mean over the rounds, and that of the model's size."""
+    """Return the 95 % error of WAF: the error of the mean over rounds plus the error of the model's size."""
     wafs = [one.waf for one in rounds if one.waf is not None]
     if whole.waf is None or len(wafs) < 2 or level.alpha is None:
         return None
@@ -274,7 +284,7 @@ def _waf_error(rounds: Sequence[Round], whole: Round, model: ModelDrive, level: 
 
 
 def _percentiles(slots: Sequence[tuple[int, ...]]) -> dict[str, float]:
-    """Percentiles of all I/Os of the window, but for those that too few lie beyond."""
+    """Return the percentiles over all I/Os of the window; omit those with too few I/Os beyond them."""
     summed = tuple(sum(counts) for counts in zip(*slots, strict=True))
     run, total = TimedRun(1, (), summed), sum(summed)
     figures = {}

@@ -1,1 +1,1 @@
-"""ATA drives: what they offer, and the commands that lower their highest address."""
+"""ATA drives: their features, and the commands that lower the highest address."""

@@ -1,5 +1,4 @@
-"""Commands to an ATA drive, wrapped for its SCSI side (SAT: ATA PASS-THROUGH), and what its registers say
-behind one. Pure."""
+"""Build ATA commands wrapped in SCSI (SAT: ATA PASS-THROUGH) and decode the returned registers. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +8,7 @@ from opwatch.frozen import frozen
 _PASS_THROUGH = 0x85
 _NO_DATA, _PIO_IN, _PIO_OUT = 3, 4, 5
 _EXTENDED = 0x1
-# The registers are asked for, also where nothing failed; or a sector is read, as the count says.
+# CK_COND requests the registers even after success. A read transfers the sectors given by the count.
 _CHECK, _ONE_SECTOR_IN = 1 << 5, 1 << 3 | 1 << 2 | 2
 _ONE_SECTOR_OUT = 1 << 2 | 2
 _IDENTIFY, _READ_NATIVE, _SET_MAX, _ACCESSIBLE = 0xEC, 0x27, 0x37, 0x78
@@ -25,7 +24,7 @@ SET_PASSWORD, UNLOCK, ERASE_PREPARE, ERASE_UNIT, DISABLE_PASSWORD = 0xF1, 0xF2, 
 
 @frozen
 class AtaRegisters:
-    """What stands in the drive's registers behind a command."""
+    """The drive's registers after a command."""
 
     status: int
     error: int
@@ -46,22 +45,24 @@ def identify_command() -> bytes:
 
 
 def read_native_command(*, is_accessible: bool) -> bytes:
-    """READ NATIVE MAX ADDRESS EXT, or GET NATIVE MAX ADDRESS EXT: the answer stands in the registers."""
+    """Return READ NATIVE MAX ADDRESS EXT or GET NATIVE MAX ADDRESS EXT. Their answer is in the registers."""
     if is_accessible:
         return _wrapped(_ACCESSIBLE, _NO_DATA << 1 | _EXTENDED, _CHECK, features=_GET_NATIVE)
     return _wrapped(_READ_NATIVE, _NO_DATA << 1 | _EXTENDED, _CHECK)
 
 
 def set_max_command(lba: int, *, is_accessible: bool) -> bytes:
-    """SET MAX ADDRESS EXT, which a loss of power undoes; or SET ACCESSIBLE MAX ADDRESS EXT, which it does not
-    undo."""
+    """Return SET MAX ADDRESS EXT or SET ACCESSIBLE MAX ADDRESS EXT.
+
+    A power cycle undoes the former; the latter persists.
+    """
     if is_accessible:
         return _wrapped(_ACCESSIBLE, _NO_DATA << 1 | _EXTENDED, _CHECK, features=_SET_ACCESSIBLE, lba=lba)
     return _wrapped(_SET_MAX, _NO_DATA << 1 | _EXTENDED, _CHECK, lba=lba)
 
 
 def security_command(command: int) -> bytes:
-    """A command of the security feature set: all but ERASE PREPARE take a sector with a password."""
+    """Return a security command. All but ERASE PREPARE transfer a sector with a password."""
     if command == ERASE_PREPARE:
         return _wrapped(command, _NO_DATA << 1, _CHECK)
     return _wrapped(command, _PIO_OUT << 1, _CHECK | _ONE_SECTOR_OUT, count=1)
@@ -84,8 +85,11 @@ def _wrapped(
 
 
 def decode_registers(sense: bytes) -> AtaRegisters:
-    """The registers in sense data of either form. BadInput where they are not there, or are cut short: the
-    form without descriptors has room for the lower half of an address alone."""
+    """Decode the registers from sense data of either format.
+
+    Raises BadInput if they are missing or truncated: fixed-format sense data has room for only the lower half
+    of an address.
+    """
     code = sense[0] & 0x7F if sense else 0
     if code in _DESCRIPTORS:
         at = 8
@@ -103,6 +107,6 @@ def decode_registers(sense: bytes) -> AtaRegisters:
 
 
 def _of_descriptor(raw: bytes) -> AtaRegisters:
-    # Low, middle and high byte of the lower half, each behind that of the upper one.
+    # The low, middle and high byte of the lower half, each after the corresponding byte of the upper half.
     lba = bytes((raw[7], raw[9], raw[11], raw[6], raw[8], raw[10]))
     return AtaRegisters(status=raw[13], error=raw[3], lba=int.from_bytes(lba, "little"))

@@ -1,5 +1,4 @@
-"""What an ATA drive says of itself by IDENTIFY DEVICE, from the drive or as the kernel keeps it (SAT's page
-89h). Pure."""
+"""Decode an ATA drive's features from IDENTIFY DEVICE, read directly or through SAT's VPD page 89h. Pure."""
 
 from __future__ import annotations
 
@@ -14,10 +13,13 @@ _SECTOR = 512
 
 @frozen
 class AtaOffers:
-    """`has_protected_area` is the feature by which SET MAX ADDRESS EXT lowers what it shows, and
-    `has_accessible_max` the one that stands in its place since ACS-3. `is_frozen` says that its security
-    takes no command until it was without power, `is_locked` that it asks for a password. It shows `sectors`
-    of `sector_bytes`. `security` is all that it says of that."""
+    """The features of an ATA drive.
+
+    `has_protected_area` is the feature whose SET MAX ADDRESS EXT lowers the visible capacity;
+    `has_accessible_max` is its replacement since ACS-3. `is_frozen` means that the security feature set
+    accepts no command until a power cycle, `is_locked` that the drive needs a password. The drive shows
+    `sectors` sectors of `sector_bytes`. `security` is the complete security status.
+    """
 
     has_protected_area: bool
     has_security: bool
@@ -31,7 +33,7 @@ class AtaOffers:
 
 
 def decode_offers(page: bytes) -> AtaOffers:
-    """The offers in SAT's page 89h. BadInput for what is none, or of no ATA disk."""
+    """Decode SAT's page 89h. Raises BadInput for another page or a device that is not an ATA disk."""
     if len(page) < _IDENTIFY_AT + _BYTES or page[1] != _PAGE:
         raise BadInput(f"page 89h of {len(page)} bytes")
     if page[56] != _IDENTIFY_COMMAND:
@@ -40,7 +42,7 @@ def decode_offers(page: bytes) -> AtaOffers:
 
 
 def decode_identify(raw: bytes) -> AtaOffers:
-    """The offers in the answer to IDENTIFY DEVICE. BadInput for less than there has to be."""
+    """Decode the data of IDENTIFY DEVICE. Raises BadInput if the data is too short."""
     if len(raw) < _BYTES:
         raise BadInput(f"IDENTIFY DEVICE of {len(raw)} bytes")
 
@@ -50,8 +52,8 @@ def decode_identify(raw: bytes) -> AtaOffers:
     def counts(number: int) -> bool:
         return word(number) >> 14 == 1
 
-    # Words 82 to 84 count where bits 14 and 15 of word 83 are 01, 85 to 87 by word 87, and 119 by its own
-    # where bit 15 of word 86 is set.
+    # Words 82 to 84 are valid if bits 15:14 of word 83 are 01, and words 85 to 87 if those of word 87 are.
+    # Word 119 is valid if bit 15 of word 86 is set and its own bits 15:14 are 01.
     supported = word(82) if counts(83) else 0
     enabled = word(85) if counts(87) else 0
     later = word(119) if counts(87) and word(86) & 1 << 15 and counts(119) else 0
@@ -71,6 +73,6 @@ def decode_identify(raw: bytes) -> AtaOffers:
 
 
 def _text(raw: bytes) -> str:
-    """Characters whose pairs are the other way round."""
+    """Decode an ATA string, whose bytes are swapped within each word."""
     swapped = bytes(raw[at ^ 1] for at in range(len(raw)))
     return swapped.decode("ascii", "replace").strip(" \0")

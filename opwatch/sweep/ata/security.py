@@ -1,22 +1,21 @@
-"""An ATA drive's security feature set: what IDENTIFY DEVICE says of it, and the commands by which all that is
-on the drive is erased. Pure."""
+"""The ATA security feature set: its status in IDENTIFY DEVICE, and the commands of an erase. Pure."""
 
 from __future__ import annotations
 
 from opwatch.errors import BadInput
 from opwatch.frozen import frozen
 
-# No secret: whoever finds a drive that is locked by a sweep that was killed opens it with this.
+# Deliberately not secret: it unlocks a drive that a killed sweep left locked.
 PASSWORD = "opwatch"
 _PAGE_BYTES, _PASSWORD_BYTES = 512, 32
 _ENHANCED = 1 << 1
-# Word 128 of IDENTIFY.
+# Bits of IDENTIFY word 128.
 _SUPPORTED, _ENABLED, _LOCKED, _FROZEN, _EXPIRED, _HAS_ENHANCED = (1 << bit for bit in range(6))
 _IS_LONG, _LONGEST, _LONG_LONGEST = 1 << 15, 0xFF, 0x7FFF
 _MINUTES_PER_COUNT = 2
-# How long a drive that tells no time is waited for, and one that tells that it takes longer than it can say.
+# Timeouts for a drive that reports no erase time, and for one that reports a time beyond the maximum value.
 _UNTOLD_S, _SLOWEST_S, _MARGIN_S = 12 * 3600, 96 * 3600, 600
-# The kernel takes a time in 32 bits of milliseconds.
+# The kernel's timeout is a 32-bit number of milliseconds.
 _MOST_S = 49 * 86400
 THAW = (
     "most BIOSes do that, and a suspend of the machine and its wake-up, or unplugging the drive and plugging "
@@ -26,8 +25,11 @@ THAW = (
 
 @frozen
 class EraseTime:
-    """How long an erase takes by the drive's own word. `minutes` is None where it tells nothing; `is_more`
-    says that it takes longer than so many, which is the most that it can tell."""
+    """The erase time reported by the drive.
+
+    `minutes` is None if the drive reports none. With `is_more`, the erase takes longer than `minutes`, the
+    largest value that the drive can report.
+    """
 
     minutes: int | None = None
     is_more: bool = False
@@ -39,12 +41,12 @@ class EraseTime:
 
     @property
     def seconds(self) -> float | None:
-        """How long to expect it to take, None where that cannot be known."""
+        """Return the expected duration, or None if unknown."""
         return None if self.minutes is None or self.is_more else 60.0 * self.minutes
 
     @property
     def patience_s(self) -> int:
-        """How long to wait for it: a half more than it tells, and ten minutes."""
+        """Return the timeout: the reported time plus one half, plus ten minutes."""
         if self.minutes is None:
             return _UNTOLD_S
         return min(max(90 * self.minutes, _SLOWEST_S * self.is_more) + _MARGIN_S, _MOST_S)
@@ -52,9 +54,12 @@ class EraseTime:
 
 @frozen
 class AtaSecurity:
-    """`is_supported` by word 82; by word 128, which has the other bits, it `has_state`. `has_password` is a
-    user's: it locks the drive once that was without power. `is_expired` says that too many wrong ones were
-    tried, `has_enhanced` that it knows the other kind of erase, too."""
+    """The security status.
+
+    `is_supported` comes from word 82; `has_state` and the other bits from word 128. `has_password` means that
+    a user password is set, which locks the drive at the next power cycle. `is_expired` means that too many
+    wrong passwords were tried, `has_enhanced` that the drive supports the enhanced erase.
+    """
 
     is_supported: bool = False
     has_state: bool = False
@@ -68,30 +73,33 @@ class AtaSecurity:
 
     @property
     def is_enhanced_alone(self) -> bool:
-        """It tells a time for the enhanced erase, and none for the other one."""
+        """Return True if the drive reports a time only for the enhanced erase."""
         return self.has_enhanced and self.normal.minutes is None and self.enhanced.minutes is not None
 
     @property
     def time(self) -> EraseTime:
-        """That of the erase that is done: the normal one wherever there is one."""
+        """Return the time of the erase to use: the normal one unless only the enhanced one has a time."""
         return self.enhanced if self.is_enhanced_alone else self.normal
 
     @property
     def what(self) -> str:
-        """The erase in words."""
+        """Return a description of the erase."""
         kind = "enhanced, " if self.is_enhanced_alone else ""
         return f"ATA SECURITY ERASE UNIT ({kind}by the password {PASSWORD}), {self.time}"
 
 
 def decode_security(raw: bytes) -> AtaSecurity:
-    """The security in the answer to IDENTIFY DEVICE. BadInput for less than there has to be."""
+    """Decode the security status from the data of IDENTIFY DEVICE.
+
+    Raises BadInput if the data is too short.
+    """
     if len(raw) < _PAGE_BYTES:
         raise BadInput(f"IDENTIFY DEVICE of {len(raw)} bytes")
 
     def word(number: int) -> int:
         return int.from_bytes(raw[2 * number : 2 * number + 2], "little")
 
-    # Words 82 and 85 count where bits 14 and 15 of 83 and 87 are 01.
+    # Words 82 and 85 are valid if bits 15:14 of words 83 and 87 are 01.
     state = word(128)
     is_on = bool(word(85) & 1 << 1) and word(87) >> 14 == 1
     return AtaSecurity(
@@ -108,19 +116,22 @@ def decode_security(raw: bytes) -> AtaSecurity:
 
 
 def _time(word: int) -> EraseTime:
-    """In units of two minutes, of 8 bits or, where bit 15 is set, of 15; the largest says that it is more."""
+    """Decode an erase time in units of two minutes: 8 bits, or 15 bits if bit 15 is set.
+
+    The maximum value means "longer".
+    """
     is_long = bool(word & _IS_LONG)
     most = _LONG_LONGEST if is_long else _LONGEST
     count = word & most
     if not count:
         return EraseTime()
-    # The largest stands for more than the one before it.
+    # The maximum means longer than the value before it.
     is_more = count == most
     return EraseTime(_MINUTES_PER_COUNT * (count - is_more), is_more)
 
 
 def security_refusal(security: AtaSecurity, name: str) -> str | None:
-    """Why a drive is not erased, by what it says of its security; None where it is."""
+    """Return the reason not to erase a drive with this security status, or None if there is none."""
     if not security.is_supported:
         return f"{name} has no security feature set (IDENTIFY word 82 bit 1 is 0)"
     if not security.has_state:
@@ -142,16 +153,18 @@ def security_refusal(security: AtaSecurity, name: str) -> str | None:
 
 
 def password_page(*, is_enhanced: bool = False) -> bytes:
-    """What goes with a command of security: the password, as that of the user, in a word whose bits are 0
-    otherwise. That is a level of "high" where it is set, by which a master password opens the drive, too; and
-    a normal erase."""
+    """Return the data sector of a security command: the control word and the user password.
+
+    With all other control bits 0, SET PASSWORD uses the level "high", at which a master password also unlocks
+    the drive, and ERASE UNIT does a normal erase.
+    """
     first = _ENHANCED if is_enhanced else 0
     head = first.to_bytes(2, "little") + PASSWORD.encode().ljust(_PASSWORD_BYTES, b"\0")
     return head.ljust(_PAGE_BYTES, b"\0")
 
 
 def by_hand(name: str) -> str:
-    """The commands that open a drive which was left with the password."""
+    """Return the commands that unlock a drive left with the password."""
     user = "hdparm --user-master u"
     return (
         f"{user} --security-unlock {PASSWORD} /dev/{name} (where it is locked), then "

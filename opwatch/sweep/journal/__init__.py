@@ -1,1 +1,1 @@
-"""What a sweep was asked to do and has done so far, kept so that it can go on after anything."""
+"""The journal of a sweep: its request and progress, so that the sweep can resume after any interruption."""

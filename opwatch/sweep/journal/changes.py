@@ -1,4 +1,4 @@
-"""What a sweep changes, in its journal before it is done, and once it is undone."""
+"""Record a sweep's changes to a drive in its journal: before each change, and when it is undone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def note_changed(journal: JournalFile, state: SweepState, undo: SweepUndo) -> No
 def note_restored(
     journal: JournalFile, state: SweepState, undo: SweepUndo, disk: DiskIdentity | None = None
 ) -> None:
-    """Note that it is undone. `disk` is the disk that the drive has by now, where that is another one."""
+    """Record that a change was undone. Pass `disk` if the drive has a different disk since then."""
     state.disk = disk or state.disk
     journal.append("restored", {"undo": str(undo)} | ({"disk": disk.document()} if disk else {}))
     state.undo = [text for text in state.undo if text != str(undo)]

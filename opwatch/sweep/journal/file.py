@@ -1,4 +1,4 @@
-"""The file of a journal: a line an entry, each on the disk before what it tells of is done."""
+"""The journal file: one entry per line, on stable storage before the action that it describes starts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOST_BYTES = 64 << 20
 
 
 class JournalState(Protocol):
-    """What a journal leaves: of its last entry so many bytes were cut by a crash."""
+    """The state of a parsed journal. `cut_bytes` is the length of a last entry truncated by a crash."""
 
     cut_bytes: int
 
@@ -32,7 +32,7 @@ _State = TypeVar("_State", bound=JournalState)
 
 
 class JournalFile(Closing):
-    """An open journal, which nobody else has open to write. Made by new_journal() or opened()."""
+    """An open journal, locked against other writers. Create instances with new_journal() or opened()."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -49,7 +49,7 @@ class JournalFile(Closing):
 
     @property
     def resume_words(self) -> str:
-        """The command that goes on with it, without the words of consent."""
+        """Return the command that resumes the sweep, without the consent options."""
         where = "" if self.path.parent == FOLDER else f" --journals {self.path.parent}"
         return f"opwatch sweep resume {self.name}{where}"
 
@@ -59,7 +59,7 @@ class JournalFile(Closing):
             return read_all(file, str(self.path), MOST_BYTES)
 
     def append(self, entry: str, fields: dict[str, Any]) -> None:
-        """Write all of an entry or nothing of it. It is on the disk when this returns."""
+        """Append one entry completely or not at all. The entry is on stable storage when this returns."""
         line = json.dumps({"entry": entry, **fields}, separators=(",", ":")).encode() + b"\n"
         size = os.fstat(self._descriptor).st_size
         try:
@@ -68,7 +68,7 @@ class JournalFile(Closing):
                 view = view[os.write(self._descriptor, view) :]
             os.fsync(self._descriptor)
         except OSError as error:
-            # What is there of it would be taken for damage once something stands behind it.
+            # Remove a partial line: followed by another entry, it would be read as corruption.
             with contextlib.suppress(OSError):
                 os.ftruncate(self._descriptor, size)
             raise OpwatchError(
@@ -76,7 +76,7 @@ class JournalFile(Closing):
             ) from error
 
     def cut_back(self, cut_bytes: int) -> None:
-        """Take away a last line that a crash has cut."""
+        """Remove a last line that was truncated by a crash."""
         if cut_bytes:
             os.ftruncate(self._descriptor, os.fstat(self._descriptor).st_size - cut_bytes)
 
@@ -87,12 +87,12 @@ class JournalFile(Closing):
 
 
 def begin(folder: Path, request: SweepRequest) -> JournalFile:
-    """A new journal of a sweep, with what was asked for in it."""
+    """Create a sweep's journal whose first entry is the request."""
     return new_journal(folder / f"{request.name}{_SUFFIX}", {"schema": SCHEMA, **request.document()})
 
 
 def new_journal(path: Path, request: dict[str, Any]) -> JournalFile:
-    """A new journal, whose first entry is this."""
+    """Create a journal whose first entry is `request`."""
     folder = path.parent
     _make_folder(folder)
     journal = JournalFile(path)
@@ -108,7 +108,7 @@ def new_journal(path: Path, request: dict[str, Any]) -> JournalFile:
 
 
 def again(folder: Path, name: str) -> tuple[JournalFile, SweepState]:
-    """A journal that is there, and where its sweep stands."""
+    """Open a sweep's existing journal; return the journal and the sweep's state."""
     path = journal_path(folder, name)
     if not path.exists():
         raise UsageError(f"there is no sweep {name!r} in {folder}; {_known(folder)}")
@@ -116,7 +116,7 @@ def again(folder: Path, name: str) -> tuple[JournalFile, SweepState]:
 
 
 def opened(path: Path, parse: Callable[[bytes, str], _State]) -> tuple[JournalFile, _State]:
-    """A journal that is there, and the state that it leaves."""
+    """Open an existing journal; return the journal and its parsed state."""
     journal = JournalFile(path)
     try:
         state = parse(journal.read(), str(path))
@@ -128,7 +128,7 @@ def opened(path: Path, parse: Callable[[bytes, str], _State]) -> tuple[JournalFi
 
 
 def journals(folder: Path = FOLDER, suffix: str = _SUFFIX) -> list[str]:
-    """The names of all sweeps, the oldest first."""
+    """Return the names of all sweeps, oldest first."""
     try:
         return sorted(path.stem for path in folder.glob(f"*{suffix}"))
     except OSError:
@@ -136,13 +136,13 @@ def journals(folder: Path = FOLDER, suffix: str = _SUFFIX) -> list[str]:
 
 
 def states(folder: Path = FOLDER) -> Iterator[tuple[str, SweepState | BadInput]]:
-    """Where each of them stands, or why that cannot be told. Nothing is written."""
+    """Yield each sweep's name and its state, or the error that prevents reading the state. Writes nothing."""
     for name in journals(folder):
         yield name, looked_at(journal_path(folder, name), parse_journal)
 
 
 def looked_at(path: Path, parse: Callable[[bytes, str], _State]) -> _State | BadInput:
-    """The state that a journal leaves, or why that cannot be told. Nothing is written."""
+    """Return a journal's state, or the error that prevents reading it. Writes nothing."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         with os.fdopen(descriptor, "rb", buffering=0) as file:
@@ -154,7 +154,7 @@ def looked_at(path: Path, parse: Callable[[bytes, str], _State]) -> _State | Bad
 
 
 def journal_path(folder: Path, name: str, suffix: str = _SUFFIX) -> Path:
-    """Where a journal lies; UsageError for what can be no name of one."""
+    """Return a journal's path. Raises UsageError if `name` cannot be a journal's name."""
     if "/" in name or name.startswith(".") or not name or len(name) > 100:
         raise UsageError(f"{name!r:.110} is no name of a sweep; {_known(folder)}")
     return folder / f"{name}{suffix}"

@@ -1,4 +1,4 @@
-"""The folder in which a sweep's load writes its logs, while it does."""
+"""The temporary folder for the logs of a sweep's load."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ _SUFFIX = ".logs"
 
 @contextlib.contextmanager
 def logs_folder(journal: Path) -> Iterator[Path]:
-    """A new folder beside a journal, gone in the end. It has the sweep's name: what is left of one
-    that was killed goes when it is resumed."""
+    """Create a folder beside a journal and remove it at the end.
+
+    The folder carries the sweep's name, so that resuming a killed sweep removes its old logs.
+    """
     folder = journal.with_suffix(_SUFFIX)
     shutil.rmtree(folder, ignore_errors=True)
     try:

@@ -1,4 +1,4 @@
-"""What a sweep was asked for, as its journal keeps it. Pure."""
+"""The request for a sweep, as its journal stores it. Pure."""
 
 from __future__ import annotations
 
@@ -22,11 +22,13 @@ from opwatch.sweep.room import FilesPlace
 
 @frozen
 class SweepRequest:
-    """Everything that decides what is done: with the same request and the same drive, the same requests go to
-    it. Of `secret` the seeds of all rounds are made. `refresh_s` is how old the drive's pages get, and
-    `patience_s` how long they are waited for. With a `test` of SNIA's each part of it stands for a level.
-    `place` is where its files lie, None of a sweep that has the whole drive. `scenario` is the published
-    experiment that these levels are of, None of any other sweep."""
+    """All settings of a sweep: the same request on the same drive issues the same I/O.
+
+    The seeds of all rounds derive from `secret`. `refresh_s` is the refresh period of the drive's log pages,
+    and `patience_s` the time to wait for a refresh. With a PTS `test`, each of its parts takes the place of a
+    level. `place` is the location of the sweep's files, or None for a sweep of a whole drive. `scenario` is
+    the published experiment that these levels reproduce, or None.
+    """
 
     name: str
     created: str
@@ -46,7 +48,7 @@ class SweepRequest:
     scenario: str | None = None
 
     def planned_bytes(self, places: Iterable[int]) -> int:
-        """The most that these levels, or parts of a test, are to write as far as that can be foretold."""
+        """Return the predictable upper bound of the bytes written by these levels or parts of a test."""
         if self.test:
             capacity = self.levels[0].scale.capacity_bytes
             parts = self.test.parts
@@ -79,13 +81,13 @@ class SweepRequest:
 
 
 def planned_bytes(levels: Sequence[OpLevel], method: str, pace: SweepPace) -> int:
-    """The most that these levels write."""
+    """Return the upper bound of the bytes written by these levels."""
     steps = plan_steps(levels, method, pace, SweepSpeed())
     return sum(step.write_bytes * step.at_most for step in steps)
 
 
 def request_of(fields: Fields) -> SweepRequest:
-    """The request that document() wrote; BadInput for all else."""
+    """Parse a request written by document(). Raises BadInput for anything else."""
     request = SweepRequest(
         name=fields.text("name"),
         created=fields.text("created"),
@@ -102,7 +104,7 @@ def request_of(fields: Fields) -> SweepRequest:
         purge=_purge(fields),
         test=order_of(fields.sub("test")) if fields.table.get("test") is not None else None,
         place=_place(fields.sub("place")) if fields.table.get("place") is not None else None,
-        # Journals of before there were some have none.
+        # Journals of older versions have no scenario.
         scenario=fields.optional("scenario", fields.text),
     )
     if (request.place is not None) != (request.method in ON_FILES):
@@ -113,7 +115,10 @@ def request_of(fields: Fields) -> SweepRequest:
 
 
 def _method(fields: Fields) -> str:
-    """The method. One that is not known would be done as if it was another."""
+    """Return the method.
+
+    Reject an unknown one, because a sweep would otherwise run as if it were another method.
+    """
     name = fields.text("method")
     if name not in SWEPT:
         raise fields.bad(f"method {name!r:.60} is none that this opwatch sweeps by")
@@ -121,7 +126,7 @@ def _method(fields: Fields) -> str:
 
 
 def _purge(fields: Fields) -> str:
-    """The way to purge. Journals of before there were several have none."""
+    """Return the purge method. Journals of older versions have none: discard was the only one."""
     name = fields.optional("purge", fields.text) or DISCARD.name
     if name not in (DISCARD.name, FORMAT.name, SANITIZE.name, SECURE_ERASE.name):
         raise fields.bad(f"purge {name!r:.60} is none that a sweep begins with")
@@ -146,7 +151,7 @@ def _level(fields: Fields) -> OpLevel:
             align_bytes=scale.count("align_bytes"),
         ),
         flash_bytes=fields.optional("flash_bytes", fields.count),
-        # Journals of before there were levels of files have none.
+        # Journals of older versions have no levels made of files.
         files=_files(fields.sub("files")) if fields.table.get("files") is not None else None,
     )
     if not 0 < level.active_bytes <= level.usable_bytes <= level.scale.capacity_bytes:
@@ -166,8 +171,10 @@ def _place(fields: Fields) -> FilesPlace:
 
 
 def _pattern(fields: Fields) -> LoadPattern:
-    """The workload. Its options come from a file, too: nothing else gets to fio than what a workload may
-    have."""
+    """Return the workload.
+
+    Its options come from a file, so they are checked like those of a user's workload before they reach fio.
+    """
     jobs = []
     for row in fields.rows("jobs"):
         table = _row(row, fields, "jobs")
@@ -187,7 +194,7 @@ def _pace(fields: Fields) -> SweepPace:
         least_rounds=fields.count("least_rounds"),
         most_rounds=fields.count("most_rounds"),
         settle_s=fields.amount("settle_s"),
-        # Journals of before there was one have none.
+        # Journals of older versions have no sprandom field.
         sprandom=bool(fields.optional("sprandom", fields.flag)),
         probe_s=fields.optional("probe_s", fields.amount) or 0.0,
     )

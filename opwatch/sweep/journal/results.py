@@ -1,5 +1,4 @@
-"""What came of a level, as its journal keeps it: what was measured, from which every verdict follows again.
-Pure."""
+"""The measurements of a level, as a journal stores them. All verdicts are recomputed from them. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ _LEAST_ROUNDS = 5
 
 @frozen
 class LevelRecord:
-    """All that was measured at one level. `place` is its place in the list of levels, from 0."""
+    """All measurements of one level. `place` is the level's index in the list of levels, from 0."""
 
     place: int
     rounds: tuple[Round, ...]
@@ -29,7 +28,7 @@ class LevelRecord:
     seconds: tuple[LevelSecond, ...] = ()
 
     def outcome(self, level: OpLevel) -> LevelOutcome:
-        """What came out of the level: the record, with the verdicts that follow from it."""
+        """Return the level's outcome: the record plus the verdicts derived from it."""
         return LevelOutcome(
             level=level,
             rounds=self.rounds,
@@ -59,13 +58,13 @@ def _probe_document(probe: LevelProbe) -> dict[str, Any]:
 
 
 def record_of(fields: Fields) -> LevelRecord:
-    """The record that document() wrote; BadInput for all else."""
+    """Parse a record written by document(). Raises BadInput for anything else."""
     return LevelRecord(
         place=fields.count("level"),
         rounds=tuple(round_of(_table(row, fields)) for row in fields.rows("rounds")),
         ground=_ground(fields.sub("ground")),
         figures=_figures(fields.sub("figures")),
-        # Journals of before there were some have none.
+        # Journals of older versions have no probes.
         probes=tuple(map(_probe, fields.tables("probes", "a probe"))) if "probes" in fields.table else (),
         seconds=_seconds(fields) if "seconds" in fields.table else (),
     )

@@ -1,4 +1,4 @@
-"""Where a sweep stands, by its journal: which levels are done, and what has to be undone. Pure."""
+"""The state of a sweep, derived from its journal: the finished levels and the changes to undo. Pure."""
 
 from __future__ import annotations
 
@@ -21,13 +21,15 @@ _MOST_ENTRIES = 1 << 17
 
 @dataclass(slots=True)
 class SweepState:
-    """Where a sweep stands. `records` are of the levels that came to their end, by place, and `parts`
-    those of a test. `announced_bytes` is what all steps that were begun were to write: at least what was
-    written. `undo` is what was changed of the drive and is not restored; `stops` are the reasons for which it
-    was left.
-    `disk` is what the drive's disk is since its namespace was made again, None where it never was.
-    `begin_used` is the per cent of its rated life that the drive had used when the sweep was begun first,
-    None where it does not tell."""
+    """The state of a sweep.
+
+    `records` are the finished levels by index, and `parts` the finished parts of a PTS test.
+    `announced_bytes` is the planned write volume of all steps started, an upper bound of the bytes written.
+    `undo` lists the changes to the drive that were not restored; `stops` are the reasons for which the sweep
+    was interrupted. `disk` is the drive's disk since its namespace was last recreated, or None if that never
+    happened. `begin_used` is the percentage of the drive's rated life used when the sweep first started, or
+    None if the drive does not report one.
+    """
 
     request: SweepRequest
     records: dict[int, LevelRecord] = field(default_factory=dict)
@@ -43,30 +45,37 @@ class SweepState:
 
     @property
     def identity(self) -> DiskIdentity:
-        """The disk of the drive by now: that of a namespace that was made again has other names."""
+        """Return the identity of the drive's current disk. A recreated namespace has other names."""
         return self.disk or self.request.identity
 
     @property
     def left(self) -> tuple[int, ...]:
-        """Places of the levels that are still to be done. One that was interrupted begins anew: nobody knows
-        what the drive did meanwhile."""
+        """Return the indices of the levels to go.
+
+        An interrupted level starts over because the drive's activity during the interruption is unknown.
+        """
         done = self.records.keys() | self.parts.keys()
         return tuple(place for place in range(len(self.request.levels)) if place not in done)
 
     def outcomes(self) -> list[LevelOutcome]:
-        """What came of the levels that are done, in their order."""
+        """Return the outcomes of the finished levels, in order."""
         return [self.records[place].outcome(self.request.levels[place]) for place in sorted(self.records)]
 
     def since_begin(self, now: Health) -> Health:
-        """What the drive's health is held against: its life is that of the whole sweep, however often it was
-        resumed. The kernel's count and all else are of now."""
+        """Return the baseline for the drive's health.
+
+        Life used is counted from the sweep's first start, however often it was resumed. The kernel's error
+        count and all other values are taken from `now`.
+        """
         return now if self.begin_used is None else replace(now, percentage_used=self.begin_used)
 
     def allowed(
         self, write_bytes: int | None, life_percent: int | None = None, celsius: int | None = None
     ) -> Budget:
-        """The budget with which it goes on: what was given now or before, else what is left of the plan, in
-        which the level that was interrupted is whole again."""
+        """Return the budget for resuming: the one given now or earlier, or else the rest of the plan.
+
+        The rest of the plan counts an interrupted level in full.
+        """
         budget = self.request.budget
         if life_percent is not None:
             budget = replace(budget, life_percent=life_percent)
@@ -81,8 +90,11 @@ class SweepState:
 
 
 def parse_journal(raw: bytes, where: str) -> SweepState:
-    """The state that a journal leaves. A last line without its end was cut by a crash, and counts as not
-    written; any other damage is BadInput."""
+    """Parse a journal.
+
+    A last line without a newline was truncated by a crash and is ignored. Raises BadInput for any other
+    damage.
+    """
     (first, *others), cut_bytes = entries_of(raw, where)
     if first.text("entry") != "request" or first.text("schema") != SCHEMA:
         raise first.bad(f"it is no journal of a sweep that this opwatch knows ({SCHEMA})")
@@ -94,7 +106,7 @@ def parse_journal(raw: bytes, where: str) -> SweepState:
 
 
 def entries_of(raw: bytes, where: str) -> tuple[list[Fields], int]:
-    """(the entries of a journal, one at least; how many bytes of a last one were cut by a crash)."""
+    """Return (at least one journal entry, the length in bytes of a last entry truncated by a crash)."""
     lines = raw.split(b"\n")
     cut = lines.pop()
     if len(lines) > _MOST_ENTRIES:
@@ -109,7 +121,7 @@ def _fields(line: bytes, where: str) -> Fields:
 
 
 def _apply(state: SweepState, fields: Fields) -> None:
-    """Bring the state up to an entry. One of an unknown kind comes of a later opwatch, and is passed over."""
+    """Apply an entry to the state. Entries of unknown kinds come from a later version and are skipped."""
     kind = fields.text("entry")
     change = _CHANGES.get(kind)
     if change:

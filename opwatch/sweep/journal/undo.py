@@ -1,4 +1,4 @@
-"""What a sweep has changed of a drive, as its journal keeps it until it is undone. Pure."""
+"""The changes a sweep made to a drive, as its journal records them until they are undone. Pure."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _PARTITION = re.compile(r"partition 1: ([0-9]{1,20}) bytes from the begin", re.A
 _FILES = re.compile(r"files in (\.opwatch-sweep-[0-9A-Za-z-]{1,100})", re.ASCII)
 _HIGHEST = re.compile(r"highest address: ([0-9]{1,20}) of ([0-9]{1,20}) bytes", re.ASCII)
 _PASSWORD = re.compile(r"password (opwatch) of the user, for an erase", re.ASCII)
-# Behind these words stands the name of the sweep.
+# The sweep's name follows this prefix.
 FOLDER_PREFIX = ".opwatch-sweep-"
 
 
 @frozen
 class PartitionUndo:
-    """A partition that has to go: the first one, from the begin of the drive, of so many bytes."""
+    """A partition to delete: the first one, starting at the drive's first byte, `length_bytes` long."""
 
     length_bytes: int
 
@@ -28,7 +28,7 @@ class PartitionUndo:
 
 @frozen
 class FilesUndo:
-    """Files that have to go, and the folder that they lie in: one at the mount point, of this name."""
+    """Files to delete, together with their folder `folder` at the mount point."""
 
     folder: str
 
@@ -38,8 +38,10 @@ class FilesUndo:
 
 @frozen
 class HighestUndo:
-    """A highest address that has to be set again: at the level the drive shows the first of these, and else
-    the second."""
+    """A highest address to restore.
+
+    The drive shows `shown_bytes` at the level and `original_bytes` otherwise.
+    """
 
     shown_bytes: int
     original_bytes: int
@@ -50,7 +52,10 @@ class HighestUndo:
 
 @frozen
 class PasswordUndo:
-    """A password of an ATA drive that has to go: the one that an erase needs, which is no secret."""
+    """A password of an ATA drive to remove.
+
+    It is set only because an erase requires one, and is not secret.
+    """
 
     password: str
 
@@ -62,7 +67,7 @@ SweepUndo = PartitionUndo | FilesUndo | NamespaceUndo | HighestUndo | PasswordUn
 
 
 def parse_undo(text: str) -> SweepUndo:
-    """What the text of an entry stands for; BadInput for what no opwatch up to this one has changed."""
+    """Parse the text of a journal entry. Raises BadInput for a change unknown to this version of opwatch."""
     if match := _PARTITION.fullmatch(text):
         return PartitionUndo(int(match[1]))
     if match := _FILES.fullmatch(text):

@@ -1,4 +1,4 @@
-"""The way back to the NVMe namespace that a drive had, from wherever a sweep was killed. Pure."""
+"""Find the steps that restore a drive's original NVMe namespace, wherever a sweep was killed. Pure."""
 
 from __future__ import annotations
 
@@ -20,8 +20,11 @@ _UNDO = re.compile(
 
 @frozen
 class NamespaceUndo:
-    """An NVMe namespace that has to come back as it was, in place of one of `level_lbas` blocks, which may
-    be there or not. `lba_format` is its place among the controller's formats."""
+    """An NVMe namespace to restore.
+
+    A namespace of `level_lbas` blocks may exist in its place. `lba_format` is the index in the controller's
+    list of formats.
+    """
 
     nsid: int
     size_lbas: int
@@ -45,13 +48,13 @@ class NamespaceUndo:
 
 
 def namespace_undo(text: str) -> NamespaceUndo | None:
-    """The change that this text of a journal stands for, None where it is another one."""
+    """Parse a change from a journal; return None if the text describes another kind of change."""
     match = _UNDO.fullmatch(text)
     return NamespaceUndo(*(int(number) for number in match.groups())) if match else None
 
 
 def create_page(size_lbas: int, capacity_lbas: int, undo: NamespaceUndo) -> bytes:
-    """The data of a Create: private to one controller, without protection, in the blocks that it had."""
+    """Return the data of a Create: private to one controller, no protection, original LBA format."""
     page = bytearray(LENGTH)
     page[0:8] = size_lbas.to_bytes(8, "little")
     page[8:16] = capacity_lbas.to_bytes(8, "little")
@@ -62,12 +65,12 @@ def create_page(size_lbas: int, capacity_lbas: int, undo: NamespaceUndo) -> byte
 
 
 def flbas(lba_format: int) -> int:
-    """The place of a format as FLBAS has it: its upper two bits lie apart."""
+    """Return FLBAS for a format index. FLBAS stores the index in two separate bit fields."""
     return lba_format & 0x0F | (lba_format & 0x30) << 1
 
 
 def by_hand(undo: NamespaceUndo, controller: str, number: int) -> str:
-    """What a person runs where opwatch could not bring the namespace back."""
+    """Return the commands for a user to run if opwatch cannot restore the namespace."""
     more = f" --nvmset-id={undo.nvm_set}" if undo.nvm_set else ""
     more += f" --endg-id={undo.endurance_group}" if undo.endurance_group else ""
     node = f"/dev/{controller}"
@@ -81,7 +84,7 @@ def by_hand(undo: NamespaceUndo, controller: str, number: int) -> str:
 
 @frozen
 class SeenNamespace:
-    """A namespace that a drive has now."""
+    """A namespace that the drive has now."""
 
     nsid: int
     size_lbas: int
@@ -90,17 +93,20 @@ class SeenNamespace:
 
 
 class WayBack(StrEnum):
-    """What is to be done, so that a drive has its namespace again."""
+    """The action that gives the drive its namespace back."""
 
-    NOTHING = "nothing"  # it is there
-    ATTACH = "attach"  # it is there, and no controller has it
-    CREATE = "create"  # there is none
-    REPLACE = "replace"  # there is that of a level
+    NOTHING = "nothing"  # the namespace exists
+    ATTACH = "attach"  # the namespace exists, but no controller is attached
+    CREATE = "create"  # no namespace exists
+    REPLACE = "replace"  # the namespace of a level exists
 
 
 def way_back(undo: NamespaceUndo, there: Sequence[SeenNamespace], name: str) -> WayBack:
-    """The way back from what a drive has by now. RefusedError where that is nothing that a sweep leaves: then
-    it is somebody else's by now."""
+    """Return the action that restores the namespace, given the drive's current namespaces.
+
+    Raises RefusedError for any state that a sweep does not leave behind: another user has changed the drive
+    since.
+    """
     if not there:
         return WayBack.CREATE
     if len(there) == 1 and there[0].lba_format == undo.lba_format:

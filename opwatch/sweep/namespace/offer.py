@@ -1,4 +1,4 @@
-"""Whether a drive's NVMe namespace can be replaced by a smaller one, by what the drive says. Pure."""
+"""Decide whether a drive's NVMe namespace can be replaced by a smaller one. Pure."""
 
 from __future__ import annotations
 
@@ -8,16 +8,19 @@ from opwatch.counters.decode.identify import Controller, Namespace
 from opwatch.frozen import frozen
 from opwatch.sweep.levels import OpLevel
 
-# Statuses of NVMe with their type above the lower byte.
+# NVMe status codes, with the status code type above the low byte.
 INVALID_OPCODE, INVALID_FIELD, NO_CAPACITY, NO_IDENTIFIER = 0x001, 0x002, 0x115, 0x116
 _MANAGEMENT, _ATTACHMENT = 0x0D, 0x15
 
 
 @frozen
 class NamespaceOffer:
-    """What a drive says of its namespaces. `controllers` and `allocated` are all of its subsystem, attached
-    or not; `granularity` the bytes that sizes and capacities are steps of. `effects` is the page that says
-    which commands it knows, None where it has none."""
+    """A drive's report of its namespaces.
+
+    `controllers` and `allocated` cover the whole subsystem, attached or not. `granularity` is the step size
+    in bytes of namespace sizes and capacities. `effects` is the Commands Supported and Effects log page, or
+    None if the drive has none.
+    """
 
     controller: Controller
     namespace: Namespace
@@ -30,12 +33,12 @@ class NamespaceOffer:
 
 
 def knows(effects: bytes, opcode: int) -> bool:
-    """Whether an admin command is supported (CSUPP) by the Commands Supported and Effects log page."""
+    """Return whether the command effects log page marks an admin command as supported (CSUPP)."""
     return bool(effects[4 * opcode] & 1)
 
 
 def reasons_against(offer: NamespaceOffer) -> list[str]:
-    """Why this namespace cannot be replaced, each the end of a sentence that begins with the disk's name."""
+    """Return the reasons not to replace this namespace, phrased to follow the disk's name."""
     controller, namespace = offer.controller, offer.namespace
     reasons = []
     if offer.effects is not None:
@@ -62,7 +65,7 @@ def reasons_against(offer: NamespaceOffer) -> list[str]:
 
 
 def level_refusal(levels: Iterable[OpLevel], offer: NamespaceOffer) -> str | None:
-    """Why no namespace of the size of one of these levels can be made, None where all can be."""
+    """Return the reason why one of these levels cannot be a namespace size, or None if all can."""
     size, capacity = offer.granularity
     step = max(size, capacity, offer.namespace.lba_bytes or 1)
     for level in levels:
@@ -76,14 +79,16 @@ def level_refusal(levels: Iterable[OpLevel], offer: NamespaceOffer) -> str | Non
 
 
 def impossible_lbas(offer: NamespaceOffer) -> int:
-    """A size in blocks that no namespace of this drive can have."""
+    """Return a size in blocks that exceeds any namespace this drive could have."""
     lba_bytes = offer.namespace.lba_bytes or 512
     return 2 * ((offer.controller.capacity_bytes or 0) // lba_bytes + (offer.namespace.size_lbas or 1))
 
 
 def probe_refusal(status: int, name: str) -> str | None:
-    """What the answer to a Create of an impossible size says against a drive; None when it is that of one
-    that creates namespaces."""
+    """Evaluate the status of a Create with an impossible size.
+
+    Returns None if the status is that of a drive that can create namespaces, or else the reason for refusal.
+    """
     if status in (NO_CAPACITY, NO_IDENTIFIER):
         return None
     said = {INVALID_OPCODE: "invalid opcode", INVALID_FIELD: "invalid field", 0: "success"}

@@ -1,4 +1,4 @@
-"""Whether a drive can be sanitized by what it says, in which way, and what its log then says. Pure."""
+"""Decide whether and how a drive can be sanitized, from what it reports, and interpret its log. Pure."""
 
 from __future__ import annotations
 
@@ -18,8 +18,11 @@ _KINDS = {OVERWRITE: "overwrite", BLOCK_ERASE: "block erase", CRYPTO_ERASE: "cry
 
 @frozen
 class SanitizeOffer:
-    """What a drive says of a sanitize, which is one of all of its `namespaces`, attached or not. `log` is
-    None where the drive does not know the command."""
+    """A drive's answers about sanitize.
+
+    Sanitize affects all `namespaces`, attached or not. `log` is None if the drive does not support the
+    command.
+    """
 
     controller: Controller
     namespace: Namespace
@@ -29,7 +32,7 @@ class SanitizeOffer:
 
 
 def reasons_against_sanitize(offer: SanitizeOffer) -> list[str]:
-    """Why this drive is not sanitized, each the end of a sentence that begins with the disk's name."""
+    """Return the reasons not to sanitize this drive, phrased to follow the disk's name."""
     controller, log = offer.controller, offer.log
     if not controller.can_sanitize or log is None:
         return ["offers no Sanitize (SANICAP is 0)"]
@@ -59,8 +62,11 @@ def reasons_against_sanitize(offer: SanitizeOffer) -> list[str]:
 
 
 def sanitize_action(controller: Controller) -> int:
-    """The kind of sanitize that is taken of those that it offers, 0 where there is none: erased blocks are
-    those of a new drive, and of those whose key is gone some are still to be erased."""
+    """Return the sanitize action to use, or 0 if no suitable one is offered.
+
+    Block erase is preferred: it leaves the blocks erased as on a new drive, whereas after a crypto erase some
+    blocks are still to be erased.
+    """
     if controller.erases_blocks:
         return BLOCK_ERASE
     return CRYPTO_ERASE if controller.erases_keys else 0
@@ -71,7 +77,7 @@ def kind_of_sanitize(action: int) -> str:
 
 
 def sanitize_progress(log: SanitizeLog) -> str:
-    """How far it is, and how long all of it takes by the drive's own estimate."""
+    """Return text on the progress and, if the drive reports one, its estimate of the total duration."""
     done = "" if log.progress_ratio is None else f", {100 * log.progress_ratio:.1f} %"
     seconds = log.seconds.get(log.action)
     takes = f", which takes {roughly(seconds)} in all as it says itself" if seconds else ""
@@ -79,8 +85,10 @@ def sanitize_progress(log: SanitizeLog) -> str:
 
 
 def sanitize_failure(log: SanitizeLog, action: int, name: str, resume_words: str) -> str | None:
-    """What is to be said of a sanitize of this kind that has ended, None when it succeeded. `name` is the
-    controller's."""
+    """Return the error message for a finished sanitize, or None if it succeeded.
+
+    `name` is the controller's.
+    """
     kind = kind_of_sanitize(action)
     if log.state is SanitizeState.FAILED:
         return (

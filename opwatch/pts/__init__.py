@@ -1,1 +1,1 @@
-"""Tests of SNIA's Performance Test Specification: what each does, and what it comes to."""
+"""Tests of SNIA's Performance Test Specification: their loads and their results."""

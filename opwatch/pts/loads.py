@@ -1,4 +1,4 @@
-"""What a test does, load after load, with its times as they were scaled. Pure."""
+"""The sequence of loads in a test, with durations scaled. Pure."""
 
 from __future__ import annotations
 
@@ -8,20 +8,23 @@ from opwatch.named import NamedTuple
 from opwatch.pts.order import PtsOrder
 from opwatch.steady.pts_tests import PtsPoint, PtsTest
 
-# fio takes about as long to begin: a load that is shorter would measure that.
+# fio's own start-up takes about this long: a shorter load would mostly measure the start-up.
 LEAST_S = 0.1
-# A figure of less would be one of chance.
+# Fewer repetitions would give figures dominated by chance.
 _LEAST_TIMES = 3
 _MINUTE_S = 60.0
-# Host idle recovery has so many bursts with a pause behind them, then minutes without any.
+# Host idle recovery runs this many bursts, each followed by a pause, then minutes without pauses.
 _BURSTS, _BASELINE_MINUTES = 360, 30
 _BURST_S = 5.0
 ROUND = "round"
 
 
 class PtsLoad(NamedTuple):
-    """Requests of one kind for a time; then `pause_s` without any. `stage` is what it is a part of, and
-    `times` how often it is done there. With `every_s` its figures are wanted for stretches of that length."""
+    """Requests of one kind for `seconds`, followed by `pause_s` of idle time.
+
+    The load belongs to `stage`, which runs it `times` times. With `every_s`, figures are wanted for intervals
+    of that length.
+    """
 
     stage: str
     read_percent: int
@@ -36,13 +39,16 @@ class PtsLoad(NamedTuple):
 
     @property
     def point(self) -> str:
-        """Its point of a round, by the name that the specification has for it."""
+        """Return the test point under the specification's name: reads/writes in percent, block size."""
         return f"{self.read_percent}/{100 - self.read_percent} {self.block_bytes}"
 
 
 def round_loads(order: PtsOrder, part: PtsTest, logical_bytes: int) -> list[PtsLoad]:
-    """The loads of one round, without those that are smaller than a block of the drive. Of idle recovery it
-    is the workload that brings it to its steady state; none for a test that has no rounds."""
+    """Return the loads of one round, without those smaller than a block of the drive.
+
+    For idle recovery, the load is the workload that brings the drive to steady state. The list is empty for a
+    test without rounds.
+    """
     if not part.steady:
         return []
     points = part.points
@@ -52,13 +58,16 @@ def round_loads(order: PtsOrder, part: PtsTest, logical_bytes: int) -> list[PtsL
 
 
 def left_out(part: PtsTest, logical_bytes: int) -> list[PtsPoint]:
-    """Points that this drive cannot do."""
+    """Return the points that this drive cannot run."""
     return [point for point in part.points if point.block_bytes < logical_bytes]
 
 
 def stage_loads(order: PtsOrder, part: PtsTest) -> Iterator[PtsLoad]:
-    """What comes behind the rounds: of idle recovery bursts with pauses, and the way back; of cross stimulus
-    recovery its three stretches, each with a figure for every minute."""
+    """Yield the loads that follow the rounds.
+
+    Idle recovery has bursts with pauses, each group followed by a baseline without pauses. Cross stimulus
+    recovery has three stages, each with a figure per minute.
+    """
     if part.name == "hir":
         for point in part.points:
             burst = _load(order, part, f"pause {point.pause_s:g} s", point)
@@ -91,7 +100,7 @@ def _load(order: PtsOrder, part: PtsTest, stage: str, point: PtsPoint) -> PtsLoa
         is_random=point.is_random,
         seconds=max(point.seconds * order.scale, LEAST_S),
         depth=depth,
-        # Two threads in order would be two streams, and begin at the same byte.
+        # Two sequential threads would be two streams that start at the same byte.
         threads=threads if point.is_random else 1,
     )
 

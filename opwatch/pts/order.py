@@ -1,4 +1,4 @@
-"""One of SNIA's tests as it was asked for, and as a journal keeps it. Pure."""
+"""The request for a SNIA test, as the user gave it and a journal stores it. Pure."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ NAMES = (*dict.fromkeys(test.name.partition("-")[0] for test in PTS_TESTS),)
 
 
 class PtsClass(NamedTuple):
-    """What the specification recommends for one kind of drives: outstanding I/Os of each thread, threads, the
-    share of the drive that is used, and whether its write cache is on."""
+    """The specification's recommendation for a class of drives.
+
+    `depth` is the outstanding I/Os per thread, and `active_ratio` the share of the drive in use.
+    """
 
     name: str
     depth: int
@@ -33,7 +35,7 @@ PTS_CLASSES = (
 
 
 def pts_class(name: str) -> PtsClass:
-    """The class of that name."""
+    """Return the class with this name."""
     for one in PTS_CLASSES:
         if one.name == name:
             return one
@@ -43,7 +45,7 @@ def pts_class(name: str) -> PtsClass:
 
 
 def parts_of(name: str) -> tuple[PtsTest, ...]:
-    """The runs that a test is made of, each with a purge of its own."""
+    """Return the parts of a test; a separate purge precedes each one."""
     parts = tuple(test for test in PTS_TESTS if name in (test.name, test.name.partition("-")[0]))
     if not parts:
         raise UsageError(f"there is no test {name!r:.60} of SNIA's: there are {', '.join(NAMES)}")
@@ -52,8 +54,11 @@ def parts_of(name: str) -> tuple[PtsTest, ...]:
 
 @frozen
 class PtsOrder:
-    """What was asked for. All times of the specification are taken times `scale`, and no more than `rounds`
-    are done where that is not None. `header` is what a report says of the drive and its host, by name."""
+    """The requested test.
+
+    All times in the specification are multiplied by `scale`, and at most `rounds` rounds are done unless that
+    is None. `header` has the report's fields about the drive and its host, by name.
+    """
 
     name: str
     class_name: str = PTS_CLASSES[0].name
@@ -74,11 +79,11 @@ class PtsOrder:
         return min(part.most_rounds, self.rounds or part.most_rounds)
 
     def active_bytes(self, capacity_bytes: int) -> int:
-        """The bytes from the begin of the drive that are written and read."""
+        """Return the size of the active range, which starts at the drive's first byte."""
         return int(capacity_bytes * self.drive_class.active_ratio) // _UNIT * _UNIT
 
     def fill_passes(self, part: PtsTest, capacity_bytes: int) -> int:
-        """How often the active range is written in order before: twice the capacity in all, at least."""
+        """Return the number of sequential passes over the active range that write twice the capacity."""
         if part.precondition_block_bytes is None:
             return 0
         return -(-2 * capacity_bytes // self.active_bytes(capacity_bytes))
@@ -88,7 +93,7 @@ class PtsOrder:
 
 
 def order_of(fields: Fields) -> PtsOrder:
-    """The order that document() wrote; BadInput for all else."""
+    """Parse an order written by document(). Raises BadInput for anything else."""
     header = fields.sub("header")
     try:
         parts_of(fields.text("name"))

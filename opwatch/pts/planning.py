@@ -1,4 +1,4 @@
-"""What a test takes, before anything of it is done. Pure."""
+"""Plan the steps of a test before it starts. Pure."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from opwatch.sweep.levels import OpLevel
 from opwatch.sweep.plan import StepKind, SweepPace, SweepSpeed, SweepStep, purge_step
 from opwatch.sweep.purges import DISCARD, PurgeWay
 
-# Saturation ends when so many capacities were written.
+# Write saturation ends after this many capacities were written.
 SATURATED = 4
 _WINDOW = 5
 
 
 def planned_test_bytes(part: PtsTest, capacity_bytes: int) -> int | None:
-    """The most that a part writes; None where only the drive's speed decides that."""
+    """Return the upper bound of a part's writes in bytes, or None if it depends on the drive's speed."""
     if part.name != "wsat":
         return None
     return SATURATED * capacity_bytes
 
 
 def part_levels(order: PtsOrder, whole: OpLevel) -> tuple[OpLevel, ...]:
-    """The active range of every part, as a level that is used."""
+    """Return the active range of every part as a level."""
     used = order.active_bytes(whole.scale.capacity_bytes)
     return tuple(OpLevel(part.name, used, whole.scale, whole.flash_bytes) for part in order.parts)
 
@@ -32,7 +32,10 @@ def part_levels(order: PtsOrder, whole: OpLevel) -> tuple[OpLevel, ...]:
 def part_steps(
     order: PtsOrder, levels: Sequence[OpLevel], pace: SweepPace, speed: SweepSpeed, purge: PurgeWay = DISCARD
 ) -> tuple[SweepStep, ...]:
-    """Every step of a test, in order. What loads write is known where the drive's speed is."""
+    """Return all steps of a test, in order.
+
+    The bytes a load writes are known only if the drive's speed is.
+    """
     steps = [
         step
         for part, level in zip(order.parts, levels, strict=True)
@@ -84,6 +87,6 @@ def _of_part(
 
 
 def _written(loads: Iterable[PtsLoad], speed: SweepSpeed) -> int:
-    """What is written once, of a drive that takes as much of every load. 0 where that is not known."""
+    """Return the bytes one pass writes, assuming the same speed for every load; 0 if the speed is unknown."""
     writing_s = sum(load.seconds * (100 - load.read_percent) / 100 for load in loads)
     return round(writing_s * (speed.round_bytes_per_s or 0))

@@ -1,4 +1,4 @@
-"""What came of one part of a test, as its journal keeps it: what was measured, and all else follows from."""
+"""The measurements of one part of a test, as a journal stores them. All results are derived from them."""
 
 from __future__ import annotations
 
@@ -16,19 +16,22 @@ from opwatch.steady.pts_tests import PtsTest
 
 
 class PtsEnd(StrEnum):
-    """What ended the rounds of a part, or all of it."""
+    """The condition that ended a part or its rounds."""
 
     STEADY = "steady"
-    ROUNDS = "rounds"  # as many as there may be, and not steady
-    CAPACITY = "capacity"  # four times the capacity was written, and not steady
-    BUDGET = "budget"  # what may be written is gone: not all of it was done
-    DONE = "done"  # a test that has no steady state of its own
+    ROUNDS = "rounds"  # round limit reached without steady state
+    CAPACITY = "capacity"  # four times the capacity was written without steady state
+    BUDGET = "budget"  # write budget used up: the part is incomplete
+    DONE = "done"  # a test without a steady state of its own
 
 
 @frozen
 class PtsRecord:
-    """All that was measured of one part. `totals` are of loads that were measured stretch by stretch, whole.
-    `logical_bytes` is the block of the drive: smaller points were left out."""
+    """All measurements of one part.
+
+    `totals` are the complete results of loads that were measured in intervals. `logical_bytes` is the drive's
+    block size: test points with smaller blocks were left out.
+    """
 
     place: int
     end: PtsEnd
@@ -38,7 +41,7 @@ class PtsRecord:
     fio_version: str
 
     def rounds(self) -> list[list[PtsSample]]:
-        """The samples of each round, in order."""
+        """Return the samples of each round, in order."""
         by_round: dict[int, list[PtsSample]] = {}
         for sample in self.samples:
             if sample.stage == ROUND:
@@ -46,7 +49,7 @@ class PtsRecord:
         return [by_round[number] for number in sorted(by_round)]
 
     def stages(self) -> dict[str, list[PtsSample]]:
-        """What came behind the rounds, by name, in order."""
+        """Return the samples of each stage after the rounds, by name and in order."""
         stages: dict[str, list[PtsSample]] = {}
         for sample in self.samples:
             if sample.stage != ROUND:
@@ -65,7 +68,7 @@ class PtsRecord:
 
 
 def record_of_part(fields: Fields) -> PtsRecord:
-    """The record that document() wrote; BadInput for all else."""
+    """Parse a record written by document(). Raises BadInput for anything else."""
     return PtsRecord(
         place=fields.count("part"),
         end=fields.kind("end", PtsEnd),
@@ -86,8 +89,10 @@ def _samples(fields: Fields, key: str) -> tuple[PtsSample, ...]:
 
 
 def verdict_of(order: PtsOrder, part: PtsTest, rounds: Sequence[Sequence[PtsSample]]) -> PtsVerdict | None:
-    """What SNIA's rule says of these rounds; None where there are too few of them, or the test has none. A
-    round that was not done whole is none."""
+    """Apply SNIA's rule to these rounds.
+
+    Returns None if there are too few rounds or the test has no steady state. Incomplete rounds do not count.
+    """
     rule = PtsRule(most_rounds=order.most_rounds(part))
     tracks: dict[str, list[float]] = {f"{part.variable}, {point}": [] for point in part.steady}
     for samples in rounds:

@@ -1,4 +1,4 @@
-"""What a part of a test comes to: the tables that its report has to have. Pure."""
+"""The results of a part of a test: the tables that its report requires. Pure."""
 
 from __future__ import annotations
 
@@ -12,14 +12,18 @@ from opwatch.pts.samples import PtsSample
 from opwatch.steady.pts import PtsVerdict
 from opwatch.steady.pts_tests import PtsTest
 
-# What of a stretch's rate has to be there again, and over which share of the stretch that is taken.
+# Share of the original rate that counts as recovered, and the final share of the stage that defines this
+# rate.
 _RECOVERED, _TAIL = 0.9, 0.1
 
 
 @frozen
 class PtsFigures:
-    """One test point over the rounds of the window, or one stage. The largest of maxima, and of the 99.999 %
-    latencies the largest that could be told; everything else is a mean over these `loads`."""
+    """The figures of one test point over the window's rounds, or of one stage.
+
+    `max_ns` and `five_nines_ns` (99.999 % latency) are the largest known values of these `loads`; all other
+    figures are means.
+    """
 
     name: str
     read_percent: int
@@ -37,8 +41,11 @@ class PtsFigures:
 
 @frozen
 class PtsPart:
-    """One part of a test, with all that follows from what was measured. `verdict` is None where there is
-    none, and why stands in `unjudged`. `figures` are those of `window`, the first and last round of it."""
+    """One part of a test with all results derived from its measurements.
+
+    `verdict` is None if there is none, with the reason in `unjudged`. `figures` are those of `window`, which
+    holds the first and last round.
+    """
 
     part: PtsTest
     record: PtsRecord
@@ -51,7 +58,7 @@ class PtsPart:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it was done to its end, and was steady where it has to be."""
+        """Return True if the part ran to its end and reached steady state where required."""
         if not self.part.steady:
             return self.record.end is PtsEnd.DONE
         return self.verdict is not None and self.verdict.is_steady and self.record.end is not PtsEnd.BUDGET
@@ -90,7 +97,10 @@ def _unjudged(part: PtsTest, verdict: PtsVerdict | None, rounds: int) -> str:
 
 
 def figures_of_loads(name: str, samples: Sequence[PtsSample], totals: Sequence[PtsSample] = ()) -> PtsFigures:
-    """What loads of one kind come to. Of loads that were logged in stretches the tail is in `totals`."""
+    """Merge loads of one kind into figures.
+
+    For loads logged in intervals, the tail latencies are in `totals`.
+    """
     seconds = sum(sample.seconds for sample in samples)
     tails = [*samples, *totals]
     means = [(sample.mean_ns, sample.ios) for sample in samples if sample.mean_ns is not None]
@@ -111,8 +121,11 @@ def figures_of_loads(name: str, samples: Sequence[PtsSample], totals: Sequence[P
 
 
 def _recovery(stages: Sequence[Sequence[PtsSample]]) -> float | None:
-    """Seconds into the last stretch until it has 90 % of the rate at the end of the first one; None where it
-    never has. How long that takes is for the reader to define by the specification; this is our measure."""
+    """Return the seconds into the last stage until it reaches 90 % of the rate at the end of the first one.
+
+    None if it never does. The specification leaves the definition of recovery to the reader; this one is
+    ours.
+    """
     if len(stages) < 2:
         return None
     first, last = stages[0], stages[-1]

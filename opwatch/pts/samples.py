@@ -1,4 +1,4 @@
-"""What one load of a test came to, from fio's report and logs of it. Pure."""
+"""The result of one load of a test, from fio's report and logs. Pure."""
 
 from __future__ import annotations
 
@@ -19,9 +19,11 @@ _FIVE_NINES = 0.99999
 
 @frozen
 class PtsSample:
-    """What a load came to, or a stretch of one. `number` is its round, or its place in its stage, from 1;
-    `begin_s` is when it began, by the begin of the part. Latencies are those from submission to completion,
-    and None where too few requests were made to tell."""
+    """The result of a load or of one interval of it.
+
+    `number` is the round, or the index within the stage, from 1. `begin_s` is the start relative to the start
+    of the part. Latencies are from submission to completion, and None if there were too few requests.
+    """
 
     stage: str
     number: int
@@ -49,7 +51,7 @@ class PtsSample:
         return (self.read_bytes + self.write_bytes) / self.seconds / _MEGABYTE
 
     def value(self, variable: str) -> float:
-        """What SNIA's rule follows: by the name that the test has for it."""
+        """Return the value that SNIA's rule tracks, under the test's name for it."""
         if variable == "IOPS":
             return self.iops
         if variable == "MB/s":
@@ -61,7 +63,7 @@ class PtsSample:
 
 
 def sample_of(fields: Fields) -> PtsSample:
-    """The sample that document() wrote; BadInput for all else."""
+    """Parse a sample written by document(). Raises BadInput for anything else."""
     sample = PtsSample(
         stage=fields.text("stage"),
         number=fields.count("number"),
@@ -82,7 +84,7 @@ def sample_of(fields: Fields) -> PtsSample:
 
 
 def sample_of_report(load: PtsLoad, number: int, begin_s: float, report: FioReport) -> PtsSample:
-    """The whole of a load."""
+    """Return the sample of a complete load."""
     total = report.total
     bins: Counter[int] = Counter()
     weighted, count, largest = 0.0, 0, None
@@ -101,7 +103,7 @@ def sample_of_report(load: PtsLoad, number: int, begin_s: float, report: FioRepo
         read_percent=load.read_percent,
         block_bytes=load.block_bytes,
         begin_s=begin_s,
-        # fio tells milliseconds.
+        # fio reports milliseconds.
         seconds=max(total.seconds, 0.001),
         ios=sum(total.requests.values()),
         read_bytes=total.bytes["read"],
@@ -113,7 +115,10 @@ def sample_of_report(load: PtsLoad, number: int, begin_s: float, report: FioRepo
 
 
 def samples_of_logs(load: PtsLoad, begin_s: float, logs: Sequence[FioLog]) -> Iterator[PtsSample]:
-    """One for each stretch of a load that was logged: of writes alone. The last row is of less than one."""
+    """Yield one sample per logged interval of a load of writes only.
+
+    The last row is shorter than an interval and is dropped.
+    """
     every_s = load.every_s or load.seconds
     rates = _by_row(log for log in logs if log.kind is FioLogKind.RATE)
     latencies = _by_row(log for log in logs if log.kind is FioLogKind.LATENCY)
@@ -135,7 +140,7 @@ def samples_of_logs(load: PtsLoad, begin_s: float, logs: Sequence[FioLog]) -> It
 
 
 def _by_row(logs: Iterator[FioLog]) -> dict[int, list[int]]:
-    """The values of all threads, by the place of their row."""
+    """Return the values of all threads by row index."""
     rows: dict[int, list[int]] = defaultdict(list)
     for log in logs:
         for at, row in enumerate(log.rows()):

@@ -1,1 +1,1 @@
-"""What a drive is loaded with: workloads as data, and the words that make fio do them."""
+"""Workloads as data, and the fio options that run them."""

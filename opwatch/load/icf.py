@@ -1,8 +1,8 @@
-"""Configuration files of Iometer, as far as they are of simple jobs: one size, one share of reads, one share
-of random places, no pauses. Pure.
+"""Parse Iometer configuration files with simple access specifications. Pure.
 
-A line that begins with an apostrophe says what the lines behind it are. Where, for how long and what is shown
-meanwhile is for the sweep to say; what is neither that nor understood is refused with its line.
+Supported are a single size, a share of reads, a share of random offsets, and no delays. A line that starts
+with an apostrophe labels the lines that follow. Target, duration and display settings are ignored because the
+sweep decides them. Any other line that is not understood is refused with its line number.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _DEPTH = "number of outstanding ios"
 _ASSIGNED = "assigned access specs"
 _KIND = "test type"
 _WORKER = "worker type"
-# Parts of which nothing shapes a request, whatever they say.
+# Sections that do not affect requests.
 _DISPLAY = ("results display", "end results display")
-# What else is known: where, how often, for how long, and what is written beside it.
+# Other known labels: target, repetition, duration, and recording of results.
 _PASSED = (
     *("test setup", "end test setup", "test description", "run time", "hours", "ramp up time", "end "),
     *("default disk workers", "default network workers", "record results", "worker cycling", "start"),
@@ -42,7 +42,7 @@ class _Line(NamedTuple):
 
 @dataclass(slots=True)
 class _Config:
-    """What was read by now."""
+    """The settings read so far."""
 
     name: str = ""
     shapes: dict[str, PlainLoad] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class _Config:
 
 
 def parse_icf(raw: bytes, where: str) -> list[PlainLoad]:
-    """The access specifications that its workers have, in their order; all where no worker has one."""
+    """Return the access specifications assigned to workers, in order; all of them if no worker has one."""
     config = _Config()
     for line in _values(raw, where):
         _take(config, line)
@@ -61,7 +61,7 @@ def parse_icf(raw: bytes, where: str) -> list[PlainLoad]:
     names = list(dict.fromkeys(line.text for line in config.assigned)) or list(config.shapes)
     if not 1 <= len(names) <= _MOST_LOADS:
         raise BadInput(f"{where}: it has {len(names)} access specifications, not 1 to {_MOST_LOADS}")
-    # Each worker keeps so many outstanding.
+    # Each worker keeps this many I/Os outstanding.
     threads = sum(config.depths) or None
     loads = [config.shapes[name] for name in names]
     return [
@@ -70,7 +70,7 @@ def parse_icf(raw: bytes, where: str) -> list[PlainLoad]:
 
 
 def _values(raw: bytes, where: str) -> Iterator[_Line]:
-    """Lines that are no labels, each under its label."""
+    """Yield the lines that are not labels, each with its label."""
     label, is_display = "", False
     for number, line in enumerate(lines_of(text_of(raw)), 1):
         text, place = line.strip(), f"{where}: line {number}"

@@ -1,5 +1,7 @@
-"""The options of fio that a workload may have. fio can run programs, write files anywhere and load libraries:
-what is not known here is refused. Pure."""
+"""The fio options allowed in a workload. Pure.
+
+fio can run programs, write files anywhere and load libraries, so unknown options are refused.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ import re
 
 from opwatch.errors import BadInput
 
-# Options that shape the requests, and do nothing else.
+# Options that only shape the requests.
 SHAPES = frozenset(
     (
         *("rw", "readwrite", "rwmixread", "rwmixwrite", "percentage_random", "bs", "blocksize", "bssplit"),
@@ -30,7 +32,7 @@ SHAPES = frozenset(
         *("mem", "iomem", "cpus_allowed", "cpus_allowed_policy", "prio", "prioclass", "nice"),
     )
 )
-# Options that a sweep decides: where, how much, for how long, from which seed, and what is written down.
+# Options that a sweep decides: target, amount, duration, seed, and logs.
 OURS = frozenset(
     (
         *("name", "description", "filename", "filesize", "size", "io_size", "offset", "offset_increment"),
@@ -41,20 +43,22 @@ OURS = frozenset(
         *("disable_clat", "disable_slat", "gtod_reduce", "bwavgtime", "iopsavgtime", "eta", "eta-newline"),
     )
 )
-# These engines move data from memory to the device by the kernel. Others load libraries or open sockets.
+# Engines whose I/O goes from memory to the device through the kernel. Others load libraries or open sockets.
 _ENGINES = ("libaio", "io_uring", "psync", "sync", "vsync", "pvsync", "pvsync2", "posixaio")
-# Kinds that are fio's own memory. Behind others a file may stand, or another disk: fio would have its buffers
-# there, and write to it whatever it writes.
+# Memory kinds that are fio's own. Other kinds can name a file or a disk for fio's buffers, which fio would
+# then overwrite.
 _MEMORY = ("malloc", "shm", "shmhuge", "mmap")
 _PATTERNS = ("write", "randwrite", "rw", "readwrite", "randrw")
 _VALUE = re.compile(r"[A-Za-z0-9_.,:/%+-]{0,400}", re.ASCII)
-# Without a value an option is on.
+# An option without a value is enabled.
 _FLAG = "1"
 
 
 def checked(key: str, value: str, where: str) -> tuple[str, str] | None:
-    """An option of a workload as fio takes it; None for one that a sweep decides itself. BadInput for all
-    that is neither."""
+    """Return a workload option as fio takes it, or None for an option that the sweep decides.
+
+    Raises BadInput for any other option.
+    """
     name = {"readwrite": "rw", "blocksize": "bs"}.get(key, key)
     if name in OURS:
         return None

@@ -1,5 +1,7 @@
-"""A load that is the same all the time: a share of reads, a share of random places, one size. Users of other
-tools have names for it. Pure."""
+"""A constant load: a share of reads, a share of random offsets, and one size. Pure.
+
+It can be given by the names that other tools use.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,8 @@ MOST_THREADS = 1024
 _MOST_BYTES = 64 << 20
 _SECTOR = 512
 _WHOLE = 100
-# Names of sysbench's modes of files: (share of reads, share of random places) in per cent. Of a mix it reads
-# three times while it writes twice.
+# sysbench file modes: (percentage of reads, percentage of random offsets). The mixed mode does three reads
+# per two writes.
 SYSBENCH_MODES = {
     "rndwr": (0, 100),
     "rndrd": (100, 100),
@@ -30,8 +32,11 @@ _SHARES_OF_VDBENCH = ("rdpct", "seekpct", "xfersize", "threads")
 
 @frozen
 class PlainLoad:
-    """Shares are in per cent, by vdbench's names. `threads` is how many I/Os are outstanding, None where
-    the name does not say."""
+    """A load.
+
+    Shares are percentages under vdbench's names. `threads` is the number of outstanding I/Os, or None if the
+    name does not specify it.
+    """
 
     name: str
     rdpct: int
@@ -43,7 +48,7 @@ class PlainLoad:
 def plain_load(
     name: str, rdpct: int, seekpct: int, xfersize: int, threads: int | None, where: str
 ) -> PlainLoad:
-    """The load, if there can be one like it; BadInput with `where` else."""
+    """Return the load if its values are valid. Raises BadInput that mentions `where` otherwise."""
     for key, share in (("rdpct", rdpct), ("seekpct", seekpct)):
         if not 0 <= share <= _WHOLE:
             raise BadInput(f"{where}: {key} is {share}: it is a share in per cent")
@@ -57,8 +62,11 @@ def plain_load(
 
 
 def plain_of(text: str) -> PlainLoad | None:
-    """The load that a word means to users of sysbench (rndwr), of Iometer (4k-100-random) or of vdbench
-    (rdpct=75,seekpct=100,xfersize=8k,threads=16); None for a word of none of them."""
+    """Return the load named by a sysbench mode (rndwr), an Iometer specification (4k-100-random) or vdbench
+    parameters (rdpct=75,seekpct=100,xfersize=8k,threads=16).
+
+    None if the text is none of these.
+    """
     if text in SYSBENCH_MODES:
         return PlainLoad(text, *SYSBENCH_MODES[text], _SYSBENCH_BYTES)
     shares = _BY_SHARES.fullmatch(text)
@@ -76,7 +84,7 @@ def _by_vdbench(text: str) -> PlainLoad:
         if key not in _SHARES_OF_VDBENCH or not equals or key in values:
             raise UsageError(f"{text:.200}: {word!r:.60}: write each of {', '.join(_SHARES_OF_VDBENCH)} once")
         values[key] = value
-    # What vdbench takes where nothing is said.
+    # Missing parameters get vdbench's defaults.
     return plain_load(
         text,
         number_of(values.get("rdpct", "100"), text),
@@ -94,7 +102,7 @@ def number_of(text: str, where: str) -> int:
 
 
 def seek_share(text: str, where: str) -> int:
-    """Vdbench has words for all places at random, and for none."""
+    """Parse seekpct, for which vdbench also accepts the words "random" and "sequential"."""
     words = {"random": _WHOLE, "rand": _WHOLE, "sequential": 0, "seq": 0}
     return words[text] if text in words else number_of(text, where)
 

@@ -1,4 +1,4 @@
-"""Load in one file by sysbench: the words for it, and what it says in the end. Pure."""
+"""Run a load in one file with sysbench: build its arguments and parse its output. Pure."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from opwatch.errors import BadInput, Unsupported
 from opwatch.frozen import frozen
 from opwatch.load.plain import PlainLoad
 
-# Who can make a load in a file.
+# The programs that can load a file.
 FIO, SYSBENCH = "fio", "sysbench"
 LOADERS = (FIO, SYSBENCH)
 _MODES = {(100, 100): "rndrd", (0, 100): "rndwr", (100, 0): "seqrd", (0, 0): "seqrewr"}
 _WHOLE = 100
-# sysbench prints shares of an I/O with so few places, and times with four.
+# sysbench prints rates with two decimals and times with four.
 _NUMBER = r"\s*(\d{1,15}(?:\.\d{1,9})?)"
 _FIGURES = {
     "reads_per_s": re.compile(rf"^\s*reads/s:{_NUMBER}\s*$", re.MULTILINE),
@@ -26,7 +26,7 @@ _FIGURES = {
 
 @frozen
 class SysbenchResult:
-    """What a run came to. `mean_ns` is the mean time of an I/O, by its own clock and to 10 us."""
+    """The result of a run. `mean_ns` is the mean I/O time by sysbench's clock, with a resolution of 10 us."""
 
     reads: int
     writes: int
@@ -44,9 +44,11 @@ def sysbench_words(
     events: int = 0,
     most_per_s: int = 0,
 ) -> list[str]:
-    """Arguments of sysbench for the load in the one file of its folder, past the page cache: for so many
-    seconds, or for so many I/Os, and no more than so many a second (0 for all that it can). Unsupported for
-    a load that it has no mode for."""
+    """Return sysbench's arguments for the load in the only file of its folder, bypassing the page cache.
+
+    The run is limited by `seconds` or by `events`, and to `most_per_s` I/Os per second (0 means no limit).
+    Raises Unsupported for a load that no sysbench mode covers.
+    """
     mode = _MODES.get((load.rdpct, load.seekpct))
     ratio: tuple[str, ...] = ()
     if mode is None and load.seekpct == _WHOLE:
@@ -56,7 +58,7 @@ def sysbench_words(
             f"--load sysbench: {load.name}: {load.rdpct} % reads and {load.seekpct} % random places are no "
             "mode of sysbench: take --workload rndwr, rndrd, rndrw, seqrewr or seqrd, or fio"
         )
-    # Nothing is to be done at its end but what the load is: sysbench would flush each 100 requests.
+    # Disable fsync, because sysbench would otherwise flush after every 100 requests and at the end.
     return [
         *("fileio", "--file-num=1", f"--file-total-size={n_bytes}", f"--file-test-mode={mode}", *ratio),
         *(f"--file-block-size={load.xfersize}", "--file-io-mode=sync", "--file-extra-flags=direct"),
@@ -67,7 +69,7 @@ def sysbench_words(
 
 
 def parse_sysbench(text: str, where: str) -> SysbenchResult:
-    """What sysbench 1.0 has printed; BadInput where a figure is missing or there twice."""
+    """Parse the output of sysbench 1.0. Raises BadInput if a figure is missing or appears twice."""
     figures = {}
     for name, pattern in _FIGURES.items():
         matches = pattern.findall(text)
@@ -78,6 +80,6 @@ def parse_sysbench(text: str, where: str) -> SysbenchResult:
     moved = figures["reads_per_s"] + figures["writes_per_s"]
     if not seconds or not moved or not events:
         raise BadInput(f"{where}: sysbench did nothing, or in no time")
-    # Rates have two places, and the count of events has all of them.
+    # Rates are rounded to two decimals, whereas the number of events is exact.
     reads = round(events * figures["reads_per_s"] / moved)
     return SysbenchResult(reads, events - reads, seconds, figures["mean_ms"] * 1e6)

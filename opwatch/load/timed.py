@@ -1,4 +1,4 @@
-"""The words that make fio do requests of one kind for a time, and no more than so many bytes. Pure."""
+"""Build fio's arguments for requests of one kind, limited by time and by bytes. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _UNIT = 4096
 
 @frozen
 class TimedLoad:
-    """Requests of one kind for so many seconds, from `threads` with `depth` outstanding each."""
+    """Requests of one kind for `seconds`, from `threads` threads with `depth` outstanding I/Os each."""
 
     read_percent: int
     block_bytes: int
@@ -30,8 +30,11 @@ class TimedLoad:
 def timed_words(
     load: TimedLoad, window: LoadWindow, most_bytes: int, seed: int, every_s: float | None = None
 ) -> Iterator[str]:
-    """Arguments of fio. It ends when the time is over, or when about `most_bytes` were written; reads have no
-    bound. With `every_s` it logs rates and latencies of stretches so long."""
+    """Yield fio's arguments.
+
+    The run ends after `load.seconds` or about `most_bytes` written, whichever is first; reads are limited by
+    time only. With `every_s`, fio logs rates and latencies at that interval.
+    """
     yield from common_words(window, None)
     if every_s:
         yield from log_words(round(every_s * 1000), latencies=True)

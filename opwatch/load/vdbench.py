@@ -1,7 +1,8 @@
-"""Parameter files of vdbench, as far as they are of simple jobs. Pure.
+"""Parse vdbench parameter files with simple jobs. Pure.
 
-A statement is a line: `sd=` says where, `wd=` how requests look, `rd=` what is run. Where and for how long is
-for the sweep to say; what is neither that nor understood is refused with its line.
+A statement is a line: `sd=` names the target, `wd=` the shape of requests, and `rd=` a run. Target and
+duration are ignored because the sweep decides them. Any other line that is not understood is refused with its
+line number.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from opwatch.named import NamedTuple
 _MOST_LOADS = 64
 _COMMENTS = ("*", "#", "/")
 _DEFAULT = "default"
-# Which words a statement may have: those that are understood, and those that the sweep decides itself.
+# Parameters allowed per statement: those that are understood, and those that the sweep decides.
 _KEYS = {
     "sd": frozenset(("sd", "threads", "openflags", "lun", "size")),
     "wd": frozenset(("wd", "sd", "rdpct", "seekpct", "xfersize", "threads")),
@@ -44,7 +45,7 @@ class _Statement(NamedTuple):
 
 @dataclass(slots=True)
 class _JobFile:
-    """What was read by now. Statements called `default` are what those behind them begin with."""
+    """The statements read so far. Statements named `default` set the defaults of those that follow."""
 
     defaults: dict[str, dict[str, str]] = field(default_factory=lambda: {kind: {} for kind in _KEYS})
     drives: dict[str, Mapping[str, str]] = field(default_factory=dict)
@@ -53,7 +54,7 @@ class _JobFile:
 
 
 def parse_vdbench(raw: bytes, where: str) -> list[PlainLoad]:
-    """The runs of the file, in their order."""
+    """Return the runs of the file, in order."""
     file = _JobFile()
     for statement in _statements(raw, where):
         words = file.defaults[statement.kind] | dict(statement.words)
@@ -76,7 +77,7 @@ def parse_vdbench(raw: bytes, where: str) -> list[PlainLoad]:
 def _statements(raw: bytes, where: str) -> Iterator[_Statement]:
     text, first = "", 0
     for number, line in enumerate(lines_of(text_of(raw)), 1):
-        # What stands behind a blank is a comment, and so is a line that begins with one of these.
+        # Text after a blank is a comment, and so is a line that starts with one of these characters.
         word = "" if line.startswith(_COMMENTS) else (line.split() or [""])[0]
         if not word:
             continue
@@ -109,7 +110,7 @@ def _statement(text: str, where: str) -> _Statement:
 
 
 def _split(text: str) -> list[str]:
-    """Words between commas that stand in no parentheses."""
+    """Split the text at commas outside parentheses."""
     words, depth, begin = [], 0, 0
     for at, char in enumerate(text):
         depth += {"(": 1, ")": -1}.get(char, 0)
@@ -120,7 +121,7 @@ def _split(text: str) -> list[str]:
 
 
 def _single(value: str, where: str) -> str:
-    """A value, or the only one of a list of them."""
+    """Return a value, or the only element of a list."""
     if value.startswith("(") and value.endswith(")"):
         value = value[1:-1]
     if not value or any(char in value for char in "(),"):

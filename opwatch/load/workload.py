@@ -1,4 +1,4 @@
-"""A workload: how requests look, and nothing of where they go or how many there are. Pure."""
+"""A workload: the shape of requests, without their target and number. Pure."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ _DEFAULTS = {
     "direct": "1",
     "iodepth": "32",
     "bs": "4k",
-    # Controllers that compress or find duplicates would show a drive that is better than any load of data.
+    # Compressible or duplicate data would make a drive with compression or deduplication look too good.
     "refill_buffers": "1",
-    # Requests are independent of each other: a map would visit each block once before any is visited twice.
+    # Requests are independent. With a map, fio would write every block once before any block twice.
     "norandommap": "1",
-    # The default generator has 32 bits: beyond 16 TiB it would not reach all blocks of 4 KiB.
+    # The default generator has 32 bits and cannot reach all 4 KiB blocks beyond 16 TiB.
     "random_generator": "tausworthe64",
 }
 
 
 @frozen
 class LoadJob:
-    """One job: options of fio that shape its requests, with our defaults. It is done by `threads` at once."""
+    """One job: the fio options that shape its requests, defaults included. `threads` threads run it."""
 
     options: Mapping[str, str]
 
@@ -45,7 +45,7 @@ class LoadJob:
 
     @property
     def write_share(self) -> Fraction:
-        """The share of its bytes that are written."""
+        """Return the share of the job's bytes that are writes."""
         if self.options["rw"].partition(":")[0] in ("write", "randwrite"):
             return Fraction(1)
         if "rwmixwrite" in self.options:
@@ -53,13 +53,13 @@ class LoadJob:
         return 1 - Fraction(int(self.options.get("rwmixread", "50")), 100)
 
 
-# Options of fio that have a file's times written with its data, and the values that have not.
+# fio options that write a file's timestamps with its data, each with the values that do not.
 _SYNCS = (("fsync", ("0",)), ("sync", ("none", "0", "dsync")))
 
 
 @frozen
 class LoadPattern:
-    """A workload by name. `left_out` are options of a user's file that the sweep decides itself."""
+    """A named workload. `left_out` lists options of a user's file that the sweep overrides."""
 
     name: str
     description: str
@@ -68,7 +68,10 @@ class LoadPattern:
 
     @property
     def is_uniform(self) -> bool:
-        """Whether its random writes are to go everywhere alike: of others, nothing can be said of that."""
+        """Return True if the random writes are meant to be uniform.
+
+        Other workloads get no uniformity check.
+        """
         return all(
             job.options["rw"].startswith("rand")
             and job.options.get("percentage_random", "100") == "100"
@@ -78,8 +81,10 @@ class LoadPattern:
 
 
 def require_reach(pattern: LoadPattern, round_ratio: float) -> None:
-    """UsageError where rounds of this share of what is in use never come to its end: fio begins each at the
-    first byte again, and so does each of its threads."""
+    """Raise UsageError if sequential rounds of this length never reach the end of the data in use.
+
+    fio starts each round, and each of its threads, at the first byte again.
+    """
     in_order = [job for job in pattern.jobs if not job.options["rw"].startswith("rand")]
     threads = sum(job.threads for job in pattern.jobs)
     if in_order and (round_ratio < 1 or threads > 1 or in_order[0].write_share < 1):
@@ -90,8 +95,11 @@ def require_reach(pattern: LoadPattern, round_ratio: float) -> None:
 
 
 def require_data_alone(pattern: LoadPattern) -> None:
-    """UsageError where each write has the file system write down the time of it as well: then the figures are
-    of both, and nobody can tell what of it somebody else wrote."""
+    """Raise UsageError if each write makes the file system write timestamps too.
+
+    The figures would then cover both kinds of writes, and the file system's writes could not be told from
+    those of other programs.
+    """
     for job in pattern.jobs:
         for key, harmless in _SYNCS:
             if (value := job.options.get(key, harmless[0])) not in harmless:
@@ -102,7 +110,7 @@ def require_data_alone(pattern: LoadPattern) -> None:
 
 
 def names() -> list[str]:
-    """The workloads that come with opwatch."""
+    """Return the names of the workloads that come with opwatch."""
     folder = resources.files("opwatch.load").joinpath("workloads")
     return sorted(
         entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml")
@@ -110,8 +118,10 @@ def names() -> list[str]:
 
 
 def load(text: str) -> LoadPattern:
-    """The workload that a person means: one of ours by its name, one by the name that it has elsewhere, or a
-    file: .toml, or one of fio's, vdbench's or Iometer's."""
+    """Return the workload that a user named.
+
+    The name is one of opwatch's, one of another tool's, or a file: .toml, or one of fio, vdbench or Iometer.
+    """
     plain = plain_loads(text)
     if plain:
         return pattern_of(only(plain, text), text)
@@ -137,7 +147,7 @@ def _read(path: Path) -> bytes:
 
 
 def plain_loads(text: str) -> list[PlainLoad]:
-    """The loads that a person means by a name or a file of sysbench, Iometer or vdbench; none of others."""
+    """Return the loads of a name or file of sysbench, Iometer or vdbench; an empty list for others."""
     path = Path(text)
     if path.suffix == ".vdb":
         return parse_vdbench(_read(path), text)
@@ -148,7 +158,7 @@ def plain_loads(text: str) -> list[PlainLoad]:
 
 
 def only(loads: Sequence[PlainLoad], where: str) -> PlainLoad:
-    """The one load of what was named; UsageError where there are more."""
+    """Return the only load. Raises UsageError if there are several."""
     if len(loads) != 1:
         known = ", ".join(load.name for load in loads[:_MOST_JOBS])
         raise UsageError(f"{where}: it has {len(loads)} loads ({known}), and one is wanted: leave one in it")
@@ -156,7 +166,7 @@ def only(loads: Sequence[PlainLoad], where: str) -> PlainLoad:
 
 
 def pattern_of(load: PlainLoad, where: str) -> LoadPattern:
-    """The same as a workload of a sweep, which has to write."""
+    """Return the load as a workload for a sweep, which has to write."""
     if load.rdpct == 100:
         raise UsageError(f"{where}: it only reads, and a sweep needs writes; scenario mixed-io takes it")
     kind = "write" if load.rdpct == 0 else "rw"
@@ -172,7 +182,7 @@ def pattern_of(load: PlainLoad, where: str) -> LoadPattern:
 
 
 def parse_workload(raw: bytes, where: str) -> LoadPattern:
-    """A workload in TOML: a description, and a table [[job]] with options for each job."""
+    """Parse a workload in TOML: a description, and a table [[job]] with options for each job."""
     fields = Fields(parse_toml(raw, where), where)
     unknown = set(fields.table) - {"description", "job"}
     if unknown:
@@ -183,7 +193,7 @@ def parse_workload(raw: bytes, where: str) -> LoadPattern:
 
 
 def _words(table: Any, where: str) -> dict[str, str]:  # noqa: ANN401
-    """The options of one job as fio would read them."""
+    """Return the options of one job as fio would read them."""
     if not isinstance(table, dict):
         raise BadInput(f"{where} is no table of options")
     words = {}
@@ -197,7 +207,7 @@ def _words(table: Any, where: str) -> dict[str, str]:  # noqa: ANN401
 
 
 def parse_job_file(raw: bytes, where: str) -> LoadPattern:
-    """A job file of fio: [global] holds for the jobs behind it, each other section is one."""
+    """Parse a fio job file: [global] applies to the jobs after it, and each other section is a job."""
     common: dict[str, str] = {}
     jobs: list[dict[str, str]] = []
     section: dict[str, str] | None = None

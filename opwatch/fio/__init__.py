@@ -1,1 +1,1 @@
-"""What fio says that it did: its JSON and JSON+, its logs."""
+"""Parse fio's output: JSON and JSON+ reports, and logs."""

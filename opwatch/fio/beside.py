@@ -1,4 +1,4 @@
-"""What fio measured of each job, and what was measured of the disks in the same time."""
+"""Compare fio's figures for each job with the figures that opwatch measured on the disks in the same time."""
 
 from __future__ import annotations
 
@@ -13,16 +13,19 @@ from opwatch.recording.reading.window import ended
 from opwatch.samples.observation import Observation
 from opwatch.samples.story import Story
 
-# The percentiles of a watch that fio prints where it was not asked for others.
+# The percentiles of a watch that fio also prints by default.
 PERCENTAGES = {"p50": 50.0, "p99": 99.0, "p99_9": 99.9}
-# fio prints the middle of one of 64 bins of an octave.
+# fio prints the midpoint of one of 64 bins per octave.
 PERCENTILE_ERROR = 1 / 128
 
 
 @frozen
 class MeasuredRow:
-    """One operation as fio or we measured it. `percentiles_ns` has None for what is not known; `device` is
-    None in fio's own, where `own_percentiles_ns` has all by percentage, rounded down to `quantum_ns`."""
+    """The figures of one operation, from fio or from opwatch.
+
+    `percentiles_ns` has None for unknown values. `device` is None for fio's figures, whose
+    `own_percentiles_ns` has all percentiles by percentage, rounded down to `quantum_ns`.
+    """
 
     requests: int
     mean_ns: float | None
@@ -34,9 +37,11 @@ class MeasuredRow:
 
 @frozen
 class JobBeside:
-    """One operation of one job: fio's row, and one of each disk that had any. `phase` is the time that ours
-    are of; None for the whole run, where the job is no phase. `is_imported` if no disk was watched: the
-    recording is of fio's report itself."""
+    """One operation of one job: fio's row, and one row per disk with such requests.
+
+    The disks' rows cover `phase`, or the whole run if it is None because the job has no phase of its own.
+    With `is_imported`, no disk was watched: the recording was imported from fio's report.
+    """
 
     job: str
     op: str
@@ -47,7 +52,7 @@ class JobBeside:
 
 
 def beside(run: RecordedRun) -> list[JobBeside]:
-    """What fio and we measured of each job. It is empty where no report of fio is in the recording."""
+    """Return the figures of fio and opwatch for each job; empty if the recording has no fio report."""
     report = kept_report(run)
     if report and "imported" in run.header:
         return [
@@ -64,7 +69,7 @@ def _rows(report: FioReport, run: RecordedRun) -> list[JobBeside]:
     rows: list[JobBeside] = []
     summaries: dict[Phase | None, list[Observation]] = {}
     for job in report.jobs:
-        # Of several phases of one name nobody knows which is this job's.
+        # Phases of the same name cannot be assigned to jobs.
         is_alone = sum(phase.name == job.name for phase in phases) == 1
         phase = by_name[job.name] if is_alone else None
         if phase not in summaries:
@@ -74,7 +79,7 @@ def _rows(report: FioReport, run: RecordedRun) -> list[JobBeside]:
 
 
 def _of_job(job: FioJob, phase: Phase | None, summaries: Iterable[Observation] | None) -> list[JobBeside]:
-    """The rows of a job; without summaries, of an imported one."""
+    """Return the rows of a job. Without summaries, the job is an imported one."""
     rows = []
     for op, operation in job.operations.items():
         latency = operation.latency
@@ -105,7 +110,7 @@ def _of_disks(op: str, summaries: Iterable[Observation]) -> Iterable[MeasuredRow
 
 
 def _summaries(run: RecordedRun, phase: Phase | None) -> list[Observation]:
-    """The sums of a phase, or of all of the run, disk by disk."""
+    """Return the totals per disk of a phase or of the whole run."""
     chosen = entries_within(run, phase) if phase else ended(run.entries())
     story, finals = Story(), []
     for entry in chosen:

@@ -1,4 +1,4 @@
-"""A command line of fio: what it asks for, and what can be added without changing what it does. Pure."""
+"""Analyze a fio command line, and add options that do not change the workload. Pure."""
 
 from __future__ import annotations
 
@@ -9,22 +9,25 @@ from pathlib import Path
 from opwatch.foreign import text_of
 from opwatch.frozen import frozen
 
-# Each of these has fio say or do something that we do not follow.
+# Options that change fio's output or behaviour in ways that opwatch does not support.
 _ELSEWHERE = ("client", "server", "remote-config", "showcmd", "parse-only", "minimal", "status-interval")
 _FORMAT, _OUTPUT = "output-format", "output"
-# Options of a job that have to do with its logs, in a job file or behind --.
+# Log options of a job, in a job file or on the command line.
 _OF_LOGS = re.compile(r"^[ \t]*(write_[a-z]+_log|log_[a-z_]+|per_job_logs)\b", re.MULTILINE)
 _INCLUDE = re.compile(r"^[ \t]*include\b", re.MULTILINE)
-# As fio averages bandwidth for what it prints: with another time that would change.
+# fio's default averaging interval for bandwidth; another value would change the printed figures.
 LOG_MS = 500
 REPORT, LOGS = "report", "fio"
 
 
 @frozen
 class FioPlan:
-    """How a command of fio is run. `argv` is what to run. `report` is where fio will have written its report,
-    None with a `no_report` why there is none; `is_ours`, whether it has in it what the user would have seen
-    on standard output. `no_logs` is why no logs are written, None when they are."""
+    """The command to run in place of the user's fio command.
+
+    `argv` is the command line. `report` is the path of fio's report, or None with the reason in `no_report`.
+    `is_ours` means that the report also contains the text that the user would have seen on standard output.
+    `no_logs` is the reason for not writing logs, or None if they are written.
+    """
 
     argv: tuple[str, ...]
     report: Path | None
@@ -40,9 +43,11 @@ def is_fio(command: Sequence[str]) -> bool:
 def plan(
     command: Sequence[str], folder: Path, read: Callable[[str], bytes | None], *, has_clock: bool
 ) -> FioPlan:
-    """What to run in place of a command line of fio. `folder` is empty, and ours; `read` gives the begin of a
-    job file, None of what is none. `has_clock` says that this fio can write its logs by the clock of the
-    samples."""
+    """Return the command to run in place of a fio command line.
+
+    `folder` is an empty folder of ours. `read` returns the beginning of a job file, or None if a word does
+    not name one. `has_clock` means that this version of fio can log with the clock of the samples.
+    """
     options = dict(_option(word) for word in command[1:] if word.startswith("-") and word != "-")
     added: list[str] = []
     report, is_ours, no_report = _report(options, folder)
@@ -55,12 +60,12 @@ def plan(
         prefix = folder / LOGS
         added += [f"--write_{kind}_log={prefix}" for kind in ("bw", "iops", "lat")]
         added += [f"--log_avg_msec={LOG_MS}", "--log_alternate_epoch=1", "--log_alternate_epoch_clock_id=1"]
-    # What stands before the first job is the default of all jobs; what the command says itself prevails.
+    # Options before the first job are defaults of all jobs, so the command's own options take precedence.
     return FioPlan((command[0], *added, *command[1:]), report, is_ours, no_report, no_logs)
 
 
 def _option(word: str) -> tuple[str, str]:
-    """(its whole name, its value): fio takes one dash for two, and names that are cut short."""
+    """Return (the option's full name, its value). fio accepts a single dash and abbreviated names."""
     name, _, value = word.lstrip("-").partition("=")
     for whole in (_FORMAT, *_ELSEWHERE):
         if name != _OUTPUT and len(name) > 3 and whole.startswith(name):

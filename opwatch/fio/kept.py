@@ -1,4 +1,4 @@
-"""What a recording has of fio: its report, its logs."""
+"""Read fio's report and logs from a recording."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from opwatch.foreign import text_of
 from opwatch.recording.reading.files import bytes_of, kept_files
 from opwatch.recording.reading.reader import RecordedRun
 
-# The names under which a recording keeps them.
+# File names within a recording.
 REPORT_NAME, LOG_FOLDER = "fio/report.json", "fio/"
 
 
 def kept_report(run: RecordedRun) -> FioReport | None:
-    """The report of fio; None where fio did not run under the recording, or its report could not be kept."""
+    """Return fio's report, or None if fio did not run or its report was not saved."""
     for file in kept_files(run):
         if file.name == REPORT_NAME:
             return parse_report(text_of(bytes_of(run, file)), f"{run.name}: {file.name}")
@@ -24,7 +24,7 @@ def kept_report(run: RecordedRun) -> FioReport | None:
 
 
 def kept_logs(run: RecordedRun) -> Iterator[FioLog | FioHistogramLog]:
-    """The logs of fio that are in the recording, by the clock of the samples."""
+    """Yield fio's logs in the recording. Their times are on the clock of the samples."""
     for file in kept_files(run):
         name = file.name.removeprefix(LOG_FOLDER)
         if file.name.startswith(LOG_FOLDER) and name.endswith(".log"):

@@ -1,7 +1,7 @@
-"""The logs that fio writes with write_bw_log and its like. Pure.
+"""Parse the logs that fio writes with write_bw_log and related options. Pure.
 
-A row has the milliseconds since the job began, or of another clock that fio was told; which of them, the log
-does not say.
+A row's time is in milliseconds, either since the job's start or on another clock given to fio. The log does
+not say which.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from opwatch.foreign import LONGEST_LINE, numbers, text_of
 from opwatch.frozen import frozen
 from opwatch.named import NamedTuple
 
-# A log without log_avg_msec has a row for every request.
+# Without log_avg_msec a log has a row for every request.
 MOST_ROWS = 1 << 21
-# fio's numbers for what a row is of.
+# Operations by fio's number in a row.
 _OPERATIONS = ("read", "write", "discard", "flush")
-# time, value, operation, block size; then an offset where asked for, then a priority since fio 3.18.
+# Columns: time, value, operation, block size; optionally an offset; since fio 3.18 a priority.
 _LEAST_COLUMNS, _MOST_COLUMNS = 4, 6
 _MOST_DIGITS = 19
 _NAME = re.compile(r"(?:.*_)?(bw|iops|lat|clat|slat|clat_hist)(?:\.([0-9]{1,6}))?\.log", re.ASCII | re.DOTALL)
-# 29 groups of 64 bins, 19 before fio 3.3; with log_hist_coarseness up to six times half of them.
+# 29 groups of 64 bins, 19 before fio 3.3. Each step of log_hist_coarseness, up to six, halves the number.
 _BINS, _MOST_COARSE = (29 * 64, 19 * 64), 6
 
 
 class FioLogKind(StrEnum):
-    """What the values of a log are, and their unit."""
+    """The quantity in a log and its unit."""
 
     BANDWIDTH = "bw"  # KiB/s
     RATE = "iops"  # 1/s
@@ -40,8 +40,11 @@ class FioLogKind(StrEnum):
 
 
 class FioLogRow(NamedTuple):
-    """A value of one operation; with log_avg_msec the mean of the time until `time_ms`. `block_bytes` is 0
-    in what is no single request."""
+    """A value of one operation.
+
+    With log_avg_msec, the mean over the interval that ends at `time_ms`. `block_bytes` is 0 for a row that is
+    not a single request.
+    """
 
     time_ms: int
     value: int
@@ -50,10 +53,10 @@ class FioLogRow(NamedTuple):
 
 
 class FioLog:
-    """The rows of one log, in columns: some have millions."""
+    """The rows of one log, stored in columns because some logs have millions of rows."""
 
     def __init__(self, kind: FioLogKind, job: int | None) -> None:
-        # The number of its job, from 1, where fio keeps one log for each.
+        # The job's number, from 1, if fio writes one log per job.
         self.kind, self.job = kind, job
         self._times, self._values, self._blocks = array("Q"), array("Q"), array("Q")
         self._operations = bytearray()
@@ -76,8 +79,10 @@ class FioLog:
 
 @frozen
 class FioHistogramRow:
-    """Completion latencies of one operation, between the row before and `time_ms`: the middles of the bins
-    that were hit, with their counts."""
+    """Completion latencies of one operation between the previous row and `time_ms`.
+
+    `bins` are the midpoints of the non-empty bins with their counts.
+    """
 
     time_ms: int
     operation: str
@@ -87,20 +92,22 @@ class FioHistogramRow:
 
 @frozen
 class FioHistogramLog:
-    """What write_hist_log writes."""
+    """A log written by write_hist_log."""
 
     job: int | None
     rows: tuple[FioHistogramRow, ...]
 
 
 def is_log_name(name: str) -> bool:
-    """Whether fio names its logs so."""
+    """Return whether a file name has the form of a fio log's."""
     return _NAME.fullmatch(name) is not None
 
 
 def parse_log(raw: bytes, name: str) -> FioLog | FioHistogramLog:
-    """The log that lies under such a name: PREFIX_KIND.NUMBER.log. BadInput, with the line, for whatever is
-    none."""
+    """Parse a log with a name of the form PREFIX_KIND.NUMBER.log.
+
+    Raises BadInput, with the line, for other text.
+    """
     parts = _NAME.fullmatch(name)
     if not parts:
         raise BadInput(f"{name} is named like no log of fio: PREFIX_bw.1.log, and so with {_kinds()}")
@@ -122,7 +129,7 @@ def _kinds() -> str:
 
 
 def _lines(raw: bytes, name: str) -> Iterator[tuple[str, str]]:
-    """(place, line) of every line that is not empty."""
+    """Yield (position, line) for each line that is not empty."""
     for number, line in enumerate(io.BytesIO(raw), 1):
         if number > MOST_ROWS:
             raise BadInput(f"{name} has more than {MOST_ROWS} rows: write it with log_avg_msec")
@@ -133,7 +140,7 @@ def _lines(raw: bytes, name: str) -> Iterator[tuple[str, str]]:
 
 
 def _numbers(line: str, where: str) -> list[int]:
-    # A priority is written as 0x0004.
+    # A priority has the form 0x0004.
     words = [word.strip() for word in line.split(",")]
     head, last = words[:-1], words[-1]
     if last.startswith("0x") and len(words) > _LEAST_COLUMNS:
@@ -164,8 +171,11 @@ def _histograms(raw: bytes, name: str) -> Iterator[FioHistogramRow]:
 
 
 def bin_middle_ns(place: int, coarseness: int = 0) -> int:
-    """The middle of one of fio's bins: exact below 128 ns, then 64 bins an octave; coarser ones are two, four
-    and so on of these together."""
+    """Return the midpoint of one of fio's histogram bins.
+
+    Bins are exact below 128 ns, then there are 64 per octave. Coarser bins merge two, four and so on of
+    these.
+    """
     low, _ = _edges(place << coarseness)
     _, high = _edges(((place + 1) << coarseness) - 1)
     return (low + high + 1) // 2

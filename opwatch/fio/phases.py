@@ -1,4 +1,4 @@
-"""When each job of fio ran, by the clock of its logs. Pure."""
+"""Compute the time span of each fio job, on the clock of its logs. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LATENCIES = (FioLogKind.LATENCY, FioLogKind.COMPLETION)
 
 @frozen
 class JobPhase:
-    """All clones of a job, from the begin of the first to the end of the last."""
+    """The span of a job with all its clones, from the first start to the last end."""
 
     name: str
     begin_ns: int
@@ -23,9 +23,11 @@ class JobPhase:
 
 
 def job_phases(report: FioReport, logs: Sequence[FioLog]) -> tuple[list[JobPhase], str | None]:
-    """(phases, why not all of them are known), from logs with a row for every LOG_MS of CLOCK_MONOTONIC. A
-    job began no later than that before its first row, and the last is written after its end, however long
-    that takes: it lasted as long as its report says."""
+    """Return (phases, the reason why some are missing or None).
+
+    The logs must have a row per LOG_MS on CLOCK_MONOTONIC. A job started LOG_MS or more before its first
+    row. fio may write the last row long after the job's end, so the duration comes from the report.
+    """
     spans = _spans(logs)
     if not spans:
         return [], "no job ran long enough for a row in its logs"
@@ -49,7 +51,10 @@ def job_phases(report: FioReport, logs: Sequence[FioLog]) -> tuple[list[JobPhase
 
 
 def _spans(logs: Sequence[FioLog]) -> Mapping[int, tuple[int, int]]:
-    """(first, last) row of each job, in ms: of its latencies, which are written by itself."""
+    """Return each job's (first, last) row time in ms.
+
+    Only latency logs count because the job itself writes them.
+    """
     spans: dict[int, tuple[int, int]] = {}
     for log in logs:
         if log.kind not in _LATENCIES or log.job is None:

@@ -1,7 +1,7 @@
-"""The report of fio 2.2 and later with --output-format=json or json+, alone or among other text. Pure.
+"""Parse the report of fio 2.2 and later (--output-format=json or json+), also within other text. Pure.
 
-Before fio 3.0 latencies are whole microseconds, under other names; before 2.21 `io_bytes` is in KiB; before
-3.8 there is no `job_runtime`.
+Before fio 3.0, latencies are whole microseconds under other names; before 2.21, `io_bytes` is in KiB; before
+3.8, `job_runtime` is missing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _BEGIN, _END = re.compile(r"^\{", re.MULTILINE), re.compile(r"^\}", re.MULTILINE
 
 
 def parse_report(text: str, where: str = _WHERE) -> FioReport:
-    """The report that a text is. BadInput, with the place, for whatever is none."""
+    """Parse a report. Raises BadInput with the position for any other text."""
     document = parse_json(json_in(text, where), where)
     fields = Fields(table_of(document, where), where)
     if "client_stats" in fields.table:
@@ -47,11 +47,11 @@ def parse_report(text: str, where: str = _WHERE) -> FioReport:
 
 
 def json_in(text: str, where: str = _WHERE) -> str:
-    """The JSON alone: before it fio warns, and behind it stands what else was asked for."""
+    """Return only the JSON. fio prints warnings before it and other output formats after it."""
     begin = _BEGIN.search(text)
     if not begin:
         raise BadInput(f"{where}: it has no JSON: run fio with --output-format=json+")
-    # Behind a document of many lines stands a bracket of its own.
+    # A multi-line document ends with a bracket on a separate line.
     ends = [end.end() for end in _END.finditer(text, begin.start())]
     report = text[begin.start() : ends[-1] if ends else text.rfind("}") + 1]
     if _SECOND.search(report):
@@ -62,7 +62,7 @@ def json_in(text: str, where: str = _WHERE) -> str:
 
 
 def without_json(text: str, where: str = _WHERE) -> str:
-    """What else fio printed."""
+    """Return everything that fio printed except the JSON."""
     report = json_in(text, where)
     before, _, behind = text.partition(report)
     return before + behind.removeprefix("\n")
@@ -84,7 +84,7 @@ def _job(fields: Fields, version: str) -> FioJob:
     begin_ms = fields.optional("job_start", fields.count)
     threads_ms = fields.optional("job_runtime", fields.count)
     threads_s = None if threads_ms is None else threads_ms / 1000
-    # The sum of the threads is not how long it took: only where no operation has a time of its own.
+    # The sum of the threads' times is not the duration; use it only if no operation has its own time.
     runtime_s = max((operation.runtime_s or 0 for operation in operations.values()), default=0)
     return FioJob(
         name=fields.text("jobname"),
@@ -127,12 +127,16 @@ def _operation(fields: Fields, version: str, *, has_data: bool) -> FioOperation:
 
 
 def _latency(fields: Fields, quantum_ns: int, most: int) -> FioLatency | None:
-    """One latency of at most so many requests; None where nothing was measured, of which fio writes zeros."""
-    # A fio before 3.18 has no N.
+    """Return a latency of at most `most` requests, or None if nothing was measured.
+
+    fio writes zeros for latencies that it did not measure.
+    """
+    # fio before 3.18 does not report N.
     requests = fields.optional("N", fields.count)
     if requests == 0 or (requests is None and not fields.amount("max")):
         return None
-    # fio 2 numbers its bins, or names them by whole microseconds: these are no histogram of ours.
+    # fio 2 numbers its bins or labels them in whole microseconds, which is not the histogram format used
+    # here.
     bins = fields.optional("bins", fields.counts) if quantum_ns == 1 else None
     if bins is not None and len(bins) > _MOST_BINS:
         raise fields.bad(f"it has {len(bins)} bins, and fio at most {_MOST_BINS}")
@@ -157,7 +161,7 @@ def _percentiles(fields: Fields, quantum_ns: int) -> dict[float, int]:
     for name in table:
         if not _PERCENTAGE.fullmatch(name) or float(name) > 100:
             raise fields.bad(f"{name!r:.40} is no percentile")
-    # An old fio fills its list up with 0.
+    # Old versions of fio pad the list with 0.
     return {float(name): value * quantum_ns for name, value in table.items() if float(name) > 0}
 
 

@@ -1,4 +1,4 @@
-"""What a run of fio came to, by job and operation, in the units of everything else here."""
+"""The results of a fio run, by job and operation, in opwatch's units."""
 
 from __future__ import annotations
 
@@ -6,17 +6,20 @@ from collections.abc import Mapping
 
 from opwatch.frozen import frozen
 
-# What fio calls them, and we. "mixed" is all of them together, where a job has unified_rw_reporting.
+# Operation names of fio and opwatch. "mixed" is their sum, for jobs with unified_rw_reporting.
 OPERATIONS = {"read": "read", "write": "write", "trim": "discard", "mixed": "mixed", "sync": "flush"}
-# What data were moved by; the sum of these is the whole of a run.
+# Operations that transfer data; their sum is the total of a run.
 TRANSFERS = ("read", "write", "discard")
 
 
 @frozen
 class FioLatency:
-    """One latency of one operation. `percentiles` is by percentage, as fio was asked for them (none if
-    percentiles are off); `bins` are the middles of fio's bins, in order, with their counts: None in a report
-    that is JSON and not JSON+. `quantum_ns` is the unit of fio's clock: values are rounded down to it."""
+    """One latency of one operation.
+
+    `percentiles` maps the percentages requested from fio to values, and is empty if percentiles are disabled.
+    `bins` are the midpoints of fio's bins in order, with their counts, or None in a JSON report (only JSON+
+    has them). `quantum_ns` is the unit of fio's clock: values are rounded down to it.
+    """
 
     requests: int
     min_ns: int
@@ -30,11 +33,14 @@ class FioLatency:
 
 @frozen
 class FioOperation:
-    """One operation of one job. Latencies are by fio's names for them: "slat" until it was submitted, "clat"
-    from there to its completion, "lat" both; those that fio did not measure are not there. `runtime_s` is how
-    long requests of this operation were made; `short` ended with less than was asked for, `dropped` not at
-    all. `reported_iops` and `reported_kib_per_s` are the rates that fio itself prints. All of these are None
-    for flushes, of which fio keeps a count and a latency alone."""
+    """One operation of one job.
+
+    Latencies have fio's names: "slat" until submission, "clat" from submission to completion, "lat" for the
+    sum; those not measured are absent. `runtime_s` is the time during which this operation was issued.
+    `short` requests transferred less than requested, `dropped` requests nothing. `reported_iops` and
+    `reported_kib_per_s` are the rates printed by fio. All of these are None for flushes, for which fio
+    reports only a count and a latency.
+    """
 
     requests: int
     latencies: Mapping[str, FioLatency]
@@ -47,7 +53,7 @@ class FioOperation:
 
     @property
     def latency(self) -> FioLatency | None:
-        """The latency that has fio's percentiles: that of the completion, unless it was told otherwise."""
+        """Return the latency with fio's percentiles: by default the completion latency."""
         measured = [self.latencies[name] for name in ("clat", "lat", "slat") if name in self.latencies]
         return next(
             (latency for latency in measured if latency.percentiles), measured[0] if measured else None
@@ -55,16 +61,18 @@ class FioOperation:
 
     @property
     def iops(self) -> float | None:
-        """Requests a second; None where they took no time that fio could measure."""
+        """Return requests per second, or None if the measured time is zero or unknown."""
         return self.requests / self.runtime_s if self.runtime_s else None
 
 
 @frozen
 class FioJob:
-    """One job, or all jobs of a group with group_reporting. `error` is an errno, 0 for none. `runtime_s` is
-    how long its requests were measured: the time of fio's own rates. `threads_s` is how long its thread ran,
-    ramp time included; for a group the sum of its threads; None before fio 3.8. `options` are its own,
-    without the global ones. `begin_wall_ns` is None in reports of a fio before 3.36."""
+    """One job, or with group_reporting all jobs of a group.
+
+    `error` is an errno, or 0. `runtime_s` is the measured time of its requests, the basis of fio's rates.
+    `threads_s` is its thread's run time including ramp time, summed over a group's threads; None before fio
+    3.8. `options` are the job's own, without the global ones. `begin_wall_ns` is None before fio 3.36.
+    """
 
     name: str
     group: int
@@ -79,7 +87,7 @@ class FioJob:
 
     @property
     def cpu_ratio(self) -> float | None:
-        """The share of its time that it was on a processor; of a group, the mean of its threads."""
+        """Return the share of time on a CPU; for a group, the mean of its threads."""
         if self.user_cpu_percent is None or self.system_cpu_percent is None:
             return None
         return (self.user_cpu_percent + self.system_cpu_percent) / 100
@@ -87,7 +95,7 @@ class FioJob:
 
 @frozen
 class FioTotal:
-    """All jobs together: requests and bytes by operation, and the time of the longest."""
+    """The totals of all jobs: requests and bytes by operation, and the longest job's time."""
 
     requests: Mapping[str, int]
     bytes: Mapping[str, int]
@@ -100,7 +108,7 @@ class FioTotal:
 
 @frozen
 class FioReport:
-    """A whole run. `version` is fio's own word for it; `end_wall_ns`, when the report was made."""
+    """A complete run. `version` is fio's version text; `end_wall_ns` is the time of the report."""
 
     version: str
     jobs: tuple[FioJob, ...]
@@ -109,7 +117,7 @@ class FioReport:
 
     @property
     def names(self) -> list[str]:
-        """The names of the jobs, in their order. Those of one name have their number as well."""
+        """Return the jobs' names in order. Jobs with the same name get a number appended."""
         names = [job.name for job in self.jobs]
         return [
             name if names.count(name) == 1 else f"{name}.{names[:place].count(name) + 1}"
@@ -118,8 +126,10 @@ class FioReport:
 
     @property
     def total(self) -> FioTotal:
-        """The sum of all jobs. Flushes are not in it. A job that has all operations in one has none of them
-        for itself."""
+        """Return the totals of all jobs, without flushes.
+
+        A job with unified reporting has no separate operations and counts as "mixed".
+        """
         requests, bytes_ = dict.fromkeys(TRANSFERS, 0), dict.fromkeys(TRANSFERS, 0)
         for job in self.jobs:
             own = [name for name in TRANSFERS if name in job.operations] or ["mixed"]
@@ -131,11 +141,11 @@ class FioReport:
 
     @property
     def mean_ns(self) -> float | None:
-        """Mean response time of all that moved data, from its submission on; None where fio measured none."""
+        """Return the mean response time of all data transfers from submission on; None if not measured."""
         summed_ns, timed = 0.0, 0
         for job in self.jobs:
             for operation in job.operations.values():
-                # Flushes have no bytes, and a latency of their own.
+                # Flushes have a latency but no bytes.
                 latency = operation.latencies.get("lat")
                 if latency and operation.bytes is not None:
                     summed_ns += latency.mean_ns * latency.requests

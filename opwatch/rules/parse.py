@@ -1,4 +1,4 @@
-"""A rule from its text. What is wrong is said with its column.
+"""Parse a rule. Errors name the column.
 
 [OPERATION.]METRIC (> | <) [+ | -]NUMBER[UNIT] [for TIME]
 """
@@ -13,7 +13,7 @@ from opwatch.times import parse_time
 from opwatch.trace.ops import OPS
 
 MOST_LENGTH = 200
-# So far to both sides of a column that is wrong is shown.
+# Characters shown on each side of the wrong column.
 _AROUND = 30
 _MOST_LIMIT = 1e15
 _SHOWN_WORD = 20
@@ -32,7 +32,7 @@ _FORM = "write it as read.p99>+5%, waf>+0.1 or read.p99>20ms for 10s"
 
 
 class BadRule(UsageError):
-    """A rule that cannot be read. `column` counts from 1."""
+    """A rule that cannot be parsed. `column` counts from 1."""
 
     def __init__(self, text: str, at: int, what: str) -> None:
         self.column = at + 1
@@ -44,7 +44,7 @@ class BadRule(UsageError):
 
 
 class _Text:
-    """A text, and how far it was read."""
+    """A text and the current position in it."""
 
     def __init__(self, text: str) -> None:
         self.text, self.at = text, 0
@@ -55,7 +55,7 @@ class _Text:
             self.at += 1
 
     def take(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
-        """What matches here, with the blanks behind it."""
+        """Consume a match at the current position and the blanks after it; return the match or None."""
         match = pattern.match(self.text, self.at)
         if match:
             self.at = match.end()
@@ -66,13 +66,13 @@ class _Text:
         return BadRule(self.text, self.at if at is None else at, what)
 
     def rest(self) -> str:
-        """What stands here, for a message."""
+        """Return the remaining text for a message."""
         rest = self.text[self.at :]
         return repr(rest[:_SHOWN_WORD]) if rest else "the end"
 
 
 def parse_rule(text: str) -> Rule:
-    """The rule that a text is, or BadRule."""
+    """Parse a rule. Raises BadRule."""
     if len(text) > MOST_LENGTH:
         raise BadRule(text, MOST_LENGTH, f"no rule is longer than {MOST_LENGTH} characters")
     reading = _Text(text)
@@ -96,7 +96,7 @@ def parse_rule(text: str) -> Rule:
 
 
 def _subject(reading: _Text) -> tuple[str | None, str]:
-    """The operation and the metric."""
+    """Parse the operation and the metric."""
     begin, name = reading.at, reading.take(_NAME)
     if not name:
         raise reading.bad(f"a metric belongs here, not {reading.rest()}; {_FORM}")
@@ -118,7 +118,7 @@ def _subject(reading: _Text) -> tuple[str | None, str]:
 
 
 def _limit(reading: _Text, metric: str) -> tuple[float, LimitKind]:
-    """The limit, in the metric's unit, and its kind."""
+    """Parse the limit; return its value in the metric's unit, and its kind."""
     begin, number = reading.at, reading.take(_NUMBER)
     if not number:
         raise reading.bad(f"a number belongs here, not {reading.rest()}; {_FORM}")
@@ -145,7 +145,7 @@ def _limit(reading: _Text, metric: str) -> tuple[float, LimitKind]:
 
 
 def _lasting(reading: _Text) -> float | None:
-    """For how many seconds it has to last; nothing may follow."""
+    """Parse the duration in seconds at the end of a rule, or return None if there is none."""
     if reading.at == len(reading.text):
         return None
     begin, word = reading.at, reading.take(_WORD)

@@ -1,4 +1,4 @@
-"""A rule: what is looked at, and beyond which limit it fires."""
+"""A rule: the metric it checks, and the limit beyond which it fires."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from opwatch.frozen import frozen
 
 
 class Unit(StrEnum):
-    """What a metric is measured in."""
+    """The unit of a metric."""
 
     NS = "ns"
     PER_S = "/s"
@@ -17,7 +17,7 @@ class Unit(StrEnum):
     CORES = "cores"
 
 
-# These are of the whole disk, or of the machine: the others are of an operation each.
+# Metrics of a whole disk or of the machine. All others are per operation.
 WAF, CPU, CPU_IO, STALL = "waf", "cpu", "cpu_io", "stall"
 OF_WHOLE = (WAF, CPU, CPU_IO, STALL)
 METRICS: dict[str, Unit] = {
@@ -31,14 +31,17 @@ METRICS: dict[str, Unit] = {
     WAF: Unit.RATIO,
     CPU: Unit.CORES,
     CPU_IO: Unit.NS,
-    # For how long nothing has completed with requests in flight, at least.
+    # Minimum time without a completion while requests were in flight.
     STALL: Unit.NS,
 }
 
 
 class LimitKind(StrEnum):
-    """LEVEL: of the value itself. CHANGE: of its difference from another, in its unit. SHARE: of that
-    difference as a share of the other, 0.05 for 5 %."""
+    """The quantity a limit applies to.
+
+    LEVEL: the value itself. CHANGE: the difference from another value, in the metric's unit. SHARE: the same
+    difference as a share of the other value, 0.05 for 5 %.
+    """
 
     LEVEL = "level"
     CHANGE = "change"
@@ -47,9 +50,11 @@ class LimitKind(StrEnum):
 
 @frozen
 class Rule:
-    """A rule that a person wrote. `op` is None for any operation, and for what is of the whole disk. `limit`
-    is in the metric's unit: ns for times. `lasting_s`: for so long it has to be beyond; None where nothing
-    was said of that."""
+    """A rule that a user wrote.
+
+    `op` is None for any operation and for metrics of the whole disk. `limit` is in the metric's unit: ns for
+    times. `lasting_s` is the time the value must stay beyond the limit, or None if not given.
+    """
 
     text: str
     op: str | None
@@ -60,5 +65,5 @@ class Rule:
     lasting_s: float | None = None
 
     def is_beyond(self, value: float) -> bool:
-        """Whether a value, or a change by the rule's kind, is beyond the limit."""
+        """Return whether a value (or a change, depending on the rule's kind) is beyond the limit."""
         return value > self.limit if self.is_above else value < self.limit

@@ -1,4 +1,4 @@
-"""Rules held against what is observed, interval by interval: which of them begin to be met."""
+"""Check rules against the observations of each interval, and report rules that start to be met."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from opwatch.rules.rule import CPU, CPU_IO, METRICS, STALL, WAF, LimitKind, Rule
 from opwatch.samples.observation import Event, Observation
 from opwatch.trace.derive import OpInterval
 
-# What is no number, and can happen to a disk all the same.
+# Rules without a number: events of a disk.
 ERROR, GONE = "error", "gone"
 _TIMES = ((1e9, "s"), (1e6, "ms"), (1e3, "us"))
 _QUANTILES = {"p50": "p50", "p99": "p99", "p99.9": "p99_9"}
@@ -20,7 +20,7 @@ _QUANTILES = {"p50": "p50", "p99": "p99", "p99.9": "p99_9"}
 
 @frozen
 class Firing:
-    """A rule began to be met by a disk at a moment of the clock of the samples."""
+    """A disk started to meet a rule at `mono_ns`, a time on the clock of the samples."""
 
     rule: str
     device: str
@@ -30,8 +30,10 @@ class Firing:
 
 @dataclass(slots=True)
 class _State:
-    """What is known of one rule and disk: since when it has been met without a break, None where it is
-    not."""
+    """The state of one rule for one disk.
+
+    `since_ns` is the start of the time during which the rule has been met without interruption, or None.
+    """
 
     since_ns: int | None = None
     has_fired: bool = False
@@ -39,18 +41,23 @@ class _State:
 
 @dataclass(slots=True)
 class RuleWatch:
-    """Takes what is shown of a run. A rule fires when it begins to be met, and again once it was not."""
+    """Checks the observations of a run.
+
+    A rule fires when it starts to be met, and fires again only after it was not met in between.
+    """
 
     rules: Sequence[Rule]
     words: frozenset[str] = frozenset()
     _states: dict[tuple[int, str], _State] = field(default_factory=dict)
-    # Disks that have gone, and when: the end of a run tells of them again.
+    # Disks that have gone, with the time, because the end of a run reports them again.
     _gone: set[tuple[str, int]] = field(default_factory=set)
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> RuleWatch:
-        """Make a watch of what a person wrote: rules, `error` and `gone`. BadRule, or UsageError, says what
-        is wrong."""
+        """Create a watch from rules, `error` and `gone`, as a user wrote them.
+
+        Raises BadRule or UsageError.
+        """
         rules, words = [], set()
         for text in texts:
             if text.strip() in (ERROR, GONE):
@@ -71,7 +78,7 @@ class RuleWatch:
         return cls(rules, frozenset(words))
 
     def take(self, news: Observation | Event) -> list[Firing]:
-        """Look at what is shown; returns the rules that begin to be met."""
+        """Process an observation or event; return the rules that start to be met."""
         if isinstance(news, Event) or news.final:
             return self._going(news)
         firings = [self._reached(number, rule, news) for number, rule in enumerate(self.rules)]
@@ -79,11 +86,11 @@ class RuleWatch:
 
     @property
     def needs_drives(self) -> bool:
-        """Whether it looks at what drives count."""
+        """Return whether any rule needs the drives' own counters."""
         return any(rule.metric == WAF for rule in self.rules)
 
     def _going(self, news: Observation | Event) -> list[Firing]:
-        """A firing for a disk that left while the watch went on, or with which it ended."""
+        """Return a firing for a disk that disappeared during the watch or ended it."""
         leaving = news.leaving
         if GONE not in self.words or not leaving or leaving.why != GONE:
             return []
@@ -120,7 +127,7 @@ class RuleWatch:
 
 
 def _values(rule: Rule, news: Observation) -> list[tuple[str | None, float]]:
-    """The values that a rule looks at, as far as they are known, with the operation that each is of."""
+    """Return the known values that a rule checks, each with its operation."""
     if rule.metric == CPU:
         return [(None, news.cpu.busy_cores)] if news.cpu else []
     if rule.metric == STALL:
@@ -131,7 +138,7 @@ def _values(rule: Rule, news: Observation) -> list[tuple[str | None, float]]:
     ops = news.interval.ops
     chosen = {rule.op: ops[rule.op]} if rule.op in ops else {} if rule.op else ops
     values = [(op, _value(rule.metric, one, news.interval.seconds)) for op, one in chosen.items()]
-    # That nothing was done is a rate, and no latency.
+    # An operation without requests has a rate of 0 but no latency.
     if rule.op and not chosen and METRICS[rule.metric] in (Unit.PER_S, Unit.MB_PER_S):
         values = [(rule.op, 0.0)]
     return [(op, value) for op, value in values if value is not None]

@@ -1,1 +1,1 @@
-"""Whose the requests are: by control group or by process, beside the totals of a disk."""
+"""The owners of requests: the cgroup or process that issued them, beside a disk's totals."""

@@ -1,4 +1,4 @@
-"""What each owner did on one target, as the tracer counted it; bpf/abi/owners.h as Python sees it.
+"""The tracer's counts per owner on one target: bpf/abi/owners.h in Python.
 
 tests/kernel/block/test_abi.py compares the layout here with the BTF of the built object.
 """
@@ -19,13 +19,13 @@ from opwatch.trace.slow import Submitter, submitter_of
 # struct ow_owner_sample of opwatch/_native/block/tracer.h
 _CELL = struct.Struct("=QIBBBB24sQQQ")
 CELL_BYTES = _CELL.size
-# Where a cell has its target, and OW_LATE there.
+# Offset of the target in a cell, and the value of OW_LATE.
 _TARGET = 12
 _LATE = 1
 
 
 class By(enum.Enum):
-    """What owners are told apart by; enum ow_by has them in this order, from 1."""
+    """The criterion that distinguishes owners. enum ow_by has the same order, starting with 1."""
 
     CGROUP = "cgroup"
     PROCESS = "process"
@@ -36,8 +36,7 @@ class By(enum.Enum):
 
 
 class OwnerKind(enum.Enum):
-    """What an owner is. NOBODY stands for requests that no group or process asked for, as far as it was
-    seen."""
+    """The kind of an owner. NOBODY stands for requests not attributed to any cgroup or process."""
 
     CGROUP = "cgroup"
     PROCESS = Submitter.PROCESS.value
@@ -47,8 +46,11 @@ class OwnerKind(enum.Enum):
 
 
 class OwnerKey(NamedTuple):
-    """What tells an owner from all others. `number` is a group's; the number of a process, which `since_ns`
-    tells from a later one of the same number; or made of the name of a kernel's work."""
+    """The identity of an owner.
+
+    `number` is a cgroup's ID, a process's PID, or a number derived from the name of kernel work. `since_ns`
+    distinguishes processes that used the same PID.
+    """
 
     kind: OwnerKind
     number: int
@@ -56,7 +58,7 @@ class OwnerKey(NamedTuple):
 
 
 class OwnedCounts(NamedTuple):
-    """Requests that ended, their bytes, and their time in the device."""
+    """Completed requests, their bytes, and their time in the device."""
 
     requests: int = 0
     bytes: int = 0
@@ -64,18 +66,20 @@ class OwnedCounts(NamedTuple):
 
 
 def counts_sum(parts: Iterable[OwnedCounts]) -> OwnedCounts:
-    """All of them as one."""
+    """Return the sum of the counts."""
     return OwnedCounts(*map(sum, zip(OwnedCounts(), *parts, strict=True)))
 
 
-# By owner, None for those that there was no room for, and operation.
+# By (owner, operation). Requests without an owner, for example because the table was full, have None.
 Cells = Mapping[tuple[OwnerKey | None, str], OwnedCounts]
 
 
 @frozen
 class ReadCells:
-    """Cells of one target, with the names that owners had when they were first seen. `no_room` is the part of
-    the cells of None that had no room in the table of owners."""
+    """The cells of one target, with the owners' names when they were first seen.
+
+    `no_room` is the part of the None cells that did not fit in the table of owners.
+    """
 
     cells: Cells
     names: Mapping[OwnerKey, str]
@@ -83,7 +87,7 @@ class ReadCells:
 
 
 def decode_cells(raw: bytes) -> ReadCells:
-    """Cells as the extension gives them. Pure."""
+    """Decode the cells that the extension returns. Pure."""
     cells: dict[tuple[OwnerKey | None, str], OwnedCounts] = {}
     names: dict[OwnerKey, str] = {}
     no_room = OwnedCounts()
@@ -100,7 +104,7 @@ def decode_cells(raw: bytes) -> ReadCells:
 
 
 def decode_forgotten(raw: bytes) -> dict[int, Cells]:
-    """Return what owners did that were forgotten, by target, as the extension reports it. Pure."""
+    """Return the counts of evicted owners by target, from the extension's records. Pure."""
     records: dict[int, list[bytes]] = {}
     for begin in range(0, len(raw), CELL_BYTES):
         record = raw[begin : begin + CELL_BYTES]
@@ -120,17 +124,22 @@ def _key(number: int, pid: int, kind: int, by: int, name: str) -> OwnerKey | Non
 
 
 class FittedCells(NamedTuple):
-    """Cells that add up to a sample. `short` says that they do not quite: a CPU had counted a request for the
-    disk and not yet for its owner."""
+    """Cells that add up to a sample.
+
+    With `short`, they fall slightly short: a CPU had counted a request for the disk but not yet for its
+    owner.
+    """
 
     cells: Cells
     short: bool
 
 
 def fitted(sample: TargetSample, before: Cells, after: Cells) -> FittedCells:
-    """The cells at the moment of a sample, by those that were read before and after it. A request is counted
-    for the disk first, so that the sample lies between the two: what it has more than the cells before is
-    given to owners that have it in the cells after. Between two samples no cell shrinks."""
+    """Estimate the cells at the time of a sample from the cells read before and after it.
+
+    A request is counted for the disk first, so the sample lies between the two reads. Its excess over the
+    earlier cells goes to the owners that have it in the later cells. Cells do not shrink between two samples.
+    """
     if before == after and all(_sums(before, op) == _totals(sample, op) for op in sample.ops):
         return FittedCells(before, short=False)
     cells = {key: list(before.get(key, OwnedCounts())) for key in after}

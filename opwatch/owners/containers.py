@@ -1,4 +1,4 @@
-"""What a path of control groups says of a container: whose it is, its number, and its pod. Pure."""
+"""Identify the container in a cgroup path: its engine, ID and pod. Pure."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ import re
 
 from opwatch.frozen import frozen
 
-# So many characters of a number are what people type.
+# Number of ID characters that users usually type.
 SHORT = 12
 _ID = "[0-9a-f]{64}"
 _POD = "[0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{12}|[0-9a-f]{32}"
-# What engines call the scope of a container, as systemd's unit, as a folder, or as containerd's
-# SLICE:PREFIX:ID.
+# Scope names that engines use: as a systemd unit, as a folder, or as containerd's SLICE:PREFIX:ID.
 _ENGINES = {
     "docker": "docker",
     "libpod": "podman",
@@ -29,8 +28,12 @@ _ESCAPE = re.compile(r"\\x([0-9a-f]{2})")
 
 @frozen
 class Container:
-    """`engine` is what runs it, None where the path does not say; `number` its ID, or the name of a machine;
-    `pod` the UID of its pod, None where it is in none. A pod's own processes have no `number`."""
+    """A container.
+
+    `engine` is the container engine, or None if the path does not show it. `number` is the container's ID or
+    a machine's name; `pod` the UID of the pod, or None if there is no pod. A pod's own processes have no
+    `number`.
+    """
 
     engine: str | None
     number: str | None
@@ -38,14 +41,14 @@ class Container:
 
     @property
     def words(self) -> str:
-        """What a person calls it."""
+        """Return the container's usual name."""
         pod = f"pod {self.pod[:8]}" if self.pod else ""
         own = f"{self.engine or 'container'} {self.number[:SHORT]}" if self.number else ""
         return " ".join(filter(None, (pod, own)))
 
 
 def container_of(path: str) -> Container | None:
-    """The innermost container that a path lies in; None where it lies in none."""
+    """Return the innermost container of a path, or None if the path is not in a container."""
     pod, container = None, None
     for before, part in zip(["", *path.split("/")], path.split("/"), strict=False):
         if of_pod := _OF_POD.search(part):
@@ -61,5 +64,5 @@ def container_of(path: str) -> Container | None:
 
 
 def _unescaped(name: str) -> str:
-    """A part of a unit's name as it was before systemd escaped it."""
+    """Undo systemd's escaping of a unit name's part."""
     return _ESCAPE.sub(lambda code: chr(int(code[1], 16)), name)

@@ -1,4 +1,4 @@
-"""Totals of owners that the tracer forgets to make room for others, and that may come back. Pure."""
+"""Totals of owners that the tracer evicts to make room and that may reappear. Pure."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ from opwatch.frozen import frozen
 from opwatch.named import NamedTuple
 from opwatch.owners.cells import Cells, OwnedCounts, OwnerKey, counts_sum
 
-# An owner that was forgotten before that many others starts from nothing when it comes back.
+# An owner evicted before this many others restarts from zero when it reappears.
 MOST_PAST = 1 << 16
 
-# An owner, and an operation.
+# (Owner, operation).
 Cell = tuple[OwnerKey, str]
 
 
 class Earlier(NamedTuple):
-    """What an owner did in one operation by the time that it was last forgotten. It was first seen at the
-    sample that ended at `first_ns`."""
+    """An owner's total for one operation when it was last evicted.
+
+    The owner was first seen in the sample that ended at `first_ns`.
+    """
 
     first_ns: int
     counts: OwnedCounts
@@ -25,7 +27,10 @@ class Earlier(NamedTuple):
 
 @frozen
 class WholeCells:
-    """Cells with all lives of their owners, and what those did earlier that came back."""
+    """Cells with the totals over all lives of their owners.
+
+    `earlier` has the previous totals of owners that reappeared.
+    """
 
     before: Cells
     after: Cells
@@ -33,18 +38,20 @@ class WholeCells:
 
 
 class Lives:
-    """The owners of one target through all of their lives, so that none of their totals ever shrinks."""
+    """The owners of one target over all of their lives, so that no total ever shrinks."""
 
     def __init__(self, most: int = MOST_PAST) -> None:
         self._most = most
-        # The longest forgotten first. The sums have those, too, that there is no room for.
+        # In order of eviction, oldest first. `_sums` also includes entries dropped for lack of room.
         self._past: dict[Cell, Earlier] = {}
         self._sums: dict[str, OwnedCounts] = {}
         self._first: dict[Cell, int] = {}
 
     def whole(self, before: Cells, after: Cells) -> WholeCells:
-        """Add what their owners did in earlier lives to cells that were read around a sample. What owners did
-        that are not here now is in the cells of None."""
+        """Add the totals of earlier lives to cells that were read around a sample.
+
+        The totals of owners that are currently absent go to the None cells.
+        """
         earlier = {cell: self._past[cell] for cell in _owned(after) if cell in self._past}
         away = dict(self._sums)
         for (_, op), past in earlier.items():
@@ -52,14 +59,14 @@ class Lives:
         return WholeCells(self._added(before, earlier, away), self._added(after, earlier, away), earlier)
 
     def note_sample(self, cells: Collection[tuple[OwnerKey | None, str]], at_ns: int) -> None:
-        """Note that a sample ended at this moment that has these cells."""
+        """Record that a sample with these cells ended at `at_ns`."""
         for cell in _owned(cells):
             if cell not in self._first:
                 past = self._past.get(cell)
                 self._first[cell] = past.first_ns if past else at_ns
 
     def forget(self, cells: Cells) -> None:
-        """The tracer forgot these owners, which did so much in the life that ended."""
+        """Record that the tracer evicted these owners. `cells` are their counts in the life that ended."""
         for key, op in cells:
             if key is None:
                 continue

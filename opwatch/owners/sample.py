@@ -1,5 +1,7 @@
-"""Owners of a disk's requests at one moment, and between two: what all together did is exactly what the disk
-did."""
+"""Owners of a disk's requests at one sample, and between two samples.
+
+The sum of all owners equals the disk's totals exactly.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,13 @@ _NOTHING = OwnedCounts()
 
 @frozen
 class OwnerRow:
-    """What an owner did since the tracer was attached, by operation. `name` is the path of a group, or what a
-    process or the kernel's work is called; None where it had gone before it was asked. `group` is the path of
-    the control group that a process was in, likewise. `earlier`, by operation, is what it had done when the
-    tracer last forgot it, if it did: samples of the time until it came back do not have it."""
+    """An owner's counts since the tracer was attached, by operation.
+
+    `name` is the path of a cgroup, or the name of a process or kernel work; None if it disappeared before
+    opwatch read the name. `group` is the cgroup path of a process, under the same condition. `earlier` has
+    the totals at the last eviction, by operation; samples taken between the eviction and the owner's return
+    do not list it.
+    """
 
     kind: OwnerKind
     number: int
@@ -36,8 +41,11 @@ class OwnerRow:
 
 @frozen
 class OwnerSample:
-    """The owners of one disk, with the moment of its sample. What they lack of it is others'. `no_room` is
-    what was counted for others because the table of owners was full."""
+    """The owners of one disk at a sample.
+
+    Counts of the disk that are missing here belong to others. `no_room` is the part that was not attributed
+    because the table of owners was full.
+    """
 
     by: By
     rows: tuple[OwnerRow, ...]
@@ -46,7 +54,7 @@ class OwnerSample:
 
 @frozen
 class Owned:
-    """What an owner did in an interval, by operation: none of them is idle."""
+    """An owner's counts in an interval, by operation; operations without any count are left out."""
 
     key: OwnerKey
     name: str | None
@@ -55,20 +63,23 @@ class Owned:
 
     @property
     def container(self) -> Container | None:
-        """The container that it is, or lies in; None where it is in none, or nobody knows."""
+        """Return the container that the owner is or belongs to, or None if there is none or it is unknown."""
         path = self.name if self.key.kind is OwnerKind.CGROUP else self.group
         return container_of(path) if path else None
 
     @property
     def total(self) -> OwnedCounts:
-        """What it did in all operations together."""
+        """Return the sum over all operations."""
         return counts_sum(self.ops.values())
 
 
 @frozen
 class Owners:
-    """Whose a disk's requests were, the most bytes first. `other`, by operation, closes the sum: with it each
-    column is exactly the disk's. `no_room` is the part of it for which the table of owners was full."""
+    """The owners of a disk's requests, sorted by bytes in descending order.
+
+    `other`, by operation, is the remainder: with it, each column adds up to the disk's total exactly.
+    `no_room` is the part of it due to a full table of owners.
+    """
 
     by: By
     owners: tuple[Owned, ...]
@@ -77,7 +88,10 @@ class Owners:
 
 
 def owners_between(then: OwnerSample, now: OwnerSample, begin: TargetSample, end: TargetSample) -> Owners:
-    """Whose the requests between two samples were. `begin` and `end` are the disk's, of the same moments."""
+    """Return the owners of the requests between two samples.
+
+    `begin` and `end` are the disk's own samples of the same times.
+    """
     before = {row.key: row.counts for row in then.rows}
     grown: dict[OwnerKey, dict[str, list[int]]] = {}
     for row in now.rows:
@@ -110,14 +124,17 @@ def _grown(now: OwnedCounts, then: OwnedCounts) -> list[int]:
 
 
 def _counts_away(row: OwnerRow, op: str, begin: TargetSample) -> OwnedCounts:
-    """Return the total that a later owner has at a sample that does not list it. If it was forgotten several
-    times, that may be its total of a later moment: what it did until then is others'."""
+    """Return the total of a reappeared owner at a sample that does not list it.
+
+    If the owner was evicted several times, this total may be of a later time; its counts until then go to
+    others.
+    """
     earlier = row.earlier.get(op)
     return earlier.counts if earlier and earlier.first_ns <= begin.begin_ns else _NOTHING
 
 
 def together(parts: Iterable[Owners], by: By) -> Owners:
-    """Owners of several disks as those of one."""
+    """Merge the owners of several disks."""
     owners: dict[OwnerKey, Owned] = {}
     other: dict[str, OwnedCounts] = {}
     no_room = _NOTHING
@@ -138,8 +155,11 @@ def _added(one: Mapping[str, OwnedCounts], more: Mapping[str, OwnedCounts]) -> d
 
 
 def _closed(op: str, owned: list[list[int]], begin: TargetSample, end: TargetSample) -> OwnedCounts:
-    """What is left for others of an operation. What owners have too much of, by a request that was on its way
-    from the disk's count to theirs, is taken from those who have most."""
+    """Return the counts of an operation that belong to no listed owner.
+
+    Owners may exceed the disk's count by requests already counted for one but not the other; the excess is
+    subtracted from the largest owners.
+    """
     then, now = begin.ops[op], end.ops[op]
     left = [now.completed - then.completed, now.bytes - then.bytes, now.sum_ns - then.sum_ns]
     for at in range(len(left)):

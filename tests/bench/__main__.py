@@ -1,4 +1,4 @@
-"""`make bench`: measure every figure and write them into docs/overhead.md."""
+"""`make bench`: measure every figure and write the table into docs/overhead.md."""
 
 from __future__ import annotations
 

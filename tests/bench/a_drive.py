@@ -1,4 +1,4 @@
-"""A simulated drive for a benchmark: of a name that nobody else has, gone whatever happens."""
+"""A simulated drive for a benchmark, with a unique name and guaranteed removal."""
 
 from __future__ import annotations
 
@@ -18,10 +18,13 @@ from tests.kernel.support.guard import guarded
 def a_drive(
     what: str, config: dict[str, int], *, words: tuple[str, ...] = (), no_data: bool = False
 ) -> Iterator[tuple[LoopDevice, Place]]:
-    """Its device, open, so that tools can be given its path, which is no other's; and its place."""
+    """Create the drive; yield its opened device and its place.
+
+    The open device keeps the path from being reused by another device.
+    """
     name = f"bench-{what}-{os.getpid()}"
     with guarded("drive", name):
-        # Benchmarks write a small part of a large drive: only that part takes memory.
+        # Benchmarks write only a small part of a large drive, and only this part takes memory.
         with mock.patch.object(life, "require_memory"):
             record = life.create(life.Wanted(name, config, no_data=no_data, words=words))
         try:

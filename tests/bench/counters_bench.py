@@ -1,4 +1,4 @@
-"""`make bench-counters`: what reading firmware counters takes, for docs/method-waf.md. Needs root."""
+"""`make bench-counters`: the cost of reading firmware counters, for docs/method-waf.md. Needs root."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def a_drive(name: str) -> Iterator[str]:
 
 
 def whole_process(devices: list[str]) -> float:
-    """Seconds from start to end of `opwatch counters` of these; the median of some runs."""
+    """Return the median duration in seconds of `opwatch counters` for these devices, from start to exit."""
     argv = [*OPWATCH, "counters", "--json", *(word for node in devices for word in ("--dev", node))]
     taken = []
     for _ in range(ROUNDS):
@@ -47,7 +47,7 @@ def whole_process(devices: list[str]) -> float:
 
 
 def interpreter() -> float:
-    """How long a Python takes that does nothing: the part that is not ours."""
+    """Return the median duration of an idle Python interpreter, the part of the time that is not ours."""
     taken = []
     for _ in range(ROUNDS):
         begin = time.monotonic()
@@ -57,7 +57,7 @@ def interpreter() -> float:
 
 
 def one_poll(node: str) -> float:
-    """Processor seconds of one look at all pages, in a process that runs already."""
+    """Return the CPU seconds of one poll of all pages, in a running process."""
     devices = Devices()
     counting = Counting(devices, devices.resolve(node).disk, load_catalogue([]))
     counting.poll()

@@ -1,6 +1,6 @@
-"""What everything costs that `opwatch --dev D` attaches, beside what biolatency -D -F attaches.
+"""The cost of everything that `opwatch --dev D` attaches, compared with `biolatency -D -F`.
 
-`python -m tests.bench.default_set` tells what each program costs by itself.
+`python -m tests.bench.default_set` prints the cost of each program.
 """
 
 from __future__ import annotations
@@ -31,8 +31,11 @@ Runs = dict[str, tuple[int, int]]
 
 @dataclass(frozen=True)
 class Cost:
-    """ns an I/O of all programs: as the kernel timed them, and less an empty program for each run, and
-    the latter by program. `floor` is what one run of an empty one takes."""
+    """Cost of all programs in ns per I/O.
+
+    `with_dispatch` is the kernel's figure, `net` is less an empty program per run, and `by_program` divides
+    `net` by program. `floor` is the time of an empty program's run.
+    """
 
     with_dispatch: float
     net: float
@@ -43,7 +46,10 @@ class Cost:
 
 @contextmanager
 def ours(node: str) -> Iterator[Callable[[], Runs]]:
-    """The programs that `opwatch --dev D` attaches on a disk that takes discards."""
+    """Attach the programs of `opwatch --dev D`; yield a function that reads their runs.
+
+    The disk must support discards.
+    """
     leaves, _ = choose_leaves(Devices(), [node])
     assert offers_discards(leaves), f"{node} takes no discards"
     tracer = BlockTracer(leaves)
@@ -60,13 +66,16 @@ def ours(node: str) -> Iterator[Callable[[], Runs]]:
 
 @contextmanager
 def theirs(_: str) -> Iterator[Callable[[], Runs]]:
-    """biolatency watches all disks; there is no load but ours."""
+    """Run biolatency, which watches all disks; the only load is ours."""
     with running_peer() as peer:
         yield lambda: {f"biolatency {number}": runs for number, runs in peer.read().items()}
 
 
 def measure(node: str, read: Callable[[], Runs], seconds: float) -> Cost:
-    """The cost beside two empty programs on the same events, which also count the I/Os."""
+    """Measure the cost under load.
+
+    Two empty programs on the same events provide the floor and count the I/Os.
+    """
     floor = _native.Floor(FLOORS["empty"])
     try:
         begin, empty = read(), floor.programs()
@@ -87,7 +96,7 @@ def measure(node: str, read: Callable[[], Runs], seconds: float) -> Cost:
 
 @contextmanager
 def floor(kind: Literal["clock", "sketch"]) -> Iterator[Callable[[], Runs]]:
-    """A pair of programs that no exact tracer can be cheaper than: bpf/lib/floor.bpf.c."""
+    """Attach a pair of minimal programs, a lower bound for any exact tracer: bpf/lib/floor.bpf.c."""
     pair = _native.Floor(FLOORS[kind])
     try:
         yield lambda: {p[0]: (p[2], p[3]) for p in pair.programs()}
@@ -105,12 +114,12 @@ MEASURED: dict[str, Callable[[str], AbstractContextManager[Callable[[], Runs]]]]
 
 @dataclass(frozen=True)
 class Comparison:
-    """What was measured in turn: our set, the peer, and the two floors."""
+    """The costs of our programs, the peer and the two floors, measured in turns."""
 
     costs: dict[str, list[Cost]]
 
     def ratio(self, what: str, kind: str) -> float:
-        """The median of the ratios to the peer in the same round."""
+        """Return the median over rounds of the ratio to the peer."""
         pairs = zip(self.costs[what], self.costs["peer"], strict=True)
         return statistics.median(float(getattr(a, kind) / getattr(b, kind)) for a, b in pairs)
 
@@ -118,7 +127,7 @@ class Comparison:
         return f"{statistics.median(getattr(cost, kind) for cost in self.costs[what]):.0f} ns"
 
     def figure(self, name: str, kind: str, bound: float) -> Figure:
-        """The figure and its bound, beside what no exact tracer can be below."""
+        """Return the figure with its bound; the text has the lower bounds for any exact tracer."""
         floors = (
             f"two readings of the clock alone {self.ratio('clock', kind):.2f} ({self.ns('clock', kind)})",
             f"a bare sketch {self.ratio('sketch', kind):.2f} ({self.ns('sketch', kind)})",
@@ -139,7 +148,7 @@ def compare(rounds: int = sized(7, 1), seconds: float = sized(2, 1)) -> Comparis
 
 
 def against_peer() -> list[Figure]:
-    """Measure us and the peer in turn: medians of the ratios of each round."""
+    """Measure opwatch and the peer in turns; return medians of the ratios per round."""
     compared = compare()
     runs = statistics.median(cost.runs for cost in compared.costs["ours"])
     with_dispatch = compared.figure("with dispatch", "with_dispatch", 0.30)

@@ -1,8 +1,8 @@
-"""`python -m tests.bench.drive_bench`: what the FTL costs on the way of an I/O. Needs root.
+"""`python -m tests.bench.drive_bench`: the FTL's cost in the I/O path. Needs root.
 
-Three servers take turns on the same load, so that other work on the machine hits all of them: one with the
-FTL, and two that only pass the data through. The ratio of these two equal servers shows what the machine does
-to a pair: a bound that they miss as well is undecided. CPU time per command depends less on other work.
+Three servers run the same load in turns, so that other work on the machine affects all of them: one with the
+FTL, and two that only pass the data through. The ratio of the two equal servers shows the machine's noise: a
+bound that the equal servers miss too is undecided. CPU time per command depends less on other work.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SIZE, ROUNDS, SECONDS = sized((1 << 30, 9, 2.0), (64 << 20, 1, 0.2))
 
 
 class Load(NamedTuple):
-    """What fio does, and the least share of the pass-through server's IOPS."""
+    """A fio load, and the lowest accepted share of the pass-through server's IOPS."""
 
     options: tuple[str, ...]
     bound: float
@@ -77,14 +77,14 @@ def measure(server: Server, options: tuple[str, ...]) -> Measured:
 
 
 class Comparison(NamedTuple):
-    """What each server did in each round."""
+    """The measurements of each server in each round."""
 
     drive: list[Measured]
     pass_through: list[Measured]
     again: list[Measured]
 
     def ratios(self, numerator: list[Measured]) -> list[float]:
-        """Return the IOPS over those of the pass-through server in the same round, in order."""
+        """Return the sorted ratios to the pass-through server's IOPS in the same round."""
         return sorted(a.iops / b.iops for a, b in zip(numerator, self.pass_through, strict=True))
 
     def verdict(self, bound: float) -> str:
@@ -92,13 +92,13 @@ class Comparison(NamedTuple):
         if statistics.median(self.ratios(self.drive)) >= bound:
             return ""
         equal = self.ratios(self.again)
-        # Either server of the two could be the slower one.
+        # Either of the two equal servers may be the slower one.
         lower = min(equal[len(equal) // 4], 1 / equal[-1 - len(equal) // 4])
         return "undecided" if lower < bound else "**missed**"
 
 
 def compare(servers: list[Server], options: tuple[str, ...]) -> Comparison:
-    """Run the load on each server, ROUNDS times; each comes first in turn."""
+    """Run the load on each server ROUNDS times; the servers take turns in going first."""
     rounds = []
     for number in range(ROUNDS):
         order = [*range(number % 3, 3), *range(number % 3)]
@@ -109,7 +109,7 @@ def compare(servers: list[Server], options: tuple[str, ...]) -> Comparison:
 
 
 def memory_of_1_tib() -> int:
-    """Most that the server of a 1 TiB drive without contents can ever touch, in bytes."""
+    """Return the upper bound in bytes of the memory of a 1 TiB drive's server, without contents."""
     size = 1 << 40
     config = {"user_bytes": size, "physical_bytes": physical_bytes(size, Fraction(7, 100))}
     with a_drive("1t", config, no_data=True) as (_, place):

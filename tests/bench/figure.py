@@ -1,7 +1,7 @@
-"""One figure of a benchmark, and a table of them.
+"""A benchmark figure, and a table of figures.
 
-A smoke run (`make smoke`, OPWATCH_SMOKE=1) takes every step of a benchmark with tiny sizes, so that CI
-notices when one no longer runs. It judges no figure and writes none into docs.
+A smoke run (`make smoke`, OPWATCH_SMOKE=1) runs every step of a benchmark with tiny sizes, so that CI notices
+a broken benchmark. A smoke run checks no bounds and writes nothing into docs.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ def sized(full: T, smoke: T) -> T:
 
 
 def exit_status(*, holds: bool) -> int:
-    """Return 0 if all bounds hold, or in a smoke run, which has no bounds; else 1."""
+    """Return 0 if all bounds hold or in a smoke run, which checks no bounds; else 1."""
     return 0 if holds or IS_SMOKE else 1
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A measured value and the bound it is held against."""
+    """A measured value and its bound."""
 
     name: str
     value: float
@@ -40,7 +40,7 @@ class Figure:
 
 
 def table(figures: Iterable[Figure]) -> list[str]:
-    """Each against its bound, as lines of Markdown."""
+    """Return the figures and their bounds as a Markdown table."""
     lines = ["| figure | measured | bound | |", "|---|---|---|---|"]
     for figure in figures:
         verdict = "" if figure.holds else " **missed**"

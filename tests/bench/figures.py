@@ -1,4 +1,4 @@
-"""One function for each figure that docs/overhead.md promises. Each returns a Figure with its bound."""
+"""The figures promised in docs/overhead.md, measured by one function each."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OPWATCH = [sys.executable, "-m", "opwatch"]
 
 
 def _ours_net_ns(nodes: list[str], loaded: str, seconds: float) -> float:
-    """ns an I/O net of empty programs, watching `nodes` while one of them is loaded."""
+    """Return the ns per I/O, net of empty programs, watching `nodes` while `loaded` is under load."""
     leaves, _ = choose_leaves(Devices(), nodes)
     tracer = BlockTracer(leaves)
     try:
@@ -47,19 +47,19 @@ Programs = list[tuple[str, int, int, int, int]]
 
 
 def floor_of(empty: Programs) -> float:
-    """ns of one run of an empty program."""
+    """Return the ns of an empty program's run."""
     return sum(program[3] for program in empty) / sum(program[2] for program in empty)
 
 
 def net_ns(programs: Programs, floor_ns: float) -> float:
-    """ns of all their runs, less what as many of empty ones take."""
+    """Return the ns of all runs, less the time of the same number of empty runs."""
     return sum(program[3] - program[2] * floor_ns for program in programs)
 
 
 def many_devices(
     rounds: int = sized(11, 1), seconds: float = sized(2, 1), count: int = sized(24, 2)
 ) -> Figure:
-    """The cost of one I/O while 24 disks are watched, over the cost while one is."""
+    """Measure the cost per I/O with 24 watched disks, relative to the cost with one."""
     one, many = [], []
     with ExitStack() as stack:
         disks = [stack.enter_context(ScratchDisk(1 << 30)) for _ in range(count)]
@@ -79,12 +79,15 @@ def many_devices(
 
 
 def _environment() -> dict[str, str]:
-    """An environment as users have it: modules are compiled once, and not at every start."""
+    """Return the environment of a typical user, in which modules are compiled once and not at every start."""
     return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 def version(rounds: int = sized(21, 1)) -> Figure:
-    """`opwatch --version` less 10 ms, over an interpreter that does nothing: by turns, medians."""
+    """Measure `opwatch --version` less 10 ms, relative to an idle interpreter.
+
+    Both are medians of alternating runs.
+    """
     ours: list[float] = []
     floor: list[float] = []
     for _ in range(rounds):
@@ -98,7 +101,7 @@ def version(rounds: int = sized(21, 1)) -> Figure:
 
 
 def virtual_sweep(rounds: int = sized(5, 1)) -> Figure:
-    """Five levels of a simulated drive of 1 TB, from the words to the table."""
+    """Measure a virtual sweep of five levels of a 1 TB drive, from command line to table."""
     levels = sized("0,7,12,28,50%", "28%")
     times = []
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -106,7 +109,7 @@ def virtual_sweep(rounds: int = sized(5, 1)) -> Figure:
         begin = time.monotonic()
         argv = [*OPWATCH, "sweep", "run", "-q", "--virtual", "wd-blue-1tb", "--op", levels]
         done = subprocess.run(argv, stdout=subprocess.DEVNULL, env=_environment(), check=False)
-        # A level that is not steady is a result.
+        # A level that is not steady is a valid result.
         assert done.returncode in (0, 6)
         times.append(time.monotonic() - begin)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -116,7 +119,10 @@ def virtual_sweep(rounds: int = sized(5, 1)) -> Figure:
 
 
 def start_up(rounds: int = sized(11, 1)) -> tuple[Figure, str]:
-    """Process start to first data line, less the interval asked for; and a bcc tool's start beside it."""
+    """Measure the time from process start to the first data line; also return a bcc tool's start time.
+
+    The requested interval is subtracted.
+    """
     times = []
     with ScratchDisk(1 << 26) as disk:
         for _ in range(rounds):
@@ -145,7 +151,7 @@ def _bcc_start_up() -> str:
 
 
 def memory(seconds: int = sized(60, 2)) -> Figure:
-    """Peak resident memory of a plain watch."""
+    """Measure the peak resident memory of a plain watch."""
     with ScratchDisk(1 << 28) as disk:
         process = subprocess.Popen(
             [*OPWATCH, "--dev", disk.name, "--plain", "1", str(seconds)], stdout=subprocess.DEVNULL
@@ -164,7 +170,7 @@ def _peak_kib(pid: int) -> int:
 
 
 def user_cpu(seconds: int = sized(30, 1), count: int = sized(24, 2)) -> Figure:
-    """CPU time of the user side with 24 disks, all of them busy, at one line a second."""
+    """Measure the user side's CPU time with 24 busy disks, at one line per second."""
     base_s = sized(5, 1)
     with ExitStack() as stack:
         disks = [stack.enter_context(ScratchDisk(1 << 26)) for _ in range(count)]
@@ -180,7 +186,7 @@ def user_cpu(seconds: int = sized(30, 1), count: int = sized(24, 2)) -> Figure:
 
 
 def _cpu_of(arguments: list[str], nodes: list[str], seconds: int) -> float:
-    """CPU seconds of one watch over disks under a light mixed load."""
+    """Return the CPU seconds of a watch over disks with a light mixed load."""
     load = subprocess.Popen(
         [
             *("fio", f"--filename={':'.join(nodes)}", "--bs=4k", "--direct=1", "--ioengine=libaio"),
@@ -200,7 +206,7 @@ def _cpu_of(arguments: list[str], nodes: list[str], seconds: int) -> float:
 
 
 def quantile_error(samples: int = sized(200_000, 2000)) -> Figure:
-    """The worst relative error of a quantile over distributions as drives show them."""
+    """Measure the worst relative error of a quantile over distributions typical of drives."""
     generator = random.Random(1)
     worst = 0.0
     shapes: list[Callable[[], float]] = [
@@ -222,7 +228,7 @@ def quantile_error(samples: int = sized(200_000, 2000)) -> Figure:
 
 
 def map_memory(disks: int, cpus: int, queues: int, most_mib: int, depth: int = 1023) -> Figure:
-    """Map memory for drives of so many queues: computed, not loaded."""
+    """Compute the map memory for drives with this number of queues, without loading the maps."""
     places = min(MOST_STAMPS, MOST_STAMPS_IN_ALL // disks, queues * depth)
     targets = [abi.Target(*abi.WHOLE_DISK, i * places, queues, depth) for i in range(disks)]
     arguments = (abi.pack_targets(targets), b"", disks * places, 0, cpus)

@@ -1,8 +1,8 @@
-"""Steady write amplification of the simulated drive against every model, in full size.
+"""Compare the simulated drive's steady-state write amplification with every model, at full size.
 
     python -m tests.bench.ftl_oracles [PAGES [DRIVE_WRITES]]
 
-Fails when a case is off by more than 0.5 %.
+Fails if a case deviates by more than 0.5 %.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
- * Speed of the simulated drive on one core, uniform 4 KiB writes, greedy, in steady state; next to
- * a floor: random read-modify-write of a table as large as the map, timed in turns with it.
+ * Speed of the simulated drive on one core in steady state: uniform 4 KiB writes, greedy collection.
+ * The floor for comparison, timed in turns, is random read-modify-write of a table of the map's size.
  *
- *     ftl_speed [16|1024]    GiB; both without an argument. Fails below the bounds.
- *     ftl_speed smoke        a drive of 1 GiB and few writes; no bounds.
+ *     ftl_speed [16|1024]    GiB; both sizes by default. Fails below the bounds.
+ *     ftl_speed smoke        a 1 GiB drive with few writes; no bounds.
  */
 #include "ftl/core/core.h"
 
@@ -13,7 +13,7 @@
 #include <string.h>
 #include <time.h>
 
-/* Short and many: what else runs here then disturbs a pair as a whole, or a few pairs only. */
+/* Many short rounds: other work on the machine disturbs both halves of a pair, or only a few pairs. */
 #define ROUNDS 121
 /* Prefetches in flight in the floor loop. */
 #ifndef FLOOR_BATCH
@@ -26,7 +26,7 @@ struct setup {
 	uint32_t op_percent; /* (T-U)/U */
 	uint64_t superblock_pages;
 	double settle;	/* drive writes before timing */
-	double bound;	/* host writes a second */
+	double bound;	/* host writes per second */
 	uint64_t count; /* host writes per round */
 };
 
@@ -60,7 +60,7 @@ static double median(double *values)
 	return values[ROUNDS / 2];
 }
 
-/* Accesses a second, each asked for a batch ahead. */
+/* Return accesses per second; each entry is prefetched a batch ahead. */
 static double floor_rate(uint32_t *table, uint64_t entries, uint64_t *rng, uint64_t count)
 {
 	uint32_t index[2][FLOOR_BATCH], turn = 0;

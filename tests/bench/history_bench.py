@@ -1,8 +1,8 @@
-"""`python -m tests.bench.history_bench`: what a recording costs. Needs root.
+"""`python -m tests.bench.history_bench`: the cost of a recording. Needs root.
 
-A write in the kernel, by the kernel's own clock; a change on the user side, for writes to where data is and
-for writes that cut the map into ever more pieces; a map of many pieces written to a file and read again; and
-a disk in more pieces than a map has room for.
+Measures the kernel's time per write by the kernel's own clock; the user side's time per change, for writes to
+existing data and for writes that fragment the map; saving and loading a map with many pieces; and a disk with
+more pieces than a map has room for.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .figure import Figure, exit_status, sized, table
 from .figures import machine
 
 FIXTURE = Path(__file__).parents[1] / "fixtures" / "good" / "trim" / "disk.history"
-# A disk of 1 TiB in blocks of 4 KiB, and as many changes as are looked at.
+# A 1 TiB disk in blocks of 4 KiB, and the number of changes to apply.
 SECTORS, BLOCK, CHANGES = 1 << 31, 8, sized(200_003, 2003)
 
 
@@ -88,7 +88,7 @@ def file_cost() -> tuple[Figure, Figure]:
 
 
 def fragmented_cost(changes: int = sized(3_000_000, 60_000)) -> tuple[Figure, Figure, Figure]:
-    """A disk in more pieces than there is room for: writes of 2 KiB into what was trimmed, far apart."""
+    """Measure a disk with more pieces than the map can hold: scattered 2 KiB writes to trimmed space."""
     history, rng = History(SECTORS), random.Random(3)
     history.map.put(0, SECTORS, SectorState.TRIMMED)
     longest, batch = 0.0, 60_000

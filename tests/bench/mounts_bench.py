@@ -1,6 +1,7 @@
-"""`python -m tests.bench.mounts_bench`: commands among 10,000 mounts. Needs root.
+"""`python -m tests.bench.mounts_bench`: the duration of commands with 10,000 mounts. Needs root.
 
-The mounts are folders of one tmpfs, each bound to itself, in a mount namespace that ends with this process.
+The mounts are folders of one tmpfs, each bind-mounted on itself, in a private mount namespace that ends with
+this process.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def main() -> int:
         try:
             figures = [_figure("trim", "check", "--all"), _figure("devices")]
         finally:
-            ctypes.CDLL(None).umount2(os.fsencode(top), 2)  # MNT_DETACH, with all that is below
+            ctypes.CDLL(None).umount2(os.fsencode(top), 2)  # MNT_DETACH, including all submounts
     print(f"on {machine()}")
     print("\n".join(table(figures)))
     return exit_status(holds=all(figure.holds for figure in figures))

@@ -1,4 +1,4 @@
-"""The tracer most people would use instead, measured in the same run: libbpf-tools' biolatency -D -F."""
+"""The usual alternative tracer, measured in the same run: `biolatency -D -F` of libbpf-tools."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ PEER = shutil.which("biolatency") or "/usr/sbin/biolatency"
 
 
 def _programs() -> dict[int, tuple[str, int, int]]:
-    """Program id -> (name, runs, ns), for every program in the kernel."""
+    """Return program ID -> (name, runs, ns) for every BPF program in the kernel."""
     listing = json.loads(subprocess.check_output(["bpftool", "prog", "show", "--json"]))
     return {p["id"]: (p.get("name", ""), p.get("run_cnt", 0), p.get("run_time_ns", 0)) for p in listing}
 
 
 class Peer:
-    """biolatency's programs while it runs."""
+    """The BPF programs of a running biolatency."""
 
     def __init__(self, ids: set[int]) -> None:
         self._ids = ids
@@ -30,7 +30,7 @@ class Peer:
 
 @contextmanager
 def running_peer() -> Iterator[Peer]:
-    """Start biolatency and wait until its programs are there."""
+    """Start biolatency and wait until its programs are attached."""
     before = set(_programs())
     process = subprocess.Popen([PEER, "-D", "-F", "600"], stdout=subprocess.DEVNULL)
     try:

@@ -1,7 +1,7 @@
-"""`make bench-saturation`: IOPS of null_blk that completes at once, in a guest, untraced and traced.
+"""`make bench-saturation`: IOPS of a null_blk device that completes immediately, untraced and traced.
 
-Run by hand, in a guest: every CPU is busy with I/O, so that what a tracer takes is missing from the IOPS. The
-guest is emulated: its figures compare tracers, and are not those of a real machine.
+Run manually in a guest. Every CPU is busy with I/O, so a tracer's CPU time reduces the IOPS. The guest is
+emulated: its figures compare tracers, and do not represent a real machine.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def untraced(_: str) -> Iterator[object]:
 
 
 def command(*argv: str) -> Callable[[str], AbstractContextManager[object]]:
-    """A tracer that is a program of its own."""
+    """Return a context manager that runs a separate program as the tracer."""
 
     @contextmanager
     def running(_: str) -> Iterator[object]:

@@ -1,6 +1,6 @@
-"""`python -m tests.bench.stale_bench`: how long `opwatch trim stale` takes, and if it is right. Needs root.
+"""`python -m tests.bench.stale_bench`: the duration and accuracy of `opwatch trim stale`. Needs root.
 
-A drive of 1 TiB without contents; a file system of 100 GiB whose free space is in a million pieces; and set
+Measures a 1 TiB drive without contents, a 100 GiB filesystem whose free space is in a million pieces, and set
 operations on as many extents. Prints the table of docs/method-trim.md.
 """
 
@@ -39,7 +39,7 @@ def sizes(size: int) -> dict[str, int]:
 
 
 def stale(*arguments: str) -> tuple[float, dict[str, Any]]:
-    """Seconds that the command took, its start included, and what it said."""
+    """Return the command's duration in seconds, start-up included, and its answer."""
     begin = time.monotonic()
     argv = [sys.executable, "-m", "opwatch", "trim", "stale", *arguments, "--json", "--seed", "1"]
     done = subprocess.run(argv, capture_output=True, check=True)
@@ -67,7 +67,7 @@ def whole_drive() -> bool:
 
 
 def fragment(point: Path) -> None:
-    """Holes in a file that was written to and never trimmed: a piece of free space each."""
+    """Punch holes into an allocated file, which was never trimmed: each hole is a piece of free space."""
     libc = ctypes.CDLL(None, use_errno=True)
     with (point / "holes").open("wb") as file:
         os.posix_fallocate(file.fileno(), 0, PIECES * 8 * BLOCK)
@@ -104,7 +104,7 @@ def in_pieces() -> bool:
 
 
 def held_bytes(place: Place, folder: str) -> int:
-    """What the drive's own map says of the free extents."""
+    """Return the bytes of the free extents that the drive's own map still holds."""
     from opwatch.collectors.space.fitrim import mounted_at
     from opwatch.collectors.space.free_space import read_free_space
 

@@ -1,7 +1,7 @@
-"""`make bench-trim`: what following a trim costs, written into docs/overhead.md. Needs root.
+"""`make bench-trim`: the cost of following a trim, written into docs/overhead.md. Needs root.
 
-A filesystem of 100 GiB with 100,000 free extents on a simulated drive is trimmed by fstrim alone and by the
-audit, in turn. It is mounted anew each time: ext4 trims a block group once in a mount.
+A 100 GiB filesystem with 100,000 free extents on a simulated drive is trimmed by fstrim and by the audit, in
+turns. The filesystem is mounted again each time, because ext4 trims a block group only once per mount.
 """
 
 from __future__ import annotations
@@ -46,11 +46,14 @@ BLOCK = 4096
 HOLES, ROUNDS, ROUNDS_TIMED = sized((100_000, 9, 3), (100, 1, 1))
 PROFILE = "enterprise-nvme-1920"
 BLKDISCARD = 0x1277
-_PUNCH_HOLE = 3  # and keep the size
+_PUNCH_HOLE = 3  # FALLOC_FL_PUNCH_HOLE with FALLOC_FL_KEEP_SIZE
 
 
 def event_cost(count: int = sized(20_011, 211)) -> Figure:
-    """ns of BPF programs a discard, from bio to completion, net of empty programs on the same events."""
+    """Measure the BPF time in ns per discard, from bio to completion.
+
+    The time of empty programs on the same events is subtracted.
+    """
     with (
         ScratchDisk(1 << 30) as disk,
         program_statistics(),
@@ -73,7 +76,10 @@ def event_cost(count: int = sized(20_011, 211)) -> Figure:
 
 @contextmanager
 def _drive(*, timed: bool) -> Iterator[str]:
-    """A simulated drive with the filesystem on it. It answers at once, or when a real one would."""
+    """Create a simulated drive with the filesystem.
+
+    With `timed`, the drive answers as slowly as a real one, otherwise immediately.
+    """
     config = {"user_bytes": 100 * GIB, "physical_bytes": 107 * GIB}
     if timed:
         config |= {f"service.{key}": value for key, value in profiles.load(PROFILE).timing.items()}
@@ -97,7 +103,7 @@ def _mounted(device: str) -> Iterator[Path]:
 
 
 def _make_holes(point: Path) -> None:
-    """A file of which every other block is free."""
+    """Create a file in which every second block is a hole."""
     import ctypes
 
     libc = ctypes.CDLL(None, use_errno=True)
@@ -118,7 +124,10 @@ def _timed(work: Callable[[], object]) -> float:
 
 
 def _command(device: str, *argv: str) -> float:
-    """Seconds of a whole command, its start included. Python's bytecode is there, as in what is installed."""
+    """Return a command's duration in seconds, start-up included.
+
+    Bytecode is cached as in an installed package.
+    """
     environment = {name: text for name, text in os.environ.items() if not name.startswith("PYTHON")}
     environment["PYTHONPYCACHEPREFIX"] = str(BYTECODE)
     with _mounted(device) as point:
@@ -127,7 +136,7 @@ def _command(device: str, *argv: str) -> float:
             done = subprocess.run(
                 [*argv, str(point)], capture_output=True, text=True, check=False, env=environment
             )
-            # Some virtual machines lose events, and the audit then says UNKNOWN.
+            # Some virtual machines lose events, after which the audit reports UNKNOWN.
             if done.returncode not in (0, 6, 64):
                 print(f"{argv}: {done.returncode} {done.stderr}{done.stdout}", file=sys.stderr)
 
@@ -135,7 +144,7 @@ def _command(device: str, *argv: str) -> float:
 
 
 def _call(device: str, *, traced: bool) -> float:
-    """Seconds of the call of FITRIM alone."""
+    """Return the duration in seconds of the FITRIM ioctl alone."""
     with _mounted(device) as point, ExitStack() as entered:
         if traced:
             tracer = entered.enter_context(tracer_of(LayerReader().mount(mounted_at(str(point)))))
@@ -147,7 +156,7 @@ def _call(device: str, *, traced: bool) -> float:
 
 
 def _compared(name: str, ours: Callable[[], float], theirs: Callable[[], float], rounds: int) -> Figure:
-    """The median of their ratio in pairs, the order of each the reverse of the last's."""
+    """Measure pairs in alternating order; return the median of the ratios."""
     pairs = []
     for index in range(rounds):
         if index % 2:
@@ -163,14 +172,14 @@ def _compared(name: str, ours: Callable[[], float], theirs: Callable[[], float],
 
 def _commands(name: str, device: str, rounds: int) -> Figure:
     audit = [*OPWATCH, "trim", "audit", "-q"]
-    # The first trim of all, and whatever is compiled at a first start.
+    # Warm up: the first trim, and compilation at the first start.
     _command(device, "fstrim")
     _command(device, *audit)
     return _compared(name, lambda: _command(device, *audit), lambda: _command(device, "fstrim"), rounds)
 
 
 def against_fstrim() -> Iterator[Figure]:
-    """The whole command on both drives, and the kernel's part of it."""
+    """Yield the figures of the whole command on both drives, and of the ioctl alone."""
     with _drive(timed=False) as device:
         yield _commands("audit / fstrim, whole commands", device, ROUNDS)
         yield _compared(

@@ -1,4 +1,4 @@
-"""`make waf-runs`: a hundred seeded runs of each kind against the truth, written into docs/method-waf.md."""
+"""`make waf-runs`: compare 100 seeded runs per kind with the truth; written into docs/method-waf.md."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _percent(ratio: float) -> str:
 
 
 def line(row: Row) -> str:
-    """One line of the table."""
+    """Return a row of the table."""
     errors = row.errors
     necessary = statistics.median(row.scenario.necessary(row.model, run) for run in row.runs)
     whole = sum(bool(run.measured.stretch and run.measured.stretch.whole) for run in row.answered)

@@ -1,9 +1,11 @@
-"""How often `opwatch compare` says what is not so, and how often it misses what is: pairs of seeded runs,
-written as recordings by the real writer and read again. The table goes into docs/method-compare.md.
+"""Measure the error rates of `opwatch compare`: false differences and missed differences.
+
+Pairs of seeded runs are written as recordings by the real writer and read back. The table goes into
+docs/method-compare.md.
 
     python -m tests.bench.compare_bench [PAIRS [FIRST_SEED [FOLDER]]]
 
-In FOLDER recordings are kept: those that are there are not made again.
+Recordings are kept in FOLDER and reused.
 """
 
 from __future__ import annotations
@@ -49,20 +51,20 @@ KINDS: dict[str, tuple[Making, int]] = {
 
 @dataclass
 class Tally:
-    """What was said of pairs that do not differ, and of those whose p99 does."""
+    """The results for pairs that do not differ, and for pairs whose p99 differs."""
 
     pairs: int = 0
     false: int = 0
     right: int = 0
     false_by_metric: Counter[str] = field(default_factory=Counter)
     unknown: int = 0
-    # The logarithms of the ratios of p99, and how many figures shared the chance of an error.
+    # Logarithms of the p99 ratios, and the number of figures that share the chance of an error.
     equal: list[float] = field(default_factory=list, repr=False)
     worse: list[float] = field(default_factory=list, repr=False)
     judged: list[int] = field(default_factory=list, repr=False)
 
     def add(self, comparison: RunComparison) -> None:
-        """Of a run with one that does not differ, and with one that does."""
+        """Add a comparison of a run with an equal one and with a worse one."""
         self.pairs += 1
         rows = [row for disk in comparison.disks for row in disk.rows]
         claimed = {f"{row.op} {row.metric}" for row in rows if row.differences[0].is_real}
@@ -76,8 +78,11 @@ class Tally:
         self.worse.append(math.log(p99.ratio or 1.0))
 
     def knowing(self) -> float:
-        """The share of the worse that would be found by who knows, from all pairs that do not differ, how far
-        p99 scatters: nobody who has two runs alone can surely find more."""
+        """Return the share of worse runs that an observer would find who knows the standard deviation of p99.
+
+        The deviation comes from all pairs that do not differ. A comparison of only two runs cannot reliably
+        find more.
+        """
         scatter = math.hypot(pstdev(self.equal), fmean(self.equal))
         chance = FAMILY_CHANCE / median(self.judged)
         limit = NormalDist().inv_cdf(1 - chance / 2) * scatter + BEGINNING
@@ -85,7 +90,7 @@ class Tally:
 
 
 def compare(paths: Sequence[Path]) -> RunComparison:
-    """As the command does it: each is held against the first."""
+    """Compare the runs as the command does: each one with the first."""
     runs = []
     for path in paths:
         recording = RecordedRun(path)
@@ -96,7 +101,7 @@ def compare(paths: Sequence[Path]) -> RunComparison:
 
 
 def recorded(folder: Path, kind: str, seed: int, worse: float) -> Path:
-    """The recording of one run, made if it is not there."""
+    """Return the path of a run's recording, which is written if missing."""
     path = folder / f"{list(KINDS).index(kind)}-{seed}-{worse:g}.opw"
     if not path.exists():
         begun = path.with_suffix(".begun")

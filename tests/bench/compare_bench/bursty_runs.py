@@ -1,5 +1,8 @@
-"""Runs of a drive that is made up: how many of its reads have to wait for a collection lasts from second to
-second, and how long a collection takes does too."""
+"""Generate runs of a synthetic drive with bursts of slow reads.
+
+The share of reads delayed by garbage collection is correlated from second to second, and so is the duration
+of a collection.
+"""
 
 from __future__ import annotations
 
@@ -16,21 +19,23 @@ _RATE = 4000.0
 _QUICK_NS, _QUICK_SPREAD = 90e3, 0.25
 _SLOW_NS, _SLOW_SPREAD = 2e6, 0.4
 _SLOW_SHARE = 0.03
-# By how much the share of slow ones and their time vary from second to second.
+# Standard deviation of the slow share's and the slow latency's logarithm between seconds.
 _SHARE_SPREAD, _TIME_SPREAD = 0.15, 0.02
 _STEPS = 200
 
 
 @cache
 def _latencies(middle: float, spread: float) -> tuple[float, ...]:
-    """Latencies that are equally likely."""
+    """Return equally likely latencies."""
     law = NormalDist(math.log(middle), spread)
     return tuple(math.exp(law.inv_cdf((step + 0.5) / _STEPS)) for step in range(_STEPS))
 
 
 def runs(seed: int, seconds: int, worse: float = 1.0, *, lasting: float = 0.5) -> Iterator[Second]:
-    """A run. `lasting` is what is left of a second's mood in the next; with `worse`, slow reads take so many
-    times as long."""
+    """Yield the seconds of a run.
+
+    `lasting` is the correlation between consecutive seconds; `worse` multiplies the latency of slow reads.
+    """
     chance = random.Random(seed)
     share_mood, time_mood = chance.gauss(0, 1), chance.gauss(0, 1)
     for _ in range(seconds):

@@ -1,5 +1,6 @@
-"""How often `opwatch compare` says that equal runs differ when their seconds are correlated: seeded pairs
-whose rate and latency keep a share of their deviation, or stay in one of two states. The table goes into
+"""Measure how often `opwatch compare` reports a difference between equal runs with correlated seconds.
+
+In the seeded pairs, rate and latency are autocorrelated or switch between two states. The table goes into
 docs/method-compare.md.
 
     python -m tests.bench.compare_bench.correlated [PAIRS [SECONDS]]
@@ -28,18 +29,18 @@ from tests.unit.compare.counted_disk import Second, entries
 PAIRS, SECONDS = 200, 60
 TABLE = Section("method-compare.md", "correlated")
 SHARES = (0.0, 0.5, 0.8, 0.9, 0.95, 0.98)
-# Mean time in one of two states, as a part of the run.
+# Mean time in each of two states, as a share of the run.
 STATES = (1 / 60, 1 / 12, 1 / 6, 1 / 3, 1 / 2, 1.0)
 _RATE, _LATENCY_NS, _SPREAD, _STEPS = 1000.0, 200e3, 0.1, 500
 _LATENCIES = [math.exp(NormalDist(0, 0.5).inv_cdf((step + 0.5) / _STEPS)) for step in range(_STEPS)]
-# Noise of a second that has nothing to do with the state.
+# Standard deviation of the noise per second, independent of the state.
 _NOISE = 0.3
 
 Mood = Callable[[random.Random, int], Iterator[float]]
 
 
 def share_lasts(share: float, chance: random.Random, seconds: int) -> Iterator[float]:
-    """Deviations that keep this share of themselves from each second to the next."""
+    """Yield deviations with this correlation between consecutive seconds."""
     mood = chance.gauss(0, 1)
     for _ in range(seconds):
         mood = share * mood + math.sqrt(1 - share**2) * chance.gauss(0, 1)
@@ -47,13 +48,13 @@ def share_lasts(share: float, chance: random.Random, seconds: int) -> Iterator[f
 
 
 def lasts_under_noise(chance: random.Random, seconds: int) -> Iterator[float]:
-    """Half of the variance lasts, the other half is independent noise."""
+    """Yield deviations: half of the variance is autocorrelated, the other half is independent noise."""
     for mood in share_lasts(0.95, chance, seconds):
         yield mood + chance.gauss(0, 1)
 
 
 def states_last(part: float, chance: random.Random, seconds: int) -> Iterator[float]:
-    """Deviations of two states, each of which lasts for this part of a run in the mean."""
+    """Yield deviations of two states; each state lasts `part` of a run on average."""
     state = chance.choice((-1, 1))
     for _ in range(seconds):
         if chance.random() < 1 / (part * seconds):
@@ -62,7 +63,7 @@ def states_last(part: float, chance: random.Random, seconds: int) -> Iterator[fl
 
 
 def run_of(mood: Mood, seed: int, seconds: int) -> list[Second]:
-    """A run whose rate and latency have moods of their own."""
+    """Return a run with independent deviations of rate and latency."""
     chance = random.Random(seed)
     moods = zip(mood(chance, seconds), mood(chance, seconds), strict=True)
     made = list[Second]()
@@ -74,7 +75,7 @@ def run_of(mood: Mood, seed: int, seconds: int) -> list[Second]:
 
 
 def compare(mood: Mood, seed: int, seconds: int) -> RunComparison:
-    """Two equal runs, held against each other as the command does it."""
+    """Compare two equal runs as the command does."""
     runs = [sampled(entries(run_of(mood, 2 * seed + number, seconds))) for number in (0, 1)]
     files = ["a", "b"]
     return compared(runs, files, paired(runs, (), files), (), lambda: Catalogue(()))
@@ -82,7 +83,7 @@ def compare(mood: Mood, seed: int, seconds: int) -> RunComparison:
 
 @dataclass
 class Tally:
-    """How many of these pairs were said to differ in any figure, and how many figures were too correlated."""
+    """Counts of pairs reported to differ in any figure, and of figures refused as too correlated."""
 
     pairs: int = 0
     false: int = 0
@@ -118,7 +119,7 @@ def main() -> int:
 
 
 def run(pairs: int, seconds: int) -> int:
-    """Measure and print everything; 1 if the promise does not hold where it is given."""
+    """Measure and print everything; return 1 if the promise is broken where it applies."""
     kinds: list[tuple[str, Mood, bool]] = [
         (f"correlation {share:g} from second to second", functools.partial(share_lasts, share), True)
         for share in SHARES
@@ -143,7 +144,7 @@ def run(pairs: int, seconds: int) -> int:
     for name, mood, is_promised in kinds:
         tally = measure(mood, pairs, seconds)
         rate = tally.false / tally.pairs
-        # By chance alone, so many of these pairs may exceed the promise.
+        # Limit of the false share, including two standard deviations of chance.
         most = FAMILY_CHANCE + 2 * math.sqrt(FAMILY_CHANCE * (1 - FAMILY_CHANCE) / tally.pairs)
         is_kept = is_kept and (rate <= most or not is_promised)
         promised = f"{FAMILY_CHANCE:.0%}" if is_promised else "no"

@@ -1,8 +1,7 @@
-"""Runs of the simulated drive in virtual time: its flash collects garbage, its dies are busy, its buffer
-fills.
+"""Generate runs of the simulated drive in virtual time: garbage collection, busy dies, a filling buffer.
 
-A host asks for 4 KiB at random, seven of ten to read, when it likes: some 2,000 a second, and how many
-changes from second to second and lasts for some of them.
+A host issues random 4 KiB requests, 70 % reads, at about 2,000 per second. The rate varies, and is correlated
+from second to second.
 """
 
 from __future__ import annotations
@@ -22,16 +21,16 @@ PROFILE = "wd-blue-1tb"
 _SIZE = 1 << 28
 _RATE = 2000.0
 _READS = 0.7
-# By how much the rate varies, and how much of that is left after a second.
+# Standard deviation of the rate's logarithm, and correlation from second to second.
 _SPREAD, _LASTING = 0.15, 0.6
 _READ, _WRITE = 0, 1
-# Random writes that are done before, so that no two runs begin with the same drive.
+# Random writes before each run, so that no two runs start with the same drive state.
 _BEFORE = 20_000
 
 
 @cache
 def _worn() -> tuple[bytes, dict[str, int]]:
-    """The drive in steady state."""
+    """Return the saved state of the drive in steady state, and its timing."""
     profile = load(PROFILE).scaled(_SIZE)
     drive = profile.make()
     drive.fill()
@@ -40,7 +39,7 @@ def _worn() -> tuple[bytes, dict[str, int]]:
 
 
 class LoadedDrive:
-    """One drive under one host."""
+    """A drive under the load of one host."""
 
     def __init__(self, seed: int) -> None:
         saved, timing = _worn()
@@ -52,13 +51,13 @@ class LoadedDrive:
         self._mood = self._chance.gauss(0, 1)
 
     def second(self) -> dict[str, list[int]]:
-        """Latencies of what arrived in a second."""
+        """Return the latencies of requests that arrived within a second."""
         chance, service = self._chance, self._service
         self._mood = _LASTING * self._mood + math.sqrt(1 - _LASTING**2) * chance.gauss(0, 1)
         rate = _RATE * math.exp(_SPREAD * self._mood)
         begin_ns = service.now_ns()
         at, latencies = 0.0, {"read": list[int](), "write": list[int]()}
-        # Called a hundred thousand times a run.
+        # This loop runs a hundred thousand times per run.
         uniform, log, submit, pages = chance.random, math.log, service.submit, self._pages
         while (at := at - log(1 - uniform()) / rate) < 1:
             op, name = (_READ, "read") if uniform() < _READS else (_WRITE, "write")
@@ -70,7 +69,7 @@ class LoadedDrive:
 
 
 def runs(seed: int, seconds: int, worse: float = 1.0) -> Iterator[Second]:
-    """A run. With `worse`, the slowest three of a hundred requests take so many times as long."""
+    """Yield the seconds of a run. `worse` multiplies the latency of the slowest 3 % of requests."""
     served = _served(seed, seconds)
     slow = {name: _beyond([ns for one in served for ns in one[name]], 0.97) for name in ("read", "write")}
     for one in served:

@@ -1,1 +1,1 @@
-"""What a dashboard of four disks costs."""
+"""The cost of a dashboard of four disks."""

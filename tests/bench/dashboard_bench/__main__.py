@@ -1,8 +1,8 @@
-"""`python -m tests.bench.dashboard_bench`: what a dashboard of four disks under load costs. Needs root.
+"""`python -m tests.bench.dashboard_bench`: the cost of a dashboard of four disks under load. Needs root.
 
-CPU time is that of the process, so that other work on the machine weighs little; lines of the same disks are
-measured beside it. Each disk has several owners, which are told apart. Memory is taken once as many intervals
-are kept as an hour has seconds.
+The process's own CPU time hardly depends on other work on the machine; plain lines for the same disks are
+measured for comparison. Each disk has several owners. Memory is measured once the dashboard keeps as many
+intervals as an hour has seconds.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from tests.bench.figures import OPWATCH, machine
 
 DISKS, WARM_S, SECONDS = sized((4, 5.0, 20.0), (2, 0.5, 1.0))
 SIZES = sized(((80, 24), (120, 40), (250, 60)), ((80, 24),))
-# Of each disk; as many owners share them.
+# Rates per disk, and the number of owners that share them.
 READS, WRITES, OWNERS = 300, 150, 4
-# An hour of intervals in a minute and a half.
+# An hour's number of intervals in a minute and a half.
 _FAST_S = 0.025
 _TICKS = os.sysconf("SC_CLK_TCK")
 _LOAD = (
@@ -45,13 +45,13 @@ _LOAD = (
     "--thread",
 )
 _FIRST = b"trust:"
-# The first one, of older systems, has all that accounts requests.
+# On older systems, the first folder has the controllers that account requests.
 _GROUPS = (Path("/sys/fs/cgroup/blkio"), Path("/sys/fs/cgroup"))
 
 
 @dataclass
 class Shown:
-    """A program on a terminal of its own."""
+    """A program in a pseudo-terminal."""
 
     process: int
     terminal: int
@@ -61,7 +61,7 @@ class Shown:
     written: int = 0
 
     def read_for(self, seconds: float) -> None:
-        """Read what it writes, as a terminal does."""
+        """Read the program's output for this time, as a terminal does."""
         until, recent = time.monotonic() + seconds, b""
         while (left := until - time.monotonic()) > 0:
             ready, _, _ = select.select([self.terminal], [], [], left)
@@ -76,7 +76,7 @@ class Shown:
         return (int(fields[11]) + int(fields[12])) / _TICKS
 
     def memory_mb(self) -> float:
-        """The most it has had resident."""
+        """Return the peak resident memory in MB."""
         status = Path(f"/proc/{self.process}/status").read_text()
         line = next(line for line in status.splitlines() if line.startswith("VmHWM:"))
         return int(line.split()[1]) * 1024 / 1e6
@@ -87,7 +87,7 @@ def shown(width: int, height: int, *arguments: str) -> Iterator[Shown]:
     begun = time.monotonic()
     process, terminal = pty.fork()
     if not process:
-        # The terminal has its size before anybody asks for it.
+        # Set the terminal's size before the program asks for it.
         fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
         os.environ["TERM"] = "xterm-256color"
         os.execv(OPWATCH[0], [*OPWATCH, *arguments])
@@ -100,7 +100,7 @@ def shown(width: int, height: int, *arguments: str) -> Iterator[Shown]:
 
 
 def _share(width: int, height: int, *arguments: str) -> tuple[float, Shown]:
-    """The share of a core that it takes, in percent, once it is warm."""
+    """Return the share of a core in percent after the warm-up, and the program."""
     with shown(width, height, *arguments) as one:
         one.read_for(WARM_S)
         before, begun, written = one.cpu_s(), time.monotonic(), one.written
@@ -111,10 +111,10 @@ def _share(width: int, height: int, *arguments: str) -> tuple[float, Shown]:
 
 
 def _of_a_size(size: tuple[int, int], by: By, lines: float, devices: list[str]) -> Iterator[Figure]:
-    """What a dashboard of this size takes, whose owners are told apart so."""
+    """Measure a dashboard of this size with owners by `by`."""
     words = f"at {size[0]} x {size[1]}, by {by.value}"
     share, one = _share(*size, "--by", by.value, *devices)
-    # The clock of a process counts in ticks: a short run can take none.
+    # Process CPU time counts in ticks: a short run can show none.
     times, written = share / max(lines, 0.1), one.written / SECONDS / 1000
     text = f"% of a core, {times:.1f} times lines, {written:.1f} kB/s written"
     yield Figure(f"dashboard of {DISKS} disks {words}", share, 5, text)
@@ -130,7 +130,7 @@ def _of_an_hour(by: By, devices: list[str]) -> Figure:
 
 
 def figures(nodes: list[str]) -> Iterator[Figure]:
-    """By control group is what a dashboard does when nobody says how."""
+    """Yield the figures. A dashboard groups by cgroup by default."""
     devices = [word for node in nodes for word in ("--dev", node)]
     lines, _ = _share(80, 24, "--plain", *devices)
     for size in SIZES:
@@ -141,7 +141,7 @@ def figures(nodes: list[str]) -> Iterator[Figure]:
 
 
 def _group(stack: ExitStack, number: int) -> Path | None:
-    """A control group of its own, where requests are accounted to groups."""
+    """Create a cgroup, or return None if requests are not accounted to cgroups."""
     root = next((path for path in _GROUPS if (path / "cgroup.procs").exists()), None)
     if root is None:
         return None
@@ -152,7 +152,7 @@ def _group(stack: ExitStack, number: int) -> Path | None:
 
 
 def _load(stack: ExitStack, nodes: list[str], group: Path | None) -> None:
-    """An owner of requests on all disks."""
+    """Start a process that loads all disks, in a separate cgroup if given."""
     jobs = [f"--name=j{place} --filename={node}".split() for place, node in enumerate(nodes)]
     rates = f"--rate_iops={READS // OWNERS},{WRITES // OWNERS}"
     words = ["fio", *_LOAD, rates, "--runtime=3600", *(word for job in jobs for word in job)]

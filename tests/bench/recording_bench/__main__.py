@@ -1,5 +1,6 @@
-"""A made-up day of four disks, a sample a second, through the real writer: bytes, memory, and how long it
-takes to come to any moment of it.
+"""Record a synthetic day of four disks, one sample per second, with the real writer.
+
+Measures bytes, memory, and the time to seek to any moment.
 
     python -m tests.bench.recording_bench [SECONDS]
 """
@@ -25,7 +26,7 @@ from opwatch.samples.entries import Began, Ticked
 from tests.bench.recording_bench.made_up_day import DAY_S, MadeUpMachine, S, disks, rates
 from tests.bench.recording_bench.made_up_owners import MadeUpOwners
 
-# 6 MB of samples, and a checksum of 4 bytes for each row.
+# 6 MB of samples, plus a 4-byte checksum per row.
 MOST_BYTES_A_DAY = 6_100_000
 MOST_SEEK_S = 1.0
 MOST_MEMORY = 200 << 20
@@ -33,8 +34,10 @@ _SEEKS = 9
 
 
 def write(path: Path, seconds: int, seed: int, *, owned: bool = False) -> float:
-    """Record so many seconds, spread over the day; seconds of CPU time that the writer took. `owned`: with
-    whose the requests were."""
+    """Record `seconds` seconds spread over the day; return the writer's CPU time in seconds.
+
+    With `owned`, the samples include the owners of requests.
+    """
     chance, watched = random.Random(seed), disks(seed)
     machine = MadeUpMachine(random.Random(seed + 9))
     database = NewDatabase(path)
@@ -46,14 +49,14 @@ def write(path: Path, seconds: int, seed: int, *, owned: bool = False) -> float:
     writer.commit()
     spent = 0.0
     for second in range(1, seconds + 1):
-        # Of a shorter run, each minute stands for several.
+        # In a shorter run, each minute represents several minutes.
         hour_of_day = second % 60 + second // 60 * 60 * DAY_S // seconds
         requests = 0.0
         for disk in watched:
             asked = rates(disk.name, hour_of_day, chance)
             disk.serve(asked)
             requests += sum(asked)
-        # All that is read together shares an anchor, and the CPU time.
+        # All samples read together share an anchor and the CPU time.
         samples = {place: disk.sample(second) for place, disk in enumerate(watched)}
         anchor, cpu = samples[0].anchor, machine.work(requests)
         shared = {place: replace(one, anchor=anchor, cpu=cpu) for place, one in samples.items()}
@@ -69,7 +72,7 @@ def write(path: Path, seconds: int, seed: int, *, owned: bool = False) -> float:
 
 
 def seek(path: Path, at_ns: int) -> float:
-    """Seconds until the first interval that ends after a moment is there, from a file that is not open."""
+    """Return the seconds until the first interval after a moment is read, including opening the file."""
     begun = time.monotonic()
     recording = RecordedRun(path)
     for entry in recording.entries(at_ns):
@@ -80,7 +83,7 @@ def seek(path: Path, at_ns: int) -> float:
 
 
 def in_hours(path: Path) -> float:
-    """Seconds that all of it takes in intervals of an hour."""
+    """Return the seconds to read the whole recording in intervals of an hour."""
     begun = time.monotonic()
     recording, steps = RecordedRun(path), Steps(3600 * S, S)
     for _ in in_steps(ended(recording.entries(0, steps)), steps):
@@ -90,7 +93,7 @@ def in_hours(path: Path) -> float:
 
 
 def shares(path: Path) -> dict[str, int]:
-    """Bytes of each disk's frames."""
+    """Return the bytes of each disk's frames."""
     connection = sqlite3.connect(path)
     rows = connection.execute("SELECT place, sum(length(body)) FROM frames GROUP BY place")
     names = [disk.name for disk in disks(0)]

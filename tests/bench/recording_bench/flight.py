@@ -1,5 +1,7 @@
-"""What `opwatch flight` takes at 24 disks and a sample a second: CPU time of a recorder of as many loop
-devices under load, and the size of a ring that had half an hour of made-up disks.
+"""Measure the cost of `opwatch flight` with 24 disks and one sample per second.
+
+Measures a recorder's CPU time with that many loop devices under load, and the size of a ring after half an
+hour of synthetic disks.
 
     python -m tests.bench.recording_bench.flight [SECONDS]
 """
@@ -25,7 +27,7 @@ from tests.bench.recording_bench.made_up_day import disks, rates
 
 DISKS = 24
 KEEP_S, MOST_BYTES, MOST_CORE = 900, 64 << 20, 0.01
-# Of the made-up day: the database is at its busiest.
+# The synthetic day at the time of the highest database load.
 _BEGIN_S = 11 * 3600
 _WARM_S = 5
 _FLIGHT = (sys.executable, "-m", "opwatch", "flight", "-q", "--keep", f"{KEEP_S}s")
@@ -36,8 +38,10 @@ _LOAD = (
 
 
 def core_share(seconds: float) -> float:
-    """CPU seconds a second of a recorder, once it has begun. Its programs in the kernel are not among them:
-    they are the requests' (`opwatch overhead`)."""
+    """Return a running recorder's CPU time in seconds per second.
+
+    The time of the recorder's BPF programs is not included: requests pay for them (`opwatch overhead`).
+    """
     with ExitStack() as stack:
         nodes = [stack.enter_context(ScratchDisk(64 << 20)).node for _ in range(DISKS)]
         ring = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "ring"
@@ -57,14 +61,16 @@ def core_share(seconds: float) -> float:
 
 
 def _cpu_s(pid: int) -> float:
-    """CPU time of a process until now, its own and the kernel's for it."""
+    """Return a process's user and system CPU time so far, in seconds."""
     words = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
     return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def ring_bytes() -> tuple[int, float]:
-    """(the bytes of a ring's files that have twice the time that it keeps, CPU seconds a second). They are
-    written faster than their time goes by, so that none of them is forgotten."""
+    """Return (the size of a ring's files in bytes, the writer's CPU seconds per second).
+
+    The ring gets twice the time it keeps. Writing runs faster than real time, so no file expires.
+    """
     chance = random.Random(1)
     watched = [disk for seed in range(DISKS // 4) for disk in disks(seed)]
     most, spent = 0, 0.0

@@ -1,7 +1,7 @@
-"""A day of four disks, second by second, made up from a seed: what recordings are measured with.
+"""A synthetic day of four disks, second by second, generated from a seed for the recording benchmarks.
 
-None of them rests all day or is busy all day with the same: a database between night and noon, its log, a
-disk of the system that is asked for something now and then, and one that is copied from at night.
+No disk is idle all day or has a constant load: a database with a daily cycle, its log, a system disk with
+occasional requests, and an archive that is copied at night.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _S_IN_JIFFIES = S // _JIFFY_NS
 
 @dataclass(frozen=True)
 class Stream:
-    """Requests of one operation: their latency is log-normal around `median_ns`, all have one of `sizes`."""
+    """Requests of one operation with log-normal latency around `median_ns`; each has one of `sizes`."""
 
     op: str
     median_ns: float
@@ -40,7 +40,7 @@ class Stream:
 
 @dataclass
 class MadeUpDisk:
-    """Its counters, which only grow."""
+    """The counters of a disk, which only grow."""
 
     name: str
     streams: tuple[Stream, ...]
@@ -55,7 +55,7 @@ class MadeUpDisk:
         self._ticked_ms = self._busy_jiffies = 0
 
     def serve(self, rates: Sequence[float]) -> None:
-        """A second with so many requests of each stream."""
+        """Simulate a second with the given number of requests per stream."""
         for stream, shape, rate in zip(self.streams, self._shapes, rates, strict=True):
             if rate > 0:
                 self._serve(stream, shape, rate)
@@ -92,7 +92,7 @@ class MadeUpDisk:
             self.words[begin + SCALARS.index(name)] += by
         place = begin + SCALARS.index("max_ns")
         self.words[place] = max(self.words[place], top)
-        # As many are in flight as by Little's law, each for a part of the mean latency.
+        # By Little's law; each request in flight has part of the mean latency as its age.
         flying = _poisson(self.chance, sum_ns / S)
         age_ns = round(flying * self.chance.random() * sum_ns / max(done, 1))
         self.words[begin + SCALARS.index("in_flight")] = flying
@@ -101,7 +101,7 @@ class MadeUpDisk:
         )
 
     def sample(self, second: int) -> DiskSample:
-        """As it is read at the end of a second: late by what a wake-up and the readings take."""
+        """Return the sample read at the end of a second, delayed by the wake-up and the readings."""
         chance = self.chance
         end_ns = _BEGAN_NS + second * S + int(chance.lognormvariate(12, 0.4))
         begin_ns = end_ns - int(chance.lognormvariate(11, 0.3))
@@ -110,13 +110,16 @@ class MadeUpDisk:
         before = self._stat(begin_ns - int(chance.lognormvariate(10, 0.2)))
         after = replace(self._stat(end_ns + int(chance.lognormvariate(9, 0.2))), ticks=self._ticks())
         anchor = Anchor(end_ns + int(chance.lognormvariate(11, 0.3)), 0, chance.randint(20, 60))
-        # The wall clock is slewed a little, as by NTP.
+        # The wall clock is slewed slightly, as by NTP.
         wall_ns = _WALL_NS + anchor.mono_ns + round(second * 700) + chance.randint(-30, 30)
         anchor = Anchor(anchor.mono_ns, wall_ns, anchor.slack_ns)
         return DiskSample(self.disk, Reading(counters, before, after), 0, anchor)
 
     def _ticks(self) -> KernelTicks:
-        """Each request waits a little before the device has it; what a jiffy meets makes it busy."""
+        """Return the kernel's ticks.
+
+        Each request waits shortly before the device gets it; a jiffy that meets a request counts as busy.
+        """
         sums = {}
         for group in _GROUPS:
             begin = 2 + OPS.index(group) * _WIDTH
@@ -141,14 +144,14 @@ class MadeUpDisk:
 
 
 class MadeUpMachine:
-    """The CPU time of four CPUs: what each request takes, and what else goes on."""
+    """The CPU time of four CPUs: the requests' cost plus background activity."""
 
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
         self._ticks = [812_345, 301_234, 40_123]
 
     def work(self, requests: float) -> CpuTimes:
-        """A second in which so many requests were asked for."""
+        """Return the CPU times after a second with this number of requests."""
         for at, (each_ns, base) in enumerate(((60_000, 4.0), (25_000, 2.0), (4_000, 0.3))):
             self._ticks[at] += _poisson(self._chance, base + requests * each_ns / 1e7)
         user, system, irq = self._ticks
@@ -156,7 +159,7 @@ class MadeUpMachine:
 
 
 def _shape(stream: Stream) -> list[tuple[int, float]]:
-    """(slot, share) of a log-normal latency, a long tail included."""
+    """Return (slot, share) pairs of a log-normal latency with a long tail."""
     middle = math.log2(stream.median_ns)
     shares: dict[int, float] = {}
     for step in range(-160, 320):
@@ -178,7 +181,7 @@ def _poisson(chance: random.Random, mean: float) -> int:
 
 
 def disks(seed: int) -> list[MadeUpDisk]:
-    """The four: database, log, system, archive."""
+    """Return the four disks: database, log, system, archive."""
     page, small = (16_384,), (4096, 8192, 16_384)
     return [
         MadeUpDisk(
@@ -205,7 +208,7 @@ def disks(seed: int) -> list[MadeUpDisk]:
 
 
 def rates(disk: str, second: int, chance: random.Random) -> tuple[float, float]:
-    """Requests a second of a disk's two streams at a time of day."""
+    """Return the rates of a disk's two streams at a time of day, in requests per second."""
     hour = second % DAY_S / 3600
     by_day = max(0.03, math.sin(math.pi * (hour - 6) / 14)) if 6 < hour < 20 else 0.03
     if disk == "nvme0n1":

@@ -1,4 +1,4 @@
-"""Whose the requests of a made-up disk are: some containers all day, and jobs that come and go."""
+"""Synthetic owners of a disk's requests: containers that run all day, and jobs that start and end."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from tests.bench.recording_bench.made_up_day import MadeUpDisk
 
 _WIDTH = len(SCALARS) + sum(SLOTS)
 _PLACES = tuple(SCALARS.index(name) for name in ("completed", "bytes", "sum_ns"))
-# Of each second's requests; what is left is a job's, but for what nobody is known for.
+# Shares of each second's requests. The remainder goes to a job, except for requests without an owner.
 _SHARES = (0.41, 0.23, 0.13, 0.07, 0.05, 0.04, 0.02)
 _NOBODYS = 0.01
-# A job begins so often, and that many stay known: a tracer makes room by those that are idle.
+# Interval of job starts, and number of jobs kept: a tracer evicts idle owners to make room.
 _JOB_S, _MOST_JOBS = 300, 60
 
 
 class MadeUpOwners:
-    """The groups that a disk's requests are accounted to, since the day began."""
+    """The cgroups that a disk's requests have been attributed to since the day started."""
 
     def __init__(self, disk: MadeUpDisk, seed: int) -> None:
         self._disk, self._chance = disk, random.Random(seed)
@@ -30,7 +30,7 @@ class MadeUpOwners:
         self._job = 0
 
     def _group(self) -> int:
-        """A container of a pod, new."""
+        """Add a new container in a new pod; return its number."""
         number = self._chance.randrange(1, 1 << 40)
         pod, container = (f"{self._chance.getrandbits(bits):0{bits // 4}x}" for bits in (128, 256))
         folder = "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod"
@@ -39,7 +39,7 @@ class MadeUpOwners:
         return number
 
     def sample(self, second: int) -> OwnerSample:
-        """Whose all was that the disk has done until now."""
+        """Return the owners of all requests completed by the disk so far."""
         if second % _JOB_S == 0 or not self._job:
             self._job = self._group()
             jobs = [number for number in self._counts if number not in self._stay]
@@ -58,7 +58,7 @@ class MadeUpOwners:
         return OwnerSample(By.CGROUP, tuple(rows))
 
     def _share(self, op: str, grown: list[int]) -> None:
-        """Give what was done to its owners."""
+        """Divide the new counts among the owners."""
         rest = 1 - sum(_SHARES) - _NOBODYS
         for number, share in (*zip(self._stay, _SHARES, strict=True), (self._job, rest)):
             part = OwnedCounts(*(int(value * share) for value in grown))

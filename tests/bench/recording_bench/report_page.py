@@ -1,5 +1,6 @@
-"""A made-up day of four disks, a sample a second, as a page, with owners and without: how large it is, and
-how long a browser takes to open it.
+"""Measure the report page of a synthetic day of four disks, with and without owners.
+
+Prints the page's size and the time a browser takes to open the page.
 
     python -m tests.bench.recording_bench.report_page [SECONDS | RECORDING]
 """
@@ -24,18 +25,18 @@ _SEED = 20261122
 
 
 def _opened(page: Path) -> float | None:
-    """Seconds until a browser has laid out a page; None where there is none."""
+    """Return the seconds a browser takes to lay out the page, or None without a browser."""
     try:
         chromium = browser()
     except Unsupported as error:
         print(f"not opened: {error}")
         return None
-    # What it has read before is what a second look finds in memory.
+    # The best of three: the first run also reads the files from disk.
     return min(looked_at(chromium, page, 1280).seconds for _ in range(3))
 
 
 def holds(recording: Path, what: str) -> bool:
-    """Make the page of a recording, and say how large it is and how long it takes to open."""
+    """Make a recording's page; print its size and opening time, and return whether both meet their bounds."""
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder) / "day.html"
         begun = time.monotonic()

@@ -1,1 +1,1 @@
-"""Published experiments in more variants than a test has time for."""
+"""Variants of published experiments that take too long for a test."""

@@ -1,5 +1,7 @@
-"""`make bench-drive`: how far from the foretold byte an untrimmed drive runs out of room, in 20 layouts of a
-profile each."""
+"""`make bench-drive`: error of the predicted byte at which an untrimmed drive runs out of spare area.
+
+Runs 20 layouts of each profile.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from opwatch.sweep.virtual import model_of
 from tests.bench.figure import exit_status, sized
 
 SEEDS = range(2, sized(22, 3))
-# Enough for the largest room of a drive: rounds, and seconds of each.
+# Rounds, and seconds per round: enough for a drive's largest spare area.
 PROFILES = {"intel-545s-256": (80, 5), "intel-520-240": (80, 5), "enterprise-nvme-1920": (80, 10)}
 
 

@@ -1,1 +1,1 @@
-"""What `--slow` adds to every request."""
+"""The cost per request of `--slow`."""

@@ -1,5 +1,6 @@
-"""The tracer by itself, with --slow of a limit that nothing reaches and of one that everything does, and with
---by, in turn on one disk: net ns an I/O, and medians.
+"""Measure the tracer's cost with --slow and --by: net ns per I/O, medians of runs in turns on one disk.
+
+--slow is measured with a limit that no request reaches and a limit that all requests exceed.
 
     python -m tests.bench.slow_bench [ROUNDS [SECONDS]]
 """
@@ -29,7 +30,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 
 def measure(node: str, variant: dict[str, Any], seconds: float) -> Cost:
-    """The cost under load."""
+    """Return the cost under load."""
     leaves, _ = choose_leaves(Devices(), [node])
     tracer = BlockTracer(leaves, **variant)
     try:
@@ -44,7 +45,7 @@ def measure(node: str, variant: dict[str, Any], seconds: float) -> Cost:
 
 
 def words_of(name: str, costs: list[Cost], plain: list[Cost]) -> list[str]:
-    """The net cost of a variant, how much that is more than without, and which program takes what."""
+    """Return a variant's net cost, the difference to the plain tracer, and the cost of each program."""
     pairs = zip(costs, plain, strict=True)
     more = statistics.median(cost.per_io_ns - base.per_io_ns for cost, base in pairs)
     net = statistics.median(cost.per_io_ns for cost in costs)

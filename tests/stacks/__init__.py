@@ -1,1 +1,1 @@
-"""Random stacks of block devices: what check, audit and audit --prove say, held against files in memory."""
+"""Test random stacks of block devices: compare check, audit and audit --prove with files in memory."""

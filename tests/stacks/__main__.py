@@ -1,4 +1,4 @@
-"""`python -m tests.stacks FIRST:LAST`: the stacks of these seeds, and the smallest that still contradict."""
+"""`python -m tests.stacks FIRST:LAST`: test the stacks of these seeds; shrink stacks with contradictions."""
 
 from __future__ import annotations
 
@@ -30,18 +30,21 @@ _BY_OUTLOOK = {
     "nothing": {Verdict.NOT_SENT, Verdict.REJECTED, Verdict.UNKNOWN},
     "unknown": set(Verdict),
 }
-# How long no discard ends after the last one.
+# The queue counts as idle if no discard completes for this long.
 _QUIET_S = 1.0
-# What --prove answers: whether this very drive freed it.
+# Codes that --prove settles by checking whether the drive really freed the data.
 _ANSWERED = {"advisory"}
 
 
 class _RefusedAsForetold(Exception):
-    """A path would have been failed: no trim is ours to follow."""
+    """The audit refused as predicted, because the trim would have failed a path.
+
+    There is nothing to compare.
+    """
 
 
 def _ready(built: Built, one: Recipe) -> None:
-    """Data written and deleted, and nothing trimmed."""
+    """Write and delete the data without trimming."""
     victims = _written(built.point, one)
     call("sync", "-f", str(built.point))
     for victim in victims:
@@ -54,7 +57,7 @@ def _ready(built: Built, one: Recipe) -> None:
 
 
 def _wait_for_discards() -> None:
-    """Until what a mount with "discard" sends by a thread of its own has all been sent."""
+    """Wait until a "discard" mount's background thread has sent all discards."""
     before, after = -1, _discarded()
     while before != after:
         time.sleep(_QUIET_S)
@@ -62,12 +65,12 @@ def _wait_for_discards() -> None:
 
 
 def _discarded() -> int:
-    """Bytes that all devices were told to discard."""
+    """Return the bytes discarded on all devices."""
     return sum(sysfs.stat(disk.name).discard_bytes for disk in sysfs.SYS_BLOCK.iterdir())
 
 
 def _written(point: Path, one: Recipe) -> list[Path]:
-    """What is to be deleted: a file, or every third of many small ones of several sizes."""
+    """Write the files to delete: a single file, or every third of many small files of various sizes."""
     if not one.scattered:
         victim = point / "victim"
         victim.write_bytes(os.urandom(MIB) * (one.deleted // MIB))
@@ -75,7 +78,7 @@ def _written(point: Path, one: Recipe) -> list[Path]:
     noise = os.urandom(48 << 10)
     files = [point / f"part{number}" for number in range(one.deleted // (8 << 10))]
     for number, file in enumerate(files):
-        # Thousands of them: what pathlib does besides takes longer than the writes.
+        # os.open because pathlib's overhead exceeds the time of the thousands of small writes.
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT)
         os.write(descriptor, noise[: 1024 * (1 + number * 7 % 47)])
         os.close(descriptor)
@@ -83,7 +86,7 @@ def _written(point: Path, one: Recipe) -> list[Path]:
 
 
 def _once(one: Recipe, *, prove: bool) -> tuple[CheckAnswer, Audit, int]:
-    """(what check says, the audit, bytes that it freed by the kernel's own count)."""
+    """Return (check's answer, the audit, the bytes freed according to the kernel)."""
     for attempt in range(trims.ATTEMPTS):
         with standing(one) as built:
             _ready(built, one)
@@ -102,40 +105,43 @@ def _once(one: Recipe, *, prove: bool) -> tuple[CheckAnswer, Audit, int]:
 
 
 def contradictions(one: Recipe) -> Iterator[str]:
-    """Whatever two of check, audit, audit --prove and the kernel do not agree on."""
+    """Yield the contradictions between check, audit, audit --prove and the kernel."""
     foretold, plain, freed = _once(one, prove=False)
     _, proven, freed_proven = _once(one, prove=True)
     for name, result, oracle in (("audit", plain, freed), ("prove", proven, freed_proven)):
         if result.unexplained_bytes:
             yield f"{name}: {result.unexplained_bytes} B unexplained"
-        # What the kernel skipped a program for is counted, and said: of such a trim nothing else is known.
+        # If the kernel skipped a BPF program, the audit counts and reports the miss; nothing else is known.
         if trims.lost_by_the_host(result) and result.evidence.trace.misses:
             continue
-        # What a mount with "discard" has sent already is not sent again; f2fs does by a thread of its own.
+        # A "discard" mount does not repeat discards already sent; f2fs sends discards from a thread of its
+        # own.
         sends_itself = "filesystem-trims-later" in trims.codes(result)
         nothing_left = result.verdict is Verdict.NOTHING_LEFT and (not oracle or sends_itself)
-        # Of a drive that drops, sentinels are read as they were: no check foretells it. Others may be proven.
+        # Sentinels on a drive that drops discards still hold data, which check cannot predict. Other
+        # sentinels may be proven.
         unproven = {Verdict.UNKNOWN, Verdict.PARTIAL}
         contradicted = name == "prove" and one.fault == "drops" and result.verdict in unproven
         if result.verdict not in _BY_OUTLOOK[foretold.outlook] and not (nothing_left or contradicted):
             yield f"check says {foretold.outlook}, {name} {result.verdict.value}"
         is_again = "btrfs-discards-again" in trims.codes(result)
         twice = total(result.evidence.trace.select(Stage.BIO_AGAIN)).bytes if is_again else 0
-        # What writes of zeroes free below is not known to the audit, and it says so.
+        # The audit does not know the space freed by writes of zeroes below, and reports this limit.
         explained = "loop-on-device" in trims.codes(result)
         if name == "audit" and not explained and abs(result.reached_bytes - oracle) > twice:
             yield f"audit: reached {result.reached_bytes} B, and {oracle} B were freed"
         if result.verdict is Verdict.PROVEN and (not oracle or one.fault == "drops"):
             yield f"{name}: PROVEN, and nothing was freed of a drive"
-    # Less is known of a trim whose events were lost, that found nothing, or beside which others sent.
+    # Little is known about a trim that lost events or found nothing, or with concurrent discards by other
+    # processes.
     beside = trims.codes(proven).keys() & {"others-write", "xfs-busy"}
     if trims.lost_by_the_host(proven) or proven.verdict is Verdict.NOTHING_LEFT or beside:
         return
-    # Each has other sentinels and files, and of a pool the few chunks that lie in free space differ: where a
-    # trim came to nothing, nothing is said of the layers below.
+    # The two runs have different sentinels and files, and different free chunks of a pool. After a trim
+    # without effect, nothing is reported about lower layers.
     if not proven.reached_bytes:
         return
-    # Each is made anew, and an array throws out a member that fails when it is first told so.
+    # Each run builds a new stack, and an array fails a bad member only at the first error.
     if _missing(plain) != _missing(proven):
         return
     forgotten = trims.codes(plain).keys() - trims.codes(proven).keys() - _ANSWERED - {"trace-lost"}
@@ -144,21 +150,24 @@ def contradictions(one: Recipe) -> Iterator[str]:
 
 
 def _missing(result: Audit) -> list[int | None]:
-    """How many members the arrays of a stack lacked, before and after."""
+    """Return the number of missing members per array, before and after."""
     stacks = (result.evidence.before, result.evidence.after)
     return [layer.array.degraded for stack in stacks for layer in stack.layers if layer.array]
 
 
 def _judged(one: Recipe) -> list[str] | None:
-    """Its contradictions; None where it has no room for what is to be deleted, cannot be built, where the map
-    of its disk is not told whole, or where the filesystem shut itself down when its device began to fail,
-    which the audit says."""
+    """Return the recipe's contradictions.
+
+    None if the recipe cannot be judged: not enough room for the files, a stack that cannot be built, an
+    incomplete map of the disk, or a filesystem that shut down when its device started to fail, which the
+    audit reports.
+    """
     try:
         return list(contradictions(one))
     except _RefusedAsForetold:
         return []
     except (OpwatchError, RuntimeError) as error:
-        # Of the audit, or of sync for a filesystem between.
+        # The error comes from the audit, or from sync on an intermediate filesystem.
         if one.fault != "fails" or "Input/output error" not in str(error):
             raise
         return None
@@ -169,7 +178,7 @@ def _judged(one: Recipe) -> list[str] | None:
 
 
 def _shrunk(one: Recipe, said: list[str]) -> tuple[Recipe, list[str]]:
-    """The smallest stack that contradicts itself still."""
+    """Return the smallest recipe that still has contradictions, and the contradictions."""
     for candidate in smaller(one):
         if less := _judged(candidate):
             return _shrunk(candidate, less)
@@ -178,7 +187,7 @@ def _shrunk(one: Recipe, said: list[str]) -> tuple[Recipe, list[str]]:
 
 def main(text: str) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
-        # In the background of a shell SIGINT is ignored: what stands is taken down by either.
+        # Background jobs of a shell ignore SIGINT; both signals must tear the stack down.
         signal.signal(number, lambda *_: sys.exit(1))
     first, _, last = text.partition(":")
     counts: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""Builds a recipe of loop devices, device mapper and md on files in memory, and takes it down again."""
+"""Build a recipe from loop devices, device mapper and md on files in memory, and tear it down."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from tests.vm.guest.support.shell import call, put
 
 _MEMORY = Path("/dev/shm")
 _SIZE = 640 * MIB
-# The sector at which a partition begins.
+# First sector of the partition.
 _PART_BEGIN = 2047
 _SWITCHES = {"4k": ("--sector-size", "4096"), "part": ("--partscan",)}
-# A disk that takes discards and drops them, of this size at least.
+# Name prefix of a disk that accepts and drops discards, of at least _SIZE.
 _DEAF = "opw-virtio-deaf"
 _MKFS = MKFS | {
     "ext4-1k": (*MKFS["ext4"], "-b", "1024"),
@@ -35,7 +35,7 @@ _MKFS = MKFS | {
 
 
 def usable() -> set[str]:
-    """The parts of a stack that this machine has; all need loop devices."""
+    """Return the parts of a stack available on this machine; every stack needs loop devices."""
     if not _has("loop"):
         raise RuntimeError("there is no module loop here: drives are files behind loop devices")
     plain = {"loop", "file-ext4", "file-xfs", "reflink", "short", "lost"}
@@ -44,7 +44,7 @@ def usable() -> set[str]:
 
 
 def _has(module: str) -> bool:
-    # A disk of it comes with the module, and each stack wants another.
+    # Loading scsi_debug creates a disk, and each stack needs different settings.
     only_asked = ("--dry-run",) if module == "scsi_debug" else ()
     try:
         call("modprobe", *only_asked, module)
@@ -54,7 +54,10 @@ def _has(module: str) -> bool:
 
 
 def _made(filesystem: str, node: str, *more: str) -> None:
-    """A filesystem on a device, which may be too small for it, or have sectors larger than its blocks."""
+    """Make a filesystem on a device.
+
+    Raises OSError with ENOSPC if the device is too small or its sectors are larger than a block.
+    """
     try:
         call(*_MKFS[filesystem], *more, f"/dev/{node}")
     except RuntimeError as error:
@@ -64,14 +67,14 @@ def _made(filesystem: str, node: str, *more: str) -> None:
 
 
 class Builder:
-    """Everything that was made is in `opened`, and undone in reverse."""
+    """Builds a stack. Everything created is registered in `opened`, and undone in reverse order."""
 
     def __init__(self, one: Recipe, opened: contextlib.ExitStack) -> None:
         self._recipe, self._opened = one, opened
         self.built = Built(Path())
 
     def build(self) -> Built:
-        """The stack, mounted."""
+        """Build and mount the stack."""
         layers = list(self._recipe.layers)
         array = layers.pop() if layers and layers[-1] in ARRAYS else None
         node = self._array(array) if array else self._drive(_SIZE)
@@ -79,7 +82,7 @@ class Builder:
             try:
                 node = self._layer(name, node)
             except RuntimeError as error:
-                # Some targets and partitions want whole blocks, which not every device has.
+                # Some targets and partitions require whole blocks, which not every device has.
                 if "Invalid argument" not in str(error):
                     raise
                 raise OSError(errno.EINVAL, str(error)) from error
@@ -97,7 +100,10 @@ class Builder:
         return self.built
 
     def _drive(self, size: int) -> str:
-        """A file in memory behind a loop device, or its partition; the first of them has the fault."""
+        """Create a file in memory behind a loop device, optionally with a partition.
+
+        Only the first drive gets the fault.
+        """
         first = not (self.built.drives or self.built.deaf or self.built.scsi)
         fault = self._recipe.fault if first else ""
         if fault == "drops":
@@ -111,7 +117,7 @@ class Builder:
             self.built.drives.append(file)
             node = self._attached(file, *_SWITCHES.get(self._recipe.drive, ()), offset=self._recipe.offset)
         if fault == "short":
-            # The limit, of whole granules, stays with a loop device, which others use after this stack.
+            # A loop device keeps the limit, so restore it (in whole granules) for later users of the device.
             queue = sysfs.SYS_BLOCK / node / "queue"
             limit = queue / "discard_max_bytes"
             granule = max(4096, int((queue / "discard_granularity").read_text()))
@@ -122,7 +128,7 @@ class Builder:
         return self._failing(node) if fault == "fails" else node
 
     def _scsi(self, size: int, granularity: int, alignment: int) -> str:
-        """A SCSI disk in memory, whose map says what of it is written."""
+        """Create a SCSI disk in memory, whose provisioning map shows the written blocks."""
         disk = self._opened.enter_context(
             scsi_debug(dev_size_mb=size // MIB, unmap_granularity=granularity, unmap_alignment=alignment)
         )
@@ -130,14 +136,14 @@ class Builder:
         return disk.name
 
     def _part(self, node: str) -> str:
-        """A partition that ends before the disk does, and begins within a block."""
+        """Create a partition that starts within a block and ends before the end of the disk."""
         size = (stacked.sectors(node) - _PART_BEGIN) // 2048 * 2048
         call("addpart", f"/dev/{node}", "1", str(_PART_BEGIN), str(size))
         self._opened.callback(call, "delpart", f"/dev/{node}", "1")
         return f"{node}p1"
 
     def _failing(self, node: str) -> str:
-        """A device of which the last part fails from some moment on, until it is taken down."""
+        """Create a device whose last part fails after `break_now`, until teardown."""
         top = self._opened.enter_context(stacked.linear(node))
         self.built.break_now = functools.partial(stacked.fail_last_eighth, top.label, node)
         whole = f"0 {stacked.sectors(node)} linear /dev/{node} 0"
@@ -192,14 +198,14 @@ class Builder:
         return node.removeprefix("/dev/")
 
     def _on_a_file(self, name: str, below: str) -> str:
-        """A loop device on a file of a filesystem on the device."""
+        """Create a loop device on a file of a filesystem on the device."""
         kind = "ext4" if name == "file-ext4" else "xfs"
         _made(kind, below)
         home = self._opened.enter_context(trims.mounted(f"/dev/{below}", kind, make=False))
         room = os.statvfs(home).f_bavail * os.statvfs(home).f_frsize
         file = home / "image"
         with file.open("wb") as image:
-            # Blocks that are shared are written elsewhere: there must be room for all of them again.
+            # Writes to shared blocks go elsewhere, so leave room for a second copy of all blocks.
             for _ in range(room * (2 if name == "reflink" else 4) // 5 // MIB):
                 image.write(b"\xa5" * MIB)
             os.fsync(image.fileno())
@@ -213,6 +219,6 @@ class Builder:
 
 @contextlib.contextmanager
 def standing(one: Recipe) -> Iterator[Built]:
-    """The stack of a recipe, for as long as it is looked at."""
+    """Yield the mounted stack of a recipe; tear it down afterwards."""
     with contextlib.ExitStack() as opened:
         yield Builder(one, opened).build()

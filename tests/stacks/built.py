@@ -1,4 +1,4 @@
-"""A stack that stands, and what the kernel itself says was freed below it."""
+"""A mounted stack, and the number of bytes freed below it according to the kernel."""
 
 from __future__ import annotations
 
@@ -15,14 +15,17 @@ from tests.vm.guest.support.shell import call
 
 
 def _nothing() -> None:
-    """For a stack without a fault that comes later."""
+    """Do nothing: the default for a stack without a late fault."""
 
 
 @dataclass
 class Built:
-    """A mounted stack. `drives` are the files in memory, `scsi` the disk in place of the first of them with
-    the sectors of its granules and where they begin, and `deaf` the one that drops discards; `files` are
-    those that a filesystem between holds, and `homes` where it is mounted. `break_now` lets the fault in."""
+    """A mounted stack.
+
+    `drives` are the files in memory. `scsi` is the SCSI disk in place of the first file, with granularity and
+    alignment in sectors. `deaf` is the disk that drops discards. `files` are the files of loop devices on
+    intermediate filesystems, and `homes` the mount points. `break_now` activates the fault.
+    """
 
     point: Path
     drives: list[Path] = field(default_factory=list)
@@ -34,9 +37,12 @@ class Built:
     break_now: Callable[[], object] = _nothing
 
     def watch(self) -> Callable[[], int]:
-        """What tells the bytes that were freed since, by the kernel's own count: the places on its disk that
-        the highest file has no more, nor any other that shares them; else blocks of the files in memory, and
-        what the disk that drops was sent, for that looks freed from here."""
+        """Return a function that returns the bytes freed since this call, according to the kernel.
+
+        With intermediate files: the disk ranges that the highest file no longer has, nor any file sharing its
+        blocks. Otherwise: the blocks of the files in memory, plus discards sent to the disk that drops
+        discards, which look freed from here.
+        """
         places, blocks, sent = self._places(), self._blocks(), self._sent()
         if self.files:
             return lambda: (places - self._places()).total
@@ -47,7 +53,7 @@ class Built:
         return scsi + sum(trims.allocated(drive) for drive in self.drives)
 
     def fill(self) -> None:
-        """Each drive has all of its blocks, whatever was sent already."""
+        """Allocate all blocks of each drive, including those already discarded."""
         for file in (*self.files, *self.drives):
             trims.fill_holes(file)
         if self.scsi:
@@ -58,9 +64,11 @@ class Built:
         return sysfs.stat(self.deaf).discard_bytes if self.deaf else 0
 
     def _places(self) -> Extents:
-        """Where the file lies, and those that share its blocks. Sums would be of other things as well: the
-        blocks of a file have those of its tree among them, and what is free in a filesystem is less by what
-        was written meanwhile, and set aside for more."""
+        """Return the disk ranges of the file and of files that share its blocks.
+
+        Totals would include other changes: a file's block count includes its extent tree, and a filesystem's
+        free space also shrinks by concurrent writes and reservations.
+        """
         if not self.files:
             return Extents()
         for home in self.homes:

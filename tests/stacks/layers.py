@@ -1,4 +1,4 @@
-"""The layers of a random stack that stand on one device: what each makes of the name of the one below."""
+"""The layers of a random stack on a single device: each function builds a device on the named one below."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from tests.vm.guest.support import stacked
 from tests.vm.guest.support.shell import call
 from tests.vm.guest.support.sysfs import SYS_BLOCK
 
-# Half of a device, to these many sectors: stripes and chunks fit.
+# Round half of a device down to this multiple of sectors, which fits stripes and chunks.
 ROUND = 1 << 13
 _OF_BIOS = "2 queue_mode bio"
-# A device that begins so many sectors behind the one below, at no border of a block.
+# Start of a device in sectors, not aligned to any block.
 _SHIFT = 7
 Made = contextlib.AbstractContextManager[str]
 
@@ -29,7 +29,7 @@ def _named(device: contextlib.AbstractContextManager[stacked.Mapped]) -> Iterato
 
 
 def _halves(below: str) -> Made:
-    """Its second half before its first: two targets in a table."""
+    """Swap the two halves: a table with two targets."""
     half = _half(below)
     table = f"0 {half} linear /dev/{below} {half}\n{half} {half} linear /dev/{below} 0"
     return _named(stacked.mapped("linear", table, "dm_mod"))
@@ -65,7 +65,7 @@ def _cached(below: str) -> Iterator[str]:
 
 
 def _has_requests(name: str) -> bool:
-    """Whether requests can be copied to it: what stands on others takes bios alone."""
+    """Return whether the device accepts requests. Stacked devices accept bios only."""
     return (SYS_BLOCK / name / "mq").is_dir()
 
 
@@ -76,7 +76,7 @@ def _shifted(below: str) -> Made:
 
 @contextlib.contextmanager
 def _helped(below: str, target: str, arguments: str, module: str) -> Iterator[str]:
-    """A target that has a helper, {1}, beside the device, {0}."""
+    """Build a target with a helper device: {0} in `arguments` is the device, {1} the helper."""
     with stacked.loop(64 * MIB) as helper:
         stacked.blank(helper)
         table = f"0 {stacked.sectors(below)} {target} {arguments.format(below, helper)}"
@@ -86,7 +86,10 @@ def _helped(below: str, target: str, arguments: str, module: str) -> Iterator[st
 
 @contextlib.contextmanager
 def _integrity(below: str) -> Iterator[str]:
-    """Sums of sectors beside them: those of what was discarded are right, so that all of it can be read."""
+    """Build dm-integrity.
+
+    Discarded sectors get valid checksums, so the whole device is readable after a discard.
+    """
     table = f"integrity /dev/{below} 0 4 D 2 internal_hash:crc32c allow_discards"
     size = stacked.integrity_sectors(below, table)
     with stacked.mapped("integrity", f"0 {size} {table}") as top:
@@ -97,7 +100,7 @@ def _integrity(below: str) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _part_of_an_array(below: str) -> Iterator[str]:
-    """A partition that begins within a block, of a RAID 1 that has one member alone."""
+    """Build a partition that starts within a block, on a RAID 1 with a single member."""
     with stacked.md(1, [below, "missing"]) as array:
         size = (stacked.sectors(array) - _SHIFT) // 2048 * 2048
         call("addpart", f"/dev/{array}", "1", str(_SHIFT), str(size))

@@ -1,4 +1,4 @@
-"""A stack as a recipe: made of a seed, printed, and shrunk. Pure."""
+"""Describe a stack of block devices as a recipe: generate it from a seed, print it, and shrink it. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 MIB = 1 << 20
-# Filesystems, with the options of a mount that change what is discarded, or when.
+# Filesystems, each with the mount options that change the discarded ranges or the time of discards.
 FILESYSTEMS: Mapping[str, tuple[str, ...]] = {
     "ext4": ("", "", "discard", "data=journal"),
     "ext4-1k": ("", "", "discard"),
@@ -20,8 +20,8 @@ FILESYSTEMS: Mapping[str, tuple[str, ...]] = {
     "f2fs": ("nodiscard", "discard"),
     "vfat": ("", "discard"),
 }
-# What may stand between: "loop" is one on a device, the others with a file have a filesystem of their own.
-# Those with a dash keep what they get to themselves.
+# Layers between filesystem and drives. "loop" is a loop device on a device; the others with a file have a
+# filesystem of their own. Variants such as "crypt-closed" and "thin-kept" do not pass discards on.
 LAYERS = (
     "linear",
     "halves",
@@ -49,7 +49,7 @@ LAYERS = (
     "file-xfs",
     "reflink",
 )
-# How many files in memory an array stands on, and in how many parts of one drive's size they make it.
+# Number of files in memory per array, and the divisor of the drive size for each file.
 ARRAYS = {
     "raid0": (2, 2),
     "concat": (2, 2),
@@ -64,12 +64,12 @@ ARRAYS = {
     "dm-raid10": (4, 2),
     "dm-raid5": (3, 2),
 }
-# Sectors of its granules, and where the first of them begins.
+# Granularity and alignment in sectors.
 SCSI = {"scsi-8": (8, 0), "scsi-128": (128, 0), "scsi-2048": (2048, 0), "scsi-2048+256": (2048, 256)}
-# What a loop device on a file in memory is: with sectors of 4 KiB, or with a partition that begins within a
-# block and is used alone. Or the first drive is a SCSI disk instead that gives up so many sectors at a time.
+# Variants of the first drive: a loop device on a file in memory, optionally with 4 KiB sectors or with a
+# partition that starts within a block; or a SCSI disk with the given discard granularity.
 DRIVES = ("", "", "4k", "part", *SCSI)
-# Which modules of the kernel a layer wants, or a drive.
+# Kernel modules required by layers and drives.
 MODULES = {
     "linear": "dm_mod",
     "halves": "dm_mod",
@@ -113,10 +113,10 @@ MODULES = {
     "vfat": "vfat",
     **dict.fromkeys(SCSI, "scsi_debug"),
 }
-# What is wrong with the first drive: it drops what it is told to discard, its last part fails, it takes
-# discards in small pieces alone, or the array it is in has lost it.
+# Faults of the first drive: discards are dropped, the last part fails, only small discards are accepted, or
+# an array loses the drive.
 FAULTS = ("drops", "fails", "short", "lost")
-# Arrays of md that go on without a drive.
+# md arrays that keep running without a drive.
 LOSABLE = ("raid1", "raid10", "raid10-far", "raid10-offset", "raid4", "raid5", "raid6")
 _OF_4K = ("ext4", "xfs", "btrfs", "btrfs-dup", "f2fs", "vfat")
 _LEAST, _MOST = 1, 4
@@ -125,9 +125,12 @@ _ONCE = ("thin", "bcache", "reflink")
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """A filesystem on layers, the highest first, on files in memory. `deleted` are bytes that are written and
-    deleted before the trim, in one file or in many of which others stay; `offset` is where in the files the
-    loop devices begin; `fault`, `options` and `drive` are "" for none."""
+    """A filesystem on layers (the highest first) on files in memory.
+
+    Before the trim, `deleted` bytes are written and deleted, either as a whole file or as some of many small
+    files. `offset` is the loop devices' offset in the files. `fault`, `options` and `drive` are "" if not
+    used.
+    """
 
     filesystem: str
     layers: tuple[str, ...]
@@ -148,7 +151,7 @@ class Recipe:
 
 
 def recipe(seed: int, usable: Collection[str]) -> Recipe:
-    """The stack of a seed, of what this machine has."""
+    """Return the recipe of a seed, made from the parts available on this machine."""
     chance = random.Random(seed)
     count = chance.randint(_LEAST, _MOST)
     layers: list[str] = []
@@ -166,7 +169,7 @@ def recipe(seed: int, usable: Collection[str]) -> Recipe:
     scattered = chance.random() < 0.5
     if fault == "lost" and layers[-1] not in LOSABLE:
         fault = ""
-    # Sectors of 4 KiB are too large for blocks of less, and begin where they would without an offset.
+    # 4 KiB sectors are too large for smaller filesystem blocks, and require an aligned offset.
     drive = chance.choice([name for name in _drives(usable) if name != "4k" or filesystem in _OF_4K])
     if drive in SCSI:
         offset = 0
@@ -181,8 +184,11 @@ def _drives(usable: Collection[str]) -> Iterator[str]:
 
 
 def _choices(above: Collection[str], usable: Collection[str]) -> Iterator[str]:
-    """Layers that may be next. Files that are shared need room for all of their blocks again, and of a pool
-    or a bcache there is one."""
+    """Yield the possible next layers.
+
+    Shared files need room for a second copy of all their blocks. Only a single pool or bcache is possible per
+    stack.
+    """
     taken = {name.partition("-")[0] for name in above}
     for name in LAYERS:
         kind = name.partition("-")[0]
@@ -191,7 +197,7 @@ def _choices(above: Collection[str], usable: Collection[str]) -> Iterator[str]:
 
 
 def smaller(one: Recipe) -> Iterator[Recipe]:
-    """Stacks that have one thing less."""
+    """Yield the recipes with one feature less."""
     for at in range(len(one.layers)):
         yield replace(one, layers=one.layers[:at] + one.layers[at + 1 :])
     if one.fault:

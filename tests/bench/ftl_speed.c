@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * Speed of the simulated drive on one core in steady state: uniform 4 KiB writes, greedy collection.
- * The floor for comparison, timed in turns, is random read-modify-write of a table of the map's size.
+ * Speed of the simulated drive on one core in steady state: uniform 4 KiB writes, greedy
+ * collection. The floor for comparison, timed in turns, is random read-modify-write of a table of
+ * the map's size.
  *
  *     ftl_speed [16|1024]    GiB; both sizes by default. Fails below the bounds.
  *     ftl_speed smoke        a 1 GiB drive with few writes; no bounds.
@@ -13,7 +14,7 @@
 #include <string.h>
 #include <time.h>
 
-/* Many short rounds: other work on the machine disturbs both halves of a pair, or only a few pairs. */
+/* Many short rounds: other work on the machine disturbs a whole pair, or only a few pairs. */
 #define ROUNDS 121
 /* Prefetches in flight in the floor loop. */
 #ifndef FLOOR_BATCH

@@ -1,4 +1,4 @@
-"""A simulated drive with types: settings by name, workloads, counters, time."""
+"""The Python interface of the simulated drive: settings by name, workloads, counters, virtual time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from opwatch.named import NamedTuple
 
 
 class Policy(IntEnum):
-    """Which superblock is collected; mirrors enum ow_ftl_policy."""
+    """Victim selection policy; mirrors enum ow_ftl_policy."""
 
     GREEDY = 0
     FIFO = 1
@@ -24,14 +24,14 @@ class Policy(IntEnum):
 
 
 class Tie(IntEnum):
-    """Which of equally empty superblocks is collected; mirrors enum ow_ftl_tie."""
+    """Choice among superblocks with equal valid counts; mirrors enum ow_ftl_tie."""
 
     LATEST = 0
     OLDEST = 1
 
 
 class GcFrontier(IntEnum):
-    """Where collection writes; mirrors enum ow_ftl_gc_frontier."""
+    """Destination of collected pages; mirrors enum ow_ftl_gc_frontier."""
 
     SHARED = 0
     COMMON = 1
@@ -39,7 +39,7 @@ class GcFrontier(IntEnum):
 
 
 class TrimMode(IntEnum):
-    """Mirrors enum ow_ftl_trim_mode."""
+    """Effect of a trim; mirrors enum ow_ftl_trim_mode."""
 
     HONOUR = 0
     LAZY = 1
@@ -47,7 +47,7 @@ class TrimMode(IntEnum):
 
 
 class SlcFull(IntEnum):
-    """What a full cache does; mirrors enum ow_ftl_slc_full."""
+    """Behaviour of a full cache; mirrors enum ow_ftl_slc_full."""
 
     BYPASS = 0
     FOLD = 1
@@ -55,19 +55,19 @@ class SlcFull(IntEnum):
 
 @frozen
 class Geometry:
-    """Sizes in bytes, and over-provisioning by both definitions that are in use."""
+    """Sizes in bytes, and over-provisioning by both common definitions."""
 
     physical_bytes: int
     user_bytes: int
 
     @property
     def spare_of_physical_ratio(self) -> float:
-        """(T-U)/T."""
+        """Return (T-U)/T."""
         return (self.physical_bytes - self.user_bytes) / self.physical_bytes
 
     @property
     def spare_of_user_ratio(self) -> float:
-        """(T-U)/U."""
+        """Return (T-U)/U."""
         return (self.physical_bytes - self.user_bytes) / self.user_bytes
 
 
@@ -82,7 +82,7 @@ class Zone(NamedTuple):
 
 @dataclass
 class Workload:
-    """What a host does, and how far it is: whole mapping units, random or in order."""
+    """A host workload in whole mapping units, random or sequential, and its progress."""
 
     zones: tuple[Zone, ...] = ()
     sequential: bool = False
@@ -99,7 +99,7 @@ class Workload:
 
 
 class ServiceBucket(NamedTuple):
-    """struct ow_service_bucket."""
+    """One interval of a run; mirrors struct ow_service_bucket."""
 
     ios: int
     io_bytes: int
@@ -115,7 +115,7 @@ _SLOTS = struct.Struct("=1920Q")
 
 @frozen
 class TimedRun:
-    """A closed loop's result: one entry an interval, and the latencies of all of it."""
+    """The result of a closed loop: one entry per interval, and the latency distribution of the whole run."""
 
     interval_ns: int
     intervals: tuple[ServiceBucket, ...]
@@ -125,7 +125,7 @@ class TimedRun:
         return (interval.ios * 1e9 / self.interval_ns for interval in self.intervals)
 
     def latency_ns(self, ratio: float) -> int | None:
-        """What this share of the I/Os did not exceed, at 3 % resolution; None without I/Os."""
+        """Return the latency percentile for `ratio` at 3 % resolution, or None if there were no I/Os."""
         total = sum(self.latency_slots)
         passed = 0
         for slot, count in enumerate(self.latency_slots):
@@ -140,7 +140,7 @@ def _slot_ns(slot: int) -> int:
 
 
 class Drive:
-    """A drive of the settings in struct ow_ftl_config, given by name."""
+    """A drive with settings named as in struct ow_ftl_config."""
 
     def __init__(
         self,
@@ -154,14 +154,14 @@ class Drive:
 
     @classmethod
     def load(cls, saved: bytes, timing: Mapping[str, int] | None = None) -> Drive:
-        """The drive of save(); its virtual clock starts anew."""
+        """Load a drive from the bytes of save(). Its virtual clock starts at 0."""
         return cls({}, timing, core=Ftl.load(saved))
 
     def save(self) -> bytes:
         return self.core.save()
 
     def geometry(self) -> Geometry:
-        """The sizes as they are now: what went bad is no longer part of T."""
+        """Return the current sizes. Superblocks that went bad are no longer part of T."""
         now = self.core.counters()
         return Geometry(now["physical_bytes"], now["user_bytes"])
 
@@ -169,13 +169,13 @@ class Drive:
         return self.core.counters()
 
     def run(self, load: Workload, pages: int) -> None:
-        """Do this many requests of one mapping unit, without a clock."""
+        """Run `pages` requests of one mapping unit each, without a clock."""
         load.advance(
             self.core.run(pages, load.zones, load.sequential, load.trim_ppm, load.rng, load.position)
         )
 
     def fill(self) -> None:
-        """Write the whole drive once, in order."""
+        """Write the whole drive once, sequentially."""
         settings = self.core.config()
         self.run(Workload(sequential=True), settings["user_bytes"] // settings["iu_bytes"])
 
@@ -189,7 +189,7 @@ class Drive:
         read_ppm: int = 0,
         interval_ns: int = 1_000_000_000,
     ) -> TimedRun:
-        """Keep `queue_depth` I/Os outstanding for so long, in virtual time."""
+        """Keep `queue_depth` I/Os outstanding for `seconds` of virtual time."""
         count = max(1, round(seconds * 1e9 / interval_ns))
         intervals, slots, state = self._service.run(
             io_bytes=io_bytes,
@@ -211,15 +211,15 @@ class Drive:
         )
 
     def now_ns(self) -> int:
-        """Virtual time: when the last I/O was done, which may be after the run that it came in."""
+        """Return the virtual time of the latest completion, which may be after the end of the run."""
         return self._service.now_ns()
 
     def pause(self, seconds: float) -> None:
-        """Leave the drive alone for so long, in virtual time."""
+        """Leave the drive without I/O for `seconds` of virtual time."""
         self._service.pause(round(seconds * 1e9))
 
 
 def amplification(begin: Mapping[str, int], end: Mapping[str, int]) -> float | None:
-    """NAND bytes per host byte between two readings; None when the host wrote nothing."""
+    """Return NAND bytes per host byte between two readings, or None if the host wrote nothing."""
     host = end["host_write_bytes"] - begin["host_write_bytes"]
     return (end["nand_write_bytes"] - begin["nand_write_bytes"]) / host if host else None

@@ -1,7 +1,7 @@
-"""Write amplification in steady state, from theory: what the simulated drive is tested against.
+"""Models of steady-state write amplification: the reference for tests of the simulated drive.
 
-`alpha` is T/U: physical capacity that may hold data over user capacity that is mapped. Reserve,
-open superblocks and bad blocks are not part of T.
+`alpha` is T/U: physical capacity that may hold data over user capacity that is mapped. Reserve, open
+superblocks and bad blocks are not part of T.
 """
 
 from __future__ import annotations
@@ -11,30 +11,35 @@ from collections.abc import Callable, Sequence
 
 
 def alpha_from_physical_share(spare_ratio: float) -> float:
-    """T/U when over-provisioning means (T-U)/T."""
+    """Return T/U for over-provisioning defined as (T-U)/T."""
     return 1.0 / (1.0 - spare_ratio)
 
 
 def alpha_from_user_share(spare_ratio: float) -> float:
-    """T/U when over-provisioning means (T-U)/U."""
+    """Return T/U for over-provisioning defined as (T-U)/U."""
     return 1.0 + spare_ratio
 
 
 def random_victim(alpha: float) -> float:
-    """A victim is as full as the drive is on average."""
+    """Return the amplification of uniform writes with random victims, which are as full as the average
+    superblock.
+    """
     return alpha / (alpha - 1.0)
 
 
 def fifo(alpha: float) -> float:
-    """Uniform writes, oldest first (Desnoyers; Xiang and Kurkoski): A = 1 / (1 - e^(-alpha/A))."""
+    """Return the amplification of uniform writes with FIFO victims: A = 1 / (1 - e^(-alpha/A)).
+
+    Sources: Desnoyers; Xiang and Kurkoski.
+    """
     return fifo_mixture(alpha, [(1.0, 1.0)])
 
 
 def fifo_mixture(alpha: float, parts: Sequence[tuple[float, float]]) -> float:
-    """Oldest first, with parts of (share of space, share of writes); writes 0 is static data.
+    """Return the amplification with FIFO victims for parts of (share of space, share of writes).
 
-    A superblock lives for alpha/A drive writes, in which a page of part k survives with probability
-    e^(-(r/f) * alpha/A); what survives is written once more.
+    A share of writes of 0 means static data. A superblock lives for alpha/A drive writes, in which a page of
+    part k survives with probability e^(-(r/f) * alpha/A). Each surviving page is written again.
     """
 
     def surplus(amplification: float) -> float:
@@ -51,10 +56,11 @@ def fifo_mixture(alpha: float, parts: Sequence[tuple[float, float]]) -> float:
 
 
 def greedy(alpha: float, superblock_pages: int) -> float:
-    """Uniform writes, fewest valid pages first, in the mean-field limit of many superblocks.
+    """Return the amplification of uniform writes with greedy victims, in the mean-field limit of many
+    superblocks.
 
-    Victims hold `level` or `level` - 1 valid pages. Above `level`, a superblock loses pages at a
-    rate proportional to how many it holds, so it spends 1/i of its life at i.
+    Victims hold `level` or `level` - 1 valid pages. Above `level`, a superblock loses pages at a rate
+    proportional to its valid count i, so it spends a share proportional to 1/i of its life at i.
     """
     harmonic = 0.0
     for level in range(superblock_pages, 0, -1):
@@ -69,10 +75,15 @@ def greedy(alpha: float, superblock_pages: int) -> float:
 
 
 def d_choices(alpha: float, superblock_pages: int, choices: int) -> float:
-    """Uniform writes, the emptiest of `choices` random superblocks (Van Houdt's mean field)."""
+    """Return the amplification of uniform writes with the emptiest of `choices` random victims.
+
+    Van Houdt's mean field.
+    """
 
     def tail(rate: float) -> tuple[float, float]:
-        """Sums of w(j) and w(j)**choices, w(j) being the share with at least j valid pages."""
+        """Return the sums of w(j) and w(j)**choices, with w(j) the share of superblocks with at least j valid
+        pages.
+        """
         above = valid = chosen = 0.0
         for pages in range(superblock_pages, 0, -1):
             above = _tail_step(above, rate * pages, choices)
@@ -94,7 +105,7 @@ def d_choices(alpha: float, superblock_pages: int, choices: int) -> float:
 def _tail_step(above: float, rate: float, choices: int) -> float:
     """Solve rate * (w - above) = 1 - w**choices for w."""
     share = min(1.0, above + (1.0 - above**choices) / rate)
-    for _ in range(50):  # Newton from above on a concave falling function: never oversteps
+    for _ in range(50):  # Newton from above on a concave falling function never overshoots
         slope = choices * share ** (choices - 1) + rate
         step = (1.0 - share**choices - rate * (share - above)) / slope
         share += step
@@ -104,27 +115,30 @@ def _tail_step(above: float, rate: float, choices: int) -> float:
 
 
 def mapped_share(trim_ratio: float) -> float:
-    """Share of U that stays mapped when a request trims a mapped page with this probability.
+    """Return the share of U that stays mapped if a request trims a mapped page with probability `trim_ratio`.
 
-    Trims take what random writes to unmapped pages bring: q = (1 - q) * (1 - s).
+    In equilibrium, trims unmap as many pages as random writes map: q = (1 - q) * (1 - s).
     """
     return (1.0 - 2.0 * trim_ratio) / (1.0 - trim_ratio)
 
 
 def greedy_with_static(alpha: float, superblock_pages: int, active_share: float) -> float:
-    """Greedy, when only this share of U is written: the rest fills superblocks it never touches."""
+    """Return the greedy amplification if only `active_share` of U is written.
+
+    The static rest fills complete superblocks, which collection never touches.
+    """
     return greedy((alpha - (1.0 - active_share)) / active_share, superblock_pages)
 
 
 def effective_alpha(amplification: float, model: Callable[[float], float] = fifo) -> float | None:
-    """The T/U at which `model` gives this amplification; None where no T/U does."""
+    """Return the T/U at which `model` gives this amplification, or None for an amplification up to 1."""
     if amplification <= 1.0:
         return None
     return _root(lambda alpha: model(alpha) - amplification, 1.0 + 1e-6, 1e3)
 
 
 def _root(function: Callable[[float], float], low: float, high: float, steps: int = 200) -> float:
-    """Where a function that falls from above 0 to below crosses it."""
+    """Find the root of a falling function in (low, high) by bisection."""
     for _ in range(steps):
         middle = (low + high) / 2.0
         if function(middle) > 0.0:

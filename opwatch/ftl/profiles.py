@@ -1,4 +1,4 @@
-"""Drive profiles: data files that say what a drive is made of and how fast its parts are."""
+"""Drive profiles: data files with a drive's geometry, policies and timing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ENUMS: dict[str, type[IntEnum]] = {
     "slc_full": SlcFull,
     "tie": Tie,
 }
-# Without these a drive does nothing (ow_service_create).
+# ow_service_create() refuses 0 for these.
 _ABOVE_0 = (
     *("dies", "channels", "planes", "page_bytes", "block_bytes"),
     *("channel_bytes_per_s", "host_bytes_per_s", "throttle_permille"),
@@ -32,7 +32,7 @@ _SCALED = ("user_bytes", "physical_bytes", "slc_bytes")
 
 @frozen
 class Profile:
-    """A drive by name: settings of struct ow_ftl_config and of struct ow_service_config."""
+    """A named drive: settings of struct ow_ftl_config and of struct ow_service_config."""
 
     name: str
     description: str
@@ -41,10 +41,10 @@ class Profile:
     timing: Mapping[str, int]
 
     def scaled(self, user_bytes: int) -> Profile:
-        """The same drive at another capacity: same spare, cache in proportion, same speeds.
+        """Return the same drive at another capacity, with the same spare ratio, cache ratio and speeds.
 
-        Steady state is reached after the same number of drive writes, so a small one shows what a
-        large one does in less time.
+        Steady state takes the same number of drive writes at any capacity, so a small drive gives the same
+        results in less time.
         """
         ratio = user_bytes / self.drive["user_bytes"]
         unit = self.drive.get("iu_bytes", 4096)
@@ -52,16 +52,17 @@ class Profile:
         for key in _SCALED:
             if key in drive:
                 drive[key] = round(drive[key] * ratio / unit) * unit
-        # Without it the drive chooses what fits its new size: a whole die would be too much of a small one.
+        # Without this key the FTL chooses a superblock size for the new capacity. The original size would be
+        # too large a part of a small drive.
         drive.pop("superblock_bytes", None)
         return replace(self, drive=drive)
 
     def with_user_bytes(self, user_bytes: int) -> Profile:
-        """The same flash with less of it visible to the host: more over-provisioning."""
+        """Return the same flash with a smaller size visible to the host: more over-provisioning."""
         return replace(self, drive=dict(self.drive) | {"user_bytes": user_bytes})
 
     def make(self) -> Drive:
-        """The drive; UsageError for a timing that none can have."""
+        """Create the drive. Raises UsageError for impossible settings or timing."""
         try:
             return Drive(self.drive, self.timing)
         except OSError as error:
@@ -71,13 +72,13 @@ class Profile:
 
 
 def names() -> list[str]:
-    """The profiles that come with opwatch."""
+    """Return the names of the profiles that come with opwatch."""
     folder = resources.files("opwatch.ftl") / "profiles"
     return sorted(file.name.removesuffix(".toml") for file in folder.iterdir())
 
 
 def load(name: str) -> Profile:
-    """A profile by name, or by the path of a TOML file."""
+    """Load a profile by name, or from a path that ends in .toml."""
     if name.endswith(".toml"):
         try:
             return _parse(Path(name).stem, read_bytes(Path(name)))
@@ -92,7 +93,7 @@ def load(name: str) -> Profile:
 
 
 def parse(name: str, text: str) -> Profile:
-    """A profile from TOML text; what is wrong with it raises UsageError with the key."""
+    """Parse a profile from TOML text. Raises UsageError with the offending key."""
     return _parse(name, text.encode("utf-8", "replace"))
 
 

@@ -1,4 +1,4 @@
-"""The simulated drive against the models: steady-state cases and how to run one."""
+"""Validation of the simulated drive against the models: steady-state cases, and a function to run them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BATCHES = 10
 
 @frozen
 class Case:
-    """A drive and a workload whose write amplification in steady state is known."""
+    """A drive and a workload with known write amplification in steady state."""
 
     name: str
     expected_ratio: float
@@ -25,7 +25,7 @@ class Case:
     policy: Policy
     policy_arg: int = 0
     superblock_pages: int = 256
-    # Share of the space, share of the writes; shares of the space may leave a rest unwritten.
+    # (Share of the space, share of the writes). The shares of the space may leave a rest unwritten.
     zones: tuple[tuple[float, float], ...] = ()
     rest_is_mapped: bool = True
     trim_ratio: float = 0.0
@@ -60,7 +60,7 @@ def uniform(spare: float, policy: Policy, arg: int = 0, pages: int = 256) -> Cas
 
 
 def cases() -> Iterator[Case]:
-    """Everything that has an exact model."""
+    """Yield every case with an exact model."""
     for spare in (0.07, 0.10, 0.20, 0.28, 0.50):
         alpha = models.alpha_from_physical_share(spare)
         yield uniform(spare, Policy.GREEDY, pages=64)
@@ -78,7 +78,7 @@ def cases() -> Iterator[Case]:
 
 
 def partitions() -> Iterator[Case]:
-    """80 % of the drive in use; the rest filled once, then trimmed or not."""
+    """Yield cases with 80 % of the drive in use. The rest is filled once, then trimmed or not."""
     alpha, used = 1.0737, 0.8
     one = ((used, 1.0),)
     base = Case("", 0.0, alpha, Policy.GREEDY, zones=one)
@@ -102,7 +102,7 @@ def partitions() -> Iterator[Case]:
 
 
 def trims() -> Iterator[Case]:
-    """Every q-th request trims a random mapped page."""
+    """Yield cases where a share of the requests trims a random mapped page."""
     for spare, ratio in ((0.07, 0.1), (0.07, 0.3), (0.20, 0.2)):
         alpha = models.alpha_from_physical_share(spare)
         expected = models.fifo(alpha / models.mapped_share(ratio))
@@ -111,7 +111,7 @@ def trims() -> Iterator[Case]:
 
 
 def make(case: Case, user_pages: int, seed: int) -> tuple[Drive, Workload]:
-    """The drive, filled as the case wants it, and its workload."""
+    """Create and fill the drive, and return it with its workload."""
     drive = Drive(
         {
             "user_bytes": user_pages * _PAGE,
@@ -144,7 +144,7 @@ def run(
     seed: int = 1,
     progress: Callable[[float], None] | None = None,
 ) -> SimulatedAmplification:
-    """Half the writes to settle, the other half measured in batches."""
+    """Settle for half of the writes, then measure the other half in batches."""
     drive, load = make(case, user_pages, seed)
     requests = int(user_pages * drive_writes / (1.0 - case.trim_ratio))
     drive.run(load, requests // 2)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Host pages on their way to flash, past the buffer and the cache. Inline: where a drive has
- * neither, nothing lies between a command and place.c but a look at both.
+ * Accept whole pages from the host: into the write buffer if the drive has one, else to flash. The
+ * function is inline because a drive without buffer and cache then reaches place.c after two tests.
  */
 #ifndef OPWATCH_FTL_ACCEPT_H
 #define OPWATCH_FTL_ACCEPT_H
@@ -10,7 +10,6 @@
 
 #include <errno.h>
 
-/* Whole pages from the host. */
 static inline int ow_accept(struct ow_ftl *ftl, uint32_t stream, const uint32_t *pages,
 			    uint32_t count)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* The write buffer: a page written again before it leaves costs nothing. */
+/* The write buffer. A page that is rewritten while still buffered causes no NAND write. */
 #include "map.h"
 #include "ftl/core/cache.h"
 
@@ -7,11 +7,13 @@
 
 static uint32_t slot_of(const struct ow_buffer *buffer, uint32_t page)
 {
-	/* Any odd constant spreads consecutive pages; the high bits are the mixed ones. */
+	/*
+	 * Any odd constant spreads consecutive pages. The high bits of the product are mixed best.
+	 */
 	return (uint32_t)((page * 0x9e3779b1ULL) >> 7) & buffer->slot_mask;
 }
 
-/* Which slot holds @page, or is the free one where it belongs. */
+/* Return the slot that holds @page, or the free slot where an insert would put @page. */
 uint32_t ow_buffer_slot_of(const struct ow_buffer *buffer, uint32_t page)
 {
 	uint32_t at = slot_of(buffer, page);
@@ -26,7 +28,7 @@ static struct ow_buffer_slot *find(const struct ow_buffer *buffer, uint32_t page
 	return &buffer->slots[ow_buffer_slot_of(buffer, page)];
 }
 
-/* Free @slot and move back what had been pushed past it, so that no search ends early. */
+/* Free @slot and move back entries that probed past the slot, so that no search ends early. */
 static void release(struct ow_buffer *buffer, struct ow_buffer_slot *slot)
 {
 	uint32_t hole = slot - buffer->slots, at = hole;
@@ -65,7 +67,7 @@ static ow_u128 whole_unit(const struct ow_ftl *ftl)
 	return count == 128 ? ~(ow_u128)0 : ((ow_u128)1 << count) - 1;
 }
 
-/* The page that came first goes to flash; what the host did not write is read from there first. */
+/* Evict the oldest page to flash. Sectors that the host did not write are read from flash first. */
 static int evict(struct ow_ftl *ftl)
 {
 	struct ow_buffer *buffer = &ftl->buffer;
@@ -74,7 +76,7 @@ static int evict(struct ow_ftl *ftl)
 	uint32_t missing;
 
 	if (!taken.sectors)
-		return 0; /* dropped meanwhile */
+		return 0; /* dropped since it was queued */
 	release(buffer, slot);
 	missing = ftl->config.iu_bytes - OW_FTL_SECTOR_BYTES * sectors_in(taken.sectors);
 	ftl->rmw_bytes += missing;
@@ -83,7 +85,7 @@ static int evict(struct ow_ftl *ftl)
 	return ow_place(ftl, taken.stream, &page, 1);
 }
 
-/* The host wrote @sectors (a bit each) of @page. */
+/* Add @sectors (one bit per sector) of @page, as written by the host. */
 int ow_buffer_add(struct ow_ftl *ftl, uint32_t stream, uint32_t page, ow_u128 sectors)
 {
 	struct ow_buffer *buffer = &ftl->buffer;
@@ -102,7 +104,7 @@ int ow_buffer_add(struct ow_ftl *ftl, uint32_t stream, uint32_t page, ow_u128 se
 		if (ret)
 			return ret;
 	}
-	/* Eviction moves slots. */
+	/* Eviction moves slots, so search again. */
 	*find(buffer, page) = (struct ow_buffer_slot){sectors, page, stream, 0};
 	buffer->order[buffer->tail++ & buffer->order_mask] = page;
 	buffer->count++;
@@ -129,7 +131,7 @@ void ow_buffer_drop(struct ow_ftl *ftl, uint32_t page)
 		release(&ftl->buffer, slot);
 }
 
-/* Lose everything. */
+/* Drop all buffered data and count it as lost. */
 void ow_buffer_clear(struct ow_ftl *ftl)
 {
 	struct ow_buffer *buffer = &ftl->buffer;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Onto flash: into the cache where a drive has one, or into T. */
+/* Place pages on flash: in the SLC cache if the drive has one, else in T. */
 #ifndef OPWATCH_FTL_CACHE_H
 #define OPWATCH_FTL_CACHE_H
 

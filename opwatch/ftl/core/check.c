@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-/* Proof of the invariants, by walking everything. */
+/* Prove the invariants by a walk over all tables. */
 #include "map.h"
 
 #include <errno.h>
 
-/* Each mapped page points to a valid physical page that points back: so no two share one. */
+/* Each mapped page points to a valid physical page that points back, so no two pages share one. */
 static const char *check_map(const struct ow_ftl *ftl)
 {
 	uint64_t mapped = 0;
@@ -25,7 +25,7 @@ static const char *check_map(const struct ow_ftl *ftl)
 	return mapped == ftl->mapped ? NULL : "the count of mapped pages is wrong";
 }
 
-/* Valid pages a superblock, and in all: with check_map(), each has exactly one owner. */
+/* The valid counts per superblock and in total. With check_map(): each valid page has one owner. */
 static const char *check_valid(const struct ow_ftl *ftl)
 {
 	uint64_t total = 0;
@@ -76,7 +76,7 @@ static const char *check_room(const struct ow_ftl *ftl)
 	return erases == ftl->erase_sum ? NULL : "the sum of the erase counts is wrong";
 }
 
-/* Each list holds superblocks of its count only, linked both ways; no superblock is missing. */
+/* Each list holds only superblocks with its valid count, linked both ways, and none is missing. */
 static const char *check_candidates(const struct ow_ftl *ftl)
 {
 	const struct ow_candidates *list = &ftl->candidates;

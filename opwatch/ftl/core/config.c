@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-/* What a drive can be. */
+/* A drive's configuration: defaults and validation. */
 #include "core.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-/* More make no difference to greedy collection but in time. */
+/* Beyond this, the result is the same as with greedy collection and only takes more time. */
 #define MOST_CHOICES 1024
 
 void ow_ftl_config_init(struct ow_ftl_config *config)
@@ -21,7 +21,7 @@ void ow_ftl_config_init(struct ow_ftl_config *config)
 	config->seed = 1;
 }
 
-/* About 4096 superblocks: enough that one of them is a small part of any spare. */
+/* About 4096 superblocks, so that one superblock is a small part of any spare. */
 static uint64_t default_superblock(const struct ow_ftl_config *config)
 {
 	uint64_t bytes = 64ULL * config->iu_bytes, limit = 16384ULL * config->iu_bytes;
@@ -77,7 +77,7 @@ static const char *wrong_choices(const struct ow_ftl_config *config)
 	return NULL;
 }
 
-/* Says the least in hundredths of a percent of the user size, rounded up. */
+/* Report the minimum in hundredths of a percent of the user size, rounded up. */
 static const char *too_little_spare(const struct ow_ftl_config *config, uint64_t least)
 {
 	static const char *const units[] = {"MiB", "GiB", "TiB"};
@@ -104,7 +104,7 @@ static const char *wrong_spare(const struct ow_ftl_config *config)
 	least += ow_frontier_count(config) + 1;
 	if (config->reserve_superblocks < ow_frontier_count(config) + 1)
 		return "the reserve must hold every frontier and one superblock more";
-	/* One side is divided, as the product may be more than 64 bits. */
+	/* Divide one side instead of multiplying, because the product may exceed 64 bits. */
 	if (config->physical_bytes < config->user_bytes || spare / config->superblock_bytes < least)
 		return too_little_spare(config, least);
 	return NULL;

@@ -2,9 +2,9 @@
 /*
  * The state of a drive, shared by the files of the FTL.
  *
- * A page is one mapping unit. Physical page numbers start in superblock 1: number 0 means
- * "unmapped", so that the tables of a fresh drive are untouched zero pages, and invalidating an
- * unmapped page needs no branch, because it goes to the dummy superblock 0.
+ * A page is one mapping unit. Physical page numbers start in superblock 1, and 0 means "unmapped":
+ * the tables of a fresh drive are untouched zero pages. Invalidating an unmapped page needs no
+ * branch, because the update goes to the dummy superblock 0.
  */
 #ifndef OPWATCH_FTL_CORE_H
 #define OPWATCH_FTL_CORE_H
@@ -21,10 +21,13 @@
 #define OW_VALID_MASK (OW_HELD - 1)
 #define OW_NO_LIMIT   UINT32_MAX
 
-/* A mark in the stream of a superblock: collection filled it, so its pages have outlived one. */
+/*
+ * Flag in a superblock's stream: the superblock was filled by collection, so each page in there has
+ * survived a collection.
+ */
 #define OW_MOVED 0x80u
 
-/* Host pages placed at once: as many prefetches as a core keeps in flight. */
+/* Host pages placed in one step: as many prefetches as a core keeps in flight. */
 #define OW_BATCH 16
 
 #define OW_MAX_FRONTIERS (2 * OW_FTL_MAX_STREAMS)
@@ -33,21 +36,21 @@ enum ow_cause { OW_BY_HOST, OW_BY_GC, OW_BY_FOLD, OW_BY_WEAR, OW_BY_REBUILD, OW_
 
 enum ow_sb_state { OW_SB_FREE, OW_SB_OPEN, OW_SB_CLOSED, OW_SB_BAD, OW_SB_SLC };
 
-/* An open superblock; sb 0 is none. */
+/* An open superblock; sb is 0 if none is open. */
 struct ow_frontier {
 	uint32_t sb;
 	uint32_t fill; /* pages programmed */
 };
 
 /*
- * Closed superblocks with at most @limit valid pages, in a list for each count: the minimum is at
- * the head of the first that is not empty. Few are that empty, so the hot path rarely has to move
- * one.
+ * Closed superblocks with at most @limit valid pages, one list per valid count. The victim is at
+ * the head of the first list that is not empty. Few superblocks are below the limit, so the hot
+ * path rarely moves one between lists.
  */
 struct ow_candidates {
 	uint32_t *head; /* by valid count */
 	uint32_t *next; /* by superblock; 0 ends a list */
-	uint32_t *prev; /* 0 is the head */
+	uint32_t *prev; /* 0 for the first entry */
 	uint32_t limit;
 	uint32_t low; /* lists below this are empty */
 	uint32_t count;
@@ -55,20 +58,20 @@ struct ow_candidates {
 };
 
 struct ow_buffer_slot {
-	ow_u128 sectors; /* which of the unit's sectors the buffer holds; 0: the slot is free */
+	ow_u128 sectors; /* bitmap of the sectors in the buffer; 0: the slot is free */
 	uint32_t page;
 	uint32_t stream;
 	uint64_t padding;
 };
 
-/* Write buffer: a hash by page and the order of arrival. Off when capacity is 0. */
+/* Write buffer: a hash table by page, and the order of arrival. Capacity 0: no buffer. */
 struct ow_buffer {
 	struct ow_buffer_slot *slots;
 	uint32_t *order;
 	uint32_t slot_mask;
 	uint32_t order_mask;
 	uint32_t capacity;
-	uint32_t count; /* pages held */
+	uint32_t count; /* pages in the buffer */
 	uint32_t head;
 	uint32_t tail;
 };
@@ -77,28 +80,28 @@ struct ow_slc {
 	struct ow_frontier open;
 	uint32_t first;	 /* first superblock number of the cache */
 	uint32_t count;	 /* superblocks */
-	uint32_t oldest; /* index of the oldest in use; those in use are consecutive */
-	uint32_t used;	 /* superblocks in use, the open one included */
+	uint32_t oldest; /* index of the oldest one in use; the ones in use are consecutive */
+	uint32_t used;	 /* superblocks in use, including the open one */
 };
 
-/* Lazy trims: a bit a page, and how many are set. */
+/* Lazy trims: one bit per page, and the number of set bits. */
 struct ow_lazy {
 	uint64_t *bits;
 	uint64_t count;
-	uint64_t cursor; /* where the next pass goes on */
+	uint64_t cursor; /* where the next pass continues */
 };
 
 struct ow_ftl {
-	/* Hot: what a host write touches. */
+	/* Hot: touched by host writes. */
 	uint32_t *l2p;	 /* logical to physical page, 0 unmapped */
 	uint32_t *p2l;	 /* physical to logical; stale unless the page is valid */
-	uint64_t *bits;	 /* one a physical page: valid */
+	uint64_t *bits;	 /* one bit per physical page: valid */
 	uint32_t *valid; /* per superblock, plus OW_HELD */
 	struct ow_candidates candidates;
-	uint32_t sb_shift; /* log2 of pages a superblock */
-	uint32_t iu_shift; /* log2 of bytes a page */
-	int64_t room;	   /* pages of T not programmed; below 0 only while collecting */
-	int64_t low_room;  /* collect when room is not above this */
+	uint32_t sb_shift; /* log2 of pages per superblock */
+	uint32_t iu_shift; /* log2 of bytes per page */
+	int64_t room;	   /* pages of T not programmed; negative only during collection */
+	int64_t low_room;  /* collect when room is at or below this */
 	struct ow_frontier frontiers[OW_MAX_FRONTIERS];
 	uint64_t pages_by[OW_CAUSES];
 	uint64_t mapped; /* pages valid on flash */
@@ -106,11 +109,11 @@ struct ow_ftl {
 	uint32_t sb_pages;
 	uint32_t user_pages;
 	uint32_t sb_count;  /* data superblocks, numbered from 1 */
-	uint32_t all_count; /* and the cache's after them */
+	uint32_t all_count; /* data superblocks and then the cache's */
 	uint32_t *erases;
-	uint64_t *closed_at; /* clock at closing */
+	uint64_t *closed_at; /* clock when the superblock was closed */
 	uint8_t *state;
-	uint8_t *stream; /* who wrote it: a stream, or OW_FTL_MAX_STREAMS for common GC; OW_MOVED */
+	uint8_t *stream; /* writer: a stream, or OW_FTL_MAX_STREAMS for common GC; plus OW_MOVED */
 	struct ow_ring free;
 	struct ow_ring closed; /* for the policies that need the order */
 	uint64_t clock;	       /* superblocks closed so far */
@@ -118,17 +121,17 @@ struct ow_ftl {
 	uint64_t rmw_bytes;
 	uint64_t slc_pages;
 	uint64_t read_pages;
-	uint64_t erase_sum;	  /* of superblocks that are not bad */
-	uint64_t wear_checked_at; /* erases at the last look for levelling */
+	uint64_t erase_sum;	  /* sum over superblocks that are not bad */
+	uint64_t wear_checked_at; /* erases at the last check for wear levelling */
 	uint64_t physical_pages;  /* T */
 	uint32_t bad_count;
-	uint32_t to_retire; /* superblocks that T has lost but that still serve */
+	uint32_t to_retire; /* superblocks no longer part of T but still in use */
 	uint32_t failed_dies;
 	uint32_t read_only;
 	struct ow_buffer buffer;
 	struct ow_slc slc;
 	struct ow_lazy lazy;
-	struct ow_ftl_counters counters; /* those that are counted where they happen */
+	struct ow_ftl_counters counters; /* the counters kept where the event occurs */
 	struct ow_ftl_config config;
 };
 
@@ -147,7 +150,7 @@ static inline size_t ow_bitmap_words(uint64_t bits)
 	return (bits + 63) / 64;
 }
 
-/* memory.c: zeroed memory on huge pages where it is large */
+/* memory.c: zeroed memory, on huge pages if the block is large */
 void *ow_pages_alloc(size_t bytes);
 void ow_pages_free(void *memory, size_t bytes);
 

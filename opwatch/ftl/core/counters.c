@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* What the drive would report about itself, in bytes. */
+/* The counters a drive reports, in bytes. */
 #include "core.h"
 
 static void count_causes(const struct ow_ftl *ftl, struct ow_ftl_counters *c)

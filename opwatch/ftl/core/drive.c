@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-/* Making, formatting and unmaking a drive. */
+/* Create, format and destroy a drive. */
 #include "core.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* How many physical pages there are, those of the dummy superblock 0 included. */
+/* Return the number of physical pages, including the dummy superblock 0. */
 size_t ow_drive_pages(const struct ow_ftl *ftl)
 {
 	return (size_t)(ftl->all_count + 1) << ftl->sb_shift;
@@ -100,7 +100,7 @@ static int alloc_tables(struct ow_ftl *ftl)
 	return ftl->l2p && ftl->p2l && ftl->bits && ftl->lazy.bits ? 0 : -ENOMEM;
 }
 
-/* A drive with its memory, but with nothing in its lists. @config has been checked. */
+/* Allocate a drive with empty lists. The caller has checked @config. */
 int ow_drive_alloc(struct ow_ftl **out, const struct ow_ftl_config *config)
 {
 	struct ow_ftl *ftl = calloc(1, sizeof(*ftl));
@@ -164,7 +164,7 @@ void ow_ftl_destroy(struct ow_ftl *ftl)
 	free(ftl);
 }
 
-/* Forget all data and erase what was programmed. Wear and counters stay. */
+/* Forget all data and erase every programmed superblock. Wear and counters stay. */
 int ow_ftl_format(struct ow_ftl *ftl)
 {
 	if (ftl->read_only)

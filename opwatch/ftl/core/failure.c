@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-/* Dies that fail, and media errors. */
+/* Failing dies and media errors. */
 #include "core.h"
 
 #include <errno.h>
 
 /*
- * A die is lost. Its data is rebuilt from parity onto the others, which costs that share of the
- * valid pages in programs, and T shrinks by the die's share for good.
+ * Fail one die. Its data is rebuilt from parity onto the other dies: the die's share of the valid
+ * pages is programmed again, and T shrinks permanently by the die's share.
  */
 int ow_ftl_die_fail(struct ow_ftl *ftl)
 {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-/* Open superblocks, and the lists that they come from and go to. */
+/* Open superblocks: taken from the free list, handed to victim selection when full. */
 #include "core.h"
 
 #include <errno.h>
 
-/* How many superblocks can be open at once, the cache's aside. */
+/* Return the maximum number of open superblocks, excluding the cache's. */
 uint32_t ow_frontier_count(const struct ow_ftl_config *config)
 {
 	switch (config->gc_frontier) {
@@ -17,7 +17,7 @@ uint32_t ow_frontier_count(const struct ow_ftl_config *config)
 	}
 }
 
-/* Which frontier takes what is moved out of @victim. */
+/* Return the frontier that takes the pages moved out of @victim. */
 uint32_t ow_frontier_for_gc(const struct ow_ftl *ftl, uint32_t victim)
 {
 	uint32_t streams = ftl->config.streams, stream = ftl->stream[victim] & ~OW_MOVED;
@@ -26,7 +26,7 @@ uint32_t ow_frontier_for_gc(const struct ow_ftl *ftl, uint32_t victim)
 	case OW_FTL_GC_COMMON:
 		return streams;
 	case OW_FTL_GC_PER_STREAM:
-		/* What outlives a second collection was not hot after all. */
+		/* Data that survives a second collection was not hot. */
 		if (ftl->config.hot_cold && ftl->stream[victim] & OW_MOVED)
 			stream = 0;
 		return streams + stream;
@@ -35,7 +35,7 @@ uint32_t ow_frontier_for_gc(const struct ow_ftl *ftl, uint32_t victim)
 	}
 }
 
-/* The stream whose data the frontier @index holds; common garbage collection mixes them. */
+/* Return the stream of the data on frontier @index. Common collection mixes all streams. */
 static uint32_t stream_of(const struct ow_ftl *ftl, uint32_t index)
 {
 	uint32_t streams = ftl->config.streams;

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT
-/* Garbage collection: move what is valid out of a superblock and erase it, for room or wear. */
+/* Garbage collection: move the valid pages out of a superblock and erase it, for room or wear. */
 #include "map.h"
 
 #include <errno.h>
 
-/* Pages in a word of the bitmap. */
+/* Pages per word of the bitmap. */
 #define CHUNK 64
-/* Words between the one looked at and the one whose reverse map entries are asked for. */
+/* Distance, in words, at which reverse map entries are prefetched. */
 #define AHEAD 8
 
 /*
- * List the valid pages of @sb in the next bitmap word from *@word on that has any, and ask for
- * their map entries ahead of time. Few at a time, or what was asked for first is gone again from
- * the cache before it is used. Returns how many; 0 at the end.
+ * List the valid pages of @sb in the first non-empty bitmap word from *@word on, and prefetch their
+ * map entries. One word at a time, because with more pages the first prefetched entries would leave
+ * the CPU cache before their use. Returns the number of pages; 0 at the end.
  */
 static uint32_t collect(struct ow_ftl *ftl, uint32_t sb, uint32_t *word, uint32_t *pages)
 {
@@ -35,7 +35,7 @@ static uint32_t collect(struct ow_ftl *ftl, uint32_t sb, uint32_t *word, uint32_
 	return n;
 }
 
-/* Write the pages to the frontier @index. Their old copies go with the victim. */
+/* Write the pages to frontier @index. Their old copies disappear with the victim. */
 static int commit(struct ow_ftl *ftl, uint32_t index, const uint32_t *pages, uint32_t count)
 {
 	struct ow_frontier *front = &ftl->frontiers[index];
@@ -77,7 +77,7 @@ int ow_gc_move(struct ow_ftl *ftl, uint32_t victim, enum ow_cause cause)
 	}
 	ftl->pages_by[cause] += ow_valid_of(ftl, victim);
 	ftl->read_pages += ow_valid_of(ftl, victim);
-	/* One chunk is written while the map entries of the next are on their way. */
+	/* One chunk is written while the map entries of the next chunk are being fetched. */
 	count[0] = collect(ftl, victim, &word, chunk[0]);
 	while (count[turn]) {
 		count[!turn] = collect(ftl, victim, &word, chunk[!turn]);
@@ -90,9 +90,10 @@ int ow_gc_move(struct ow_ftl *ftl, uint32_t victim, enum ow_cause cause)
 }
 
 /*
- * Static levelling: data that is never rewritten keeps its superblock from wearing. When the spread
- * is too wide, move the least worn one's data, so that it joins the others. A look costs a walk, so
- * a large drive looks after many erases only.
+ * Static wear levelling. Data that is never rewritten keeps its superblock from wearing. If the
+ * spread of erase counts is too wide, move the data of the least worn superblock so that it is
+ * written again like the others. A check walks all superblocks, so it runs only once per sb_count /
+ * 256 erases.
  */
 static int level_wear(struct ow_ftl *ftl)
 {
@@ -131,8 +132,8 @@ static int collect_once(struct ow_ftl *ftl)
 }
 
 /*
- * Collect until T has more than @room pages to program. A victim may be wholly valid, under FIFO
- * say; but if 64 rounds through the drive win nothing, there is nothing to win.
+ * Collect until T has more than @room pages to program. A victim may be completely valid, for
+ * example under FIFO. Give up after 64 passes through the drive without enough gain.
  */
 static int collect_until(struct ow_ftl *ftl, int64_t room)
 {
@@ -145,8 +146,8 @@ static int collect_until(struct ow_ftl *ftl, int64_t room)
 }
 
 /*
- * Foreground: called when the room is down to the low watermark. Going on to the high one may wear
- * out superblocks, and T with them, so look again.
+ * Foreground collection, called when the room is at or below the low watermark. Continuing to the
+ * high watermark may wear out superblocks and so shrink T, hence the loop.
  */
 int ow_gc_make_room(struct ow_ftl *ftl)
 {
@@ -163,7 +164,7 @@ int ow_gc_make_room(struct ow_ftl *ftl)
 	return ftl->read_only ? -EROFS : 0;
 }
 
-/* Make room for @pages that are about to be moved into T from outside of it. */
+/* Make room for @pages that are about to move into T from outside. */
 int ow_gc_make_room_for(struct ow_ftl *ftl, uint32_t pages)
 {
 	int ret = collect_until(ftl, ftl->low_room + pages);
@@ -174,8 +175,8 @@ int ow_gc_make_room_for(struct ow_ftl *ftl, uint32_t pages)
 }
 
 /*
- * Background: collect while the room is below @room pages, a victim wins something, and at most
- * @budget pages are moved. Returns 0 or -errno.
+ * Background collection: continue while the room is below @room pages, the victim has stale pages,
+ * and the moves stay within @budget pages. Returns 0 or -errno.
  */
 int ow_gc_until(struct ow_ftl *ftl, int64_t room, uint32_t budget)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* The commands of a host, in bytes. */
+/* Host commands, in bytes. */
 #include "map.h"
 #include "ftl/core/accept.h"
 
@@ -13,7 +13,7 @@ static bool outside(const struct ow_ftl *ftl, uint64_t offset_bytes, uint64_t le
 	       len_bytes > user - offset_bytes;
 }
 
-/* Write less than a unit: its rest is read and programmed again, at once or out of the buffer. */
+/* Write part of a unit. The rest of the unit is read and programmed again, now or on eviction. */
 static int write_part(struct ow_ftl *ftl, uint32_t stream, uint64_t offset_bytes, uint32_t len)
 {
 	uint32_t page = offset_bytes >> ftl->iu_shift;
@@ -47,7 +47,7 @@ static int write_whole(struct ow_ftl *ftl, uint32_t stream, uint64_t first, uint
 	return ret;
 }
 
-/* Program a range that is known to be sane, without counting it as written by the host. */
+/* Program a range that the caller has checked, without counting it as written by the host. */
 static int write_range(struct ow_ftl *ftl, uint64_t offset_bytes, uint64_t len_bytes,
 		       uint32_t stream)
 {
@@ -82,8 +82,8 @@ int ow_ftl_write(struct ow_ftl *ftl, uint64_t offset_bytes, uint64_t len_bytes, 
 }
 
 /*
- * Unmap what can be unmapped and program the rest, or program it all: the range must read as
- * zeroes. The host sends no data for it, so that none of it counts as written by the host.
+ * Make the range read as zeroes: unmap the whole units if the configuration allows that, and
+ * program the rest. The host sends no data, so nothing counts as written by the host.
  */
 int ow_ftl_write_zeroes(struct ow_ftl *ftl, uint64_t offset_bytes, uint64_t len_bytes,
 			uint32_t stream)
@@ -131,7 +131,7 @@ int ow_ftl_read(struct ow_ftl *ftl, uint64_t offset_bytes, uint64_t len_bytes)
 	return 0;
 }
 
-/* With power-loss protection the buffer is as good as flash. */
+/* With power-loss protection, data in the buffer is as safe as on flash. */
 int ow_ftl_flush(struct ow_ftl *ftl)
 {
 	ftl->counters.host_flushes++;
@@ -155,7 +155,7 @@ int ow_ftl_power_cycle(struct ow_ftl *ftl)
 	return ret;
 }
 
-/* Lazy trims were in memory too: without protection their pages are back. */
+/* Lazy trims are volatile too: without protection their pages are mapped again. */
 int ow_ftl_power_loss(struct ow_ftl *ftl)
 {
 	ftl->counters.power_cycles++;
@@ -169,7 +169,7 @@ int ow_ftl_power_loss(struct ow_ftl *ftl)
 	return 0;
 }
 
-/* Time without the host: finish trims, write the buffer, empty the cache, collect ahead. */
+/* Spend idle time: finish trims, write the buffer, empty the cache, collect ahead. */
 int ow_ftl_idle(struct ow_ftl *ftl, uint64_t idle_ns)
 {
 	uint32_t page_ns = ftl->config.idle_page_ns;

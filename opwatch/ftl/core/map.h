@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The hot operations on the mapping, inline, so that a call and a batch run the same code. */
+/* The hot operations on the mapping, inline so that single calls and batches run the same code. */
 #ifndef OPWATCH_FTL_MAP_H
 #define OPWATCH_FTL_MAP_H
 
@@ -28,8 +28,8 @@ static inline bool ow_bit_get(const uint64_t *bits, uint64_t index)
 }
 
 /*
- * The pages @old are valid no more. Pages that were unmapped (0) fall on the dummy superblock,
- * whose count nobody reads. Returns how many those were.
+ * Invalidate the pages @old. Entries that are 0 (unmapped) update the dummy superblock, which has
+ * no reader. Returns the number of unmapped entries.
  */
 static inline uint32_t ow_map_invalidate(struct ow_ftl *ftl, const uint32_t *old, uint32_t count)
 {
@@ -53,8 +53,9 @@ static inline uint32_t ow_map_invalidate(struct ow_ftl *ftl, const uint32_t *old
 }
 
 /*
- * Write @count pages, at most OW_BATCH, to @front, which has room for them. The valid bits are set
- * for all of them first, so that a page written twice in one batch invalidates its first copy.
+ * Write @count pages (at most OW_BATCH) to @front, which has room for them. All valid bits are set
+ * before any old copy is invalidated, so that a page written twice in one batch invalidates its
+ * first copy.
  */
 static inline void ow_map_write(struct ow_ftl *ftl, struct ow_frontier *front,
 				const uint32_t *pages, uint32_t count)

@@ -11,7 +11,7 @@ static size_t rounded(size_t bytes)
 	return (bytes + HUGE_BYTES - 1) & ~(HUGE_BYTES - 1);
 }
 
-/* Small tables too come from mmap(): what a drive never touches never costs memory. */
+/* Small tables use mmap() too, so that untouched parts of a drive take no memory. */
 void *ow_pages_alloc(size_t bytes)
 {
 	size_t len = rounded(bytes ? bytes : 1), slack;
@@ -21,7 +21,7 @@ void *ow_pages_alloc(size_t bytes)
 		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (base == MAP_FAILED)
 		return NULL;
-	/* An aligned begin lets the first part be a huge page; what is too much is cut off. */
+	/* Align the start so that the first part can be a huge page, and unmap the excess. */
 	start = (char *)(((uintptr_t)base + HUGE_BYTES - 1) & ~(HUGE_BYTES - 1));
 	slack = start - base;
 	if (slack)
@@ -29,9 +29,9 @@ void *ow_pages_alloc(size_t bytes)
 	if (HUGE_BYTES - slack)
 		munmap(start + len, HUGE_BYTES - slack);
 	/*
-	 * The kernel may ignore this advice: random access to a 1 GiB table is 60 % faster with
-	 * fewer TLB misses, and even the valid bits of a 16 GiB drive have more small pages than
-	 * the TLB's first level.
+	 * The kernel may ignore this advice. Random access to a 1 GiB table is 60 % faster with
+	 * fewer TLB misses, and even the valid bits of a 16 GiB drive span more small pages than
+	 * the first-level TLB has entries.
 	 */
 	if (bytes >= HUGE_BYTES / 4)
 		madvise(start, len, MADV_HUGEPAGE);

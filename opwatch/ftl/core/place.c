@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Host pages onto the frontiers of T, sorted into hot and cold or not, and off the map. */
+/* Place host pages on the frontiers of T, optionally sorted into hot and cold, and unmap pages. */
 #include "map.h"
 
 #include <errno.h>
@@ -31,8 +31,8 @@ static int place_on(struct ow_ftl *ftl, uint32_t index, const uint32_t *pages, u
 }
 
 /*
- * A page is hot when it is rewritten before collection has moved it, or moved it once out of the
- * hot stream. That needs no table, and it follows a workload that changes.
+ * A page is hot if it is rewritten before collection moved it, or after collection moved it only
+ * once out of the hot stream. This rule needs no table and adapts to a changing workload.
  */
 static bool is_hot(const struct ow_ftl *ftl, uint32_t page)
 {

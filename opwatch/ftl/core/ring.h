@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-/* A first-in first-out list of superblocks. The array has a power of two entries. */
+/* A FIFO of superblocks. The array size is a power of two. */
 struct ow_ring {
 	uint32_t *sb;
 	uint32_t mask;

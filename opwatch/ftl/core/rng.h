@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Random numbers: one 64-bit state, one multiplication a number, no cycle shorter than 2^64. */
+/* Random numbers: one 64-bit state, one multiplication per number, and a period of 2^64. */
 #ifndef OPWATCH_FTL_RNG_H
 #define OPWATCH_FTL_RNG_H
 
@@ -16,7 +16,7 @@ static inline uint64_t ow_rng_next(uint64_t *state)
 	return (uint64_t)(product >> 64) ^ (uint64_t)product;
 }
 
-/* Uniform below @n. 64 random bits leave a bias below n / 2^64, which no run can see. */
+/* Return a uniform number below @n. The bias is below n / 2^64, too small to matter in any run. */
 static inline uint64_t ow_rng_below(uint64_t *state, uint64_t n)
 {
 	return (uint64_t)(((ow_u128)ow_rng_next(state) * n) >> 64);

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: MIT
 /*
- * The pseudo-SLC cache: host pages land here fast and are folded into T later, which programs them
- * a second time. Its superblocks are used in turn, so that those in use are consecutive.
+ * The pseudo-SLC cache. Host pages are written to the cache fast and folded into T later, which
+ * programs them a second time. The cache uses its superblocks in turn, so the ones in use are
+ * consecutive.
  */
 #include "map.h"
 
-/* Superblocks the cache may use now. A dynamic one borrows cells from what T has not programmed. */
+/*
+ * Return the number of superblocks the cache may use now. A dynamic cache borrows unprogrammed
+ * cells of T.
+ */
 uint32_t ow_slc_limit(const struct ow_ftl *ftl)
 {
 	int64_t borrowed = (int64_t)ftl->config.slc_bits << ftl->sb_shift;
@@ -40,7 +44,7 @@ static int fold_oldest(struct ow_ftl *ftl)
 	return ret;
 }
 
-/* Fold what @budget pages of idle time allow, and take them off it. */
+/* Fold as far as @budget pages of idle time allow, and subtract the moved pages from @budget. */
 int ow_slc_fold_idle(struct ow_ftl *ftl, uint64_t *budget)
 {
 	int ret = 0;
@@ -56,7 +60,7 @@ int ow_slc_fold_idle(struct ow_ftl *ftl, uint64_t *budget)
 	return ret;
 }
 
-/* Make the open superblock have room, or leave none open when the cache is full. */
+/* Ensure that the open superblock has room. No superblock is open if the cache is full. */
 static int make_room(struct ow_ftl *ftl, uint32_t stream)
 {
 	struct ow_slc *slc = &ftl->slc;

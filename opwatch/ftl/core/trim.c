@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Ranges that the host gives up. */
+/* Trimmed ranges. */
 #include "map.h"
 
 #include <errno.h>
@@ -9,20 +9,23 @@ bool ow_lazy_has(const struct ow_ftl *ftl, uint32_t page)
 	return ftl->lazy.count && ow_bit_get(ftl->lazy.bits, page);
 }
 
-/* The host writes these again: the new copy must outlive the trim. */
+/*
+ * Cancel the lazy trims of pages that the host writes again, because a trim must not remove the new
+ * copy.
+ */
 void ow_lazy_cancel(struct ow_ftl *ftl, const uint32_t *pages, uint32_t count)
 {
 	for (uint32_t i = 0; i < count; i++) {
 		if (ow_lazy_has(ftl, pages[i])) {
 			ftl->lazy.bits[pages[i] >> 6] &= ~(1ULL << (pages[i] & 63));
 			ftl->lazy.count--;
-			/* The old copy was trimmed; if power fails now it must not come back. */
+			/* The old copy was trimmed and must not reappear after a power loss. */
 			ow_unmap(ftl, pages[i]);
 		}
 	}
 }
 
-/* Unmap up to @most pages that wait, starting where the last pass ended. */
+/* Unmap up to @most lazily trimmed pages, starting where the last pass ended. */
 void ow_lazy_run(struct ow_ftl *ftl, uint64_t most)
 {
 	struct ow_lazy *lazy = &ftl->lazy;
@@ -53,7 +56,7 @@ static void trim_page(struct ow_ftl *ftl, uint32_t page)
 	}
 }
 
-/* Unmap the whole units within the range. Returns the bytes they hold. */
+/* Trim the whole units within the range. Returns their size in bytes. */
 static uint64_t trim_within(struct ow_ftl *ftl, uint64_t offset_bytes, uint64_t len_bytes)
 {
 	uint64_t mask = ftl->config.iu_bytes - 1;
@@ -73,7 +76,7 @@ static bool outside(const struct ow_ftl *ftl, uint64_t offset_bytes, uint64_t le
 	       len_bytes > user - offset_bytes;
 }
 
-/* Parts of a unit at either end are rounded away, as the map has no finer grain. */
+/* Partial units at either end are not trimmed, because the map has no finer granularity. */
 int ow_ftl_trim(struct ow_ftl *ftl, uint64_t offset_bytes, uint64_t len_bytes)
 {
 	uint64_t done = 0;
@@ -92,7 +95,7 @@ int ow_ftl_trim(struct ow_ftl *ftl, uint64_t offset_bytes, uint64_t len_bytes)
 
 void ow_ftl_set_trim_mode(struct ow_ftl *ftl, enum ow_ftl_trim_mode mode)
 {
-	/* What was promised lazily is kept by a drive that no longer promises. */
+	/* Finish the pending lazy trims, because other modes never process them. */
 	ow_lazy_run(ftl, UINT64_MAX);
 	ftl->config.trim_mode = mode;
 }

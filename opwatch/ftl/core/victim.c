@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-/* Which closed superblock to collect. */
+/* Victim selection: choose the closed superblock to collect. */
 #include "core.h"
 
 #include <string.h>
 
-/* A scan keeps about this many of the emptiest superblocks. */
+/* A scan lists about this many of the emptiest superblocks. */
 #define KEEP	32
 #define BUCKETS 256
 
@@ -25,7 +25,8 @@ static void list_add(struct ow_candidates *list, uint32_t sb, uint32_t valid)
 	list->head[valid] = sb;
 	list->next[sb] = first;
 	list->prev[sb] = 0;
-	list->prev[first] = sb; /* in an empty list that of superblock 0, which nobody reads */
+	list->prev[first] =
+		sb; /* if the list was empty, this sets the unused entry of superblock 0 */
 	list->low = valid < list->low ? valid : list->low;
 	list->count++;
 }
@@ -42,7 +43,10 @@ static void list_remove(struct ow_candidates *list, uint32_t sb, uint32_t valid)
 	list->count--;
 }
 
-/* Called from the hot path when @sb has lost a page and is within the limit, or has come to it. */
+/*
+ * Re-list @sb by its new valid count. The hot path calls this when @sb has lost a page and its
+ * count is now within the limit.
+ */
 void ow_victim_sank(struct ow_ftl *ftl, uint32_t sb)
 {
 	uint32_t valid = ftl->valid[sb];
@@ -66,7 +70,7 @@ void ow_victim_added(struct ow_ftl *ftl, uint32_t sb)
 		list_add(&ftl->candidates, sb, ftl->valid[sb]);
 }
 
-/* Victims leave near the head, so close the gap from there. */
+/* Victims are near the head, so close the gap from there. */
 static void remove_ordered(struct ow_ring *ring, uint32_t sb)
 {
 	uint32_t at = ring->head;
@@ -80,7 +84,7 @@ static void remove_ordered(struct ow_ring *ring, uint32_t sb)
 	ring->head++;
 }
 
-/* @sb is closed no more. Its valid count is still what it was. */
+/* Remove @sb, which is no longer closed. Its valid count has not changed yet. */
 void ow_victim_removed(struct ow_ftl *ftl, uint32_t sb)
 {
 	if (by_order(ftl))
@@ -98,7 +102,7 @@ static void empty_lists(struct ow_ftl *ftl)
 	list->low = list->limit = OW_NO_LIMIT;
 }
 
-/* No superblock is closed. */
+/* Start again with no closed superblock. */
 void ow_victim_reset(struct ow_ftl *ftl)
 {
 	empty_lists(ftl);
@@ -114,7 +118,10 @@ static uint32_t least_valid(const struct ow_ftl *ftl)
 	return least;
 }
 
-/* Choose the limit from a histogram just above the minimum, and list what is within it. */
+/*
+ * Set the limit from a histogram of the valid counts above the minimum, and list the superblocks up
+ * to that limit.
+ */
 static void scan(struct ow_ftl *ftl)
 {
 	struct ow_candidates *list = &ftl->candidates;
@@ -141,7 +148,7 @@ static void scan(struct ow_ftl *ftl)
 			list_add(list, sb, ftl->valid[sb]);
 }
 
-/* Few are ever listed, so that looking at all that are equal costs little. */
+/* Few superblocks are listed, so comparing all with equal counts is cheap. */
 static uint32_t oldest_of(const struct ow_ftl *ftl, uint32_t first)
 {
 	uint32_t oldest = first;
@@ -156,7 +163,7 @@ static uint32_t choose_greedy(struct ow_ftl *ftl)
 {
 	struct ow_candidates *list = &ftl->candidates;
 
-	/* With too many listed the hot path moves them about; yet a scan is not due each time. */
+	/* Long lists slow down the hot path, so scan again, but not for every choice. */
 	list->since++;
 	if (!list->count ||
 	    (list->count > ftl->sb_count / 64 + 2 * KEEP && list->since > ftl->sb_count / 64))
@@ -178,7 +185,10 @@ static uint32_t choose_random(struct ow_ftl *ftl)
 		if (ftl->valid[sb] < OW_HELD)
 			return sb;
 	}
-	/* Hardly any is closed, as after a format: take the next from anywhere. */
+	/*
+	 * Hardly any superblock is closed, as after a format: take the next one from a random
+	 * start.
+	 */
 	for (uint32_t i = 0, at = ow_rng_below(&ftl->rng, ftl->sb_count); i < ftl->sb_count; i++) {
 		uint32_t sb = 1 + (at + i) % ftl->sb_count;
 
@@ -217,7 +227,7 @@ static uint32_t choose_oldest(struct ow_ftl *ftl, uint32_t window)
 	return best;
 }
 
-/* (1-u)/(2u) * age, compared by cross-multiplying: u = valid / pages. */
+/* (1-u)/(2u) * age with u = valid / pages, compared by cross-multiplication. */
 static uint32_t choose_cost_benefit(struct ow_ftl *ftl)
 {
 	uint64_t best_gain = 0, best_cost = 1;
@@ -241,7 +251,7 @@ static uint32_t choose_cost_benefit(struct ow_ftl *ftl)
 	return best;
 }
 
-/* Choose by the policy of the drive. Returns 0 when nothing is closed. */
+/* Choose a victim by the drive's policy. Returns 0 if no superblock is closed. */
 uint32_t ow_victim_choose(struct ow_ftl *ftl)
 {
 	switch (ftl->config.policy) {

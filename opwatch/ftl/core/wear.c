@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* Without this much beyond U, collection may find nothing: every frontier can hold stale pages. */
+/* With less spare than this, collection may find no stale page outside the open frontiers. */
 static bool spare_is_gone(const struct ow_ftl *ftl)
 {
 	uint64_t least = (uint64_t)(ow_frontier_count(&ftl->config) + 1) << ftl->sb_shift;
@@ -12,7 +12,7 @@ static bool spare_is_gone(const struct ow_ftl *ftl)
 	return ftl->physical_pages < ftl->user_pages + least;
 }
 
-/* Take the empty superblock @sb, in no list, out of T. */
+/* Take the empty superblock @sb, which is in no list, out of service. */
 static void retire(struct ow_ftl *ftl, uint32_t sb)
 {
 	ftl->state[sb] = OW_SB_BAD;
@@ -20,7 +20,7 @@ static void retire(struct ow_ftl *ftl, uint32_t sb)
 	ftl->erase_sum -= ftl->erases[sb];
 }
 
-/* The most worn go first. */
+/* Remove and return the most worn free superblock. */
 static uint32_t take_most_worn(struct ow_ftl *ftl)
 {
 	struct ow_ring *ring = &ftl->free;
@@ -37,8 +37,8 @@ static uint32_t take_most_worn(struct ow_ftl *ftl)
 }
 
 /*
- * T shrinks at once, the superblocks leave as soon as what they held has gone elsewhere: until the
- * room is back, collection needs them.
+ * Shrink T at once. The superblocks retire later, as soon as their data has moved: collection needs
+ * them until the room is no longer negative.
  */
 static void shrink(struct ow_ftl *ftl, uint32_t superblocks)
 {
@@ -57,7 +57,7 @@ static void retire_what_can_go(struct ow_ftl *ftl)
 		retire(ftl, take_most_worn(ftl));
 }
 
-/* Everything in @sb has been moved or is stale. */
+/* Erase @sb. The caller has moved all its valid pages. */
 void ow_wear_erase(struct ow_ftl *ftl, uint32_t sb)
 {
 	uint64_t base = (uint64_t)sb << ftl->sb_shift;
@@ -77,7 +77,7 @@ void ow_wear_erase(struct ow_ftl *ftl, uint32_t sb)
 	retire_what_can_go(ftl);
 }
 
-/* @superblocks of T are gone at once, as with a die. */
+/* Remove @superblocks from T at once, as when a die fails. */
 void ow_wear_lose(struct ow_ftl *ftl, uint32_t superblocks)
 {
 	shrink(ftl, superblocks);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* A closed loop: as many I/Os outstanding as the queue is deep, the next when one is done. */
+/* A closed loop: the host keeps queue_depth I/Os outstanding and submits one per completion. */
 #include "ftl/core/core.h"
 #include "service.h"
 #include "workload.h"
@@ -20,7 +20,7 @@ uint64_t ow_service_slot_ns(uint32_t slot)
 	return slot < 32 ? slot : (32ULL + slot % 32) << (slot / 32 - 1);
 }
 
-/* The outstanding I/Os' ends, the earliest first. Replace that one. */
+/* Replace the earliest completion time in the heap of outstanding I/Os by @done_ns. */
 static void replace_earliest(uint64_t *heap, uint32_t count, uint64_t done_ns)
 {
 	uint32_t at = 0, child;
@@ -44,7 +44,7 @@ static void note(struct ow_service_run *run, uint64_t since_start_ns, uint64_t l
 	run->ios++;
 	run->slots[ow_service_slot(latency_ns)]++;
 	if (at >= run->bucket_count)
-		return; /* ended after the run */
+		return; /* completed after the run */
 	bucket = &run->buckets[at];
 	bucket->ios++;
 	bucket->bytes += run->io_bytes;
@@ -62,7 +62,7 @@ static uint64_t nand_bytes(const struct ow_ftl *ftl)
 	return pages << ftl->iu_shift;
 }
 
-/* Bytes written since the last call go to the interval in which the I/O came. */
+/* Add the bytes written since the last call to the interval in which the I/O arrived. */
 static void note_bytes(struct ow_service_run *run, const struct ow_ftl *ftl,
 		       uint64_t since_start_ns, uint64_t *host, uint64_t *nand)
 {
@@ -100,8 +100,8 @@ static void draw(const struct ow_ftl *ftl, struct ow_ftl_workload *load, const s
 }
 
 /*
- * I/Os drawn ahead, so that their map entries, and then the valid bits those lead to, are on their
- * way long before they are needed. Each remembers where the workload stood before it.
+ * I/Os drawn ahead, so that their map entries and then the valid bits for those are in the CPU
+ * cache before use. Each slot also keeps the workload's state before the draw.
  */
 #define AHEAD 16
 

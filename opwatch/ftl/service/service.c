@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Virtual time of single I/Os. The FTL says what was programmed; here it takes time on the dies. */
+/* Virtual time of single I/Os: turns the FTL's operations into busy time of the dies. */
 #include "ftl/core/core.h"
 #include "service.h"
 
@@ -9,7 +9,7 @@
 
 #define NS_A_S 1000000000ULL
 
-/* What the FTL had done when it was last asked. */
+/* The FTL's counters at the last reading. */
 struct progress {
 	uint64_t host_pages;
 	uint64_t slc_pages;
@@ -23,16 +23,16 @@ struct ow_service {
 	struct progress progress;
 	uint64_t *die_free_ns;
 	uint64_t *channel_free_ns;
-	uint64_t *unit_done_ns; /* a ring: when each program of the buffer's worth ends */
+	uint64_t *unit_done_ns; /* ring: completion times of one buffer-full of programs */
 	uint64_t units;		/* programs started */
 	uint32_t unit_slots;
 	uint32_t next_die;
 	uint64_t unit_bytes;
-	uint64_t filling_bytes; /* of the next program */
+	uint64_t filling_bytes; /* for the next program */
 	uint64_t filling_slc_bytes;
 	uint64_t erased_bytes; /* not yet charged */
 	uint32_t next_erase_die;
-	uint64_t debt_pages; /* moved in the map, not yet on the dies */
+	uint64_t debt_pages; /* moved in the map, not yet programmed on the dies */
 	uint64_t controller_free_ns;
 	uint64_t last_done_ns;
 	uint64_t busy_since_ns;
@@ -126,7 +126,7 @@ static uint64_t program_time(struct ow_service *service, uint64_t now_ns, uint64
 	return mean_ns;
 }
 
-/* Carry one unit to or from @die over its channel. Returns when it is there. */
+/* Transfer one unit to or from @die over its channel. Returns the time of completion. */
 static uint64_t transfer(struct ow_service *service, uint32_t die, uint64_t from_ns, uint64_t bytes)
 {
 	uint64_t *free_ns = &service->channel_free_ns[die % service->config.channels];
@@ -135,14 +135,14 @@ static uint64_t transfer(struct ow_service *service, uint32_t die, uint64_t from
 	return *free_ns;
 }
 
-/* Program one unit on the next die; @moved ones are read from a die first. */
+/* Program one unit on the next die. A @moved unit is read first. */
 static uint64_t program(struct ow_service *service, uint64_t now_ns, uint64_t mean_ns, bool moved)
 {
 	uint32_t die = service->next_die++ % service->config.dies;
 	uint64_t at = transfer(service, die, now_ns, service->unit_bytes);
 
 	at = later(at, service->die_free_ns[die]);
-	/* Where the valid pages lay is spread evenly, so charge the read to the same die. */
+	/* Valid pages are spread evenly over the dies, so charge the read to the same die. */
 	if (moved)
 		at += service->config.read_ns;
 	service->die_free_ns[die] = at + program_time(service, now_ns, mean_ns);
@@ -150,8 +150,9 @@ static uint64_t program(struct ow_service *service, uint64_t now_ns, uint64_t me
 }
 
 /*
- * Put moved pages on the dies: all at once, or so many with each host page that the debt is paid
- * when the room is used up, which is how a drive avoids standing still.
+ * Program moved pages on the dies. With gc_burst, or without room, all at once; else a share per
+ * host page such that the debt is paid when the room is used up. Real drives pace their collection
+ * like this to avoid stalls.
  */
 static void pay_debt(struct ow_service *service, const struct ow_ftl *ftl, uint64_t now_ns,
 		     uint64_t host_pages)
@@ -168,7 +169,7 @@ static void pay_debt(struct ow_service *service, const struct ow_ftl *ftl, uint6
 	}
 }
 
-/* A host unit goes to the dies. The buffer holds it until it is programmed. */
+/* Program a host unit. The buffer holds the unit until the program ends. */
 static void program_host(struct ow_service *service, uint64_t now_ns, uint64_t mean_ns)
 {
 	uint64_t done = program(service, now_ns, mean_ns, false);
@@ -187,7 +188,10 @@ static void look(const struct ow_ftl *ftl, struct progress *progress)
 	progress->erases = ftl->counters.erases;
 }
 
-/* Erases go block by block, die by die: a scaled drive has smaller superblocks than a real one. */
+/*
+ * Erase block by block over the dies, because a scaled drive has smaller superblocks than a real
+ * one.
+ */
 static void charge_erases(struct ow_service *service, const struct ow_ftl *ftl, uint64_t now_ns,
 			  uint64_t erases)
 {
@@ -202,7 +206,7 @@ static void charge_erases(struct ow_service *service, const struct ow_ftl *ftl, 
 	}
 }
 
-/* Turn what the FTL has done since the last look into work for the dies. */
+/* Convert the FTL's operations since the last reading into work for the dies. */
 static void charge(struct ow_service *service, const struct ow_ftl *ftl, uint64_t now_ns)
 {
 	const struct ow_service_config *config = &service->config;
@@ -213,7 +217,10 @@ static void charge(struct ow_service *service, const struct ow_ftl *ftl, uint64_
 	host_pages = is->host_pages - was.host_pages + is->slc_pages - was.slc_pages;
 	service->debt_pages += is->moved_pages - was.moved_pages;
 	charge_erases(service, ftl, now_ns, is->erases - was.erases);
-	/* Fractions of a unit wait: paced payment would lose them, so whole units are paid. */
+	/*
+	 * Only whole units are programmed; fractions stay in the filling counters, because paced
+	 * payment would lose them.
+	 */
 	service->filling_bytes += (is->host_pages - was.host_pages) << ftl->iu_shift;
 	service->filling_slc_bytes += (is->slc_pages - was.slc_pages) << ftl->iu_shift;
 	for (; service->filling_bytes >= service->unit_bytes;
@@ -230,7 +237,7 @@ static void charge(struct ow_service *service, const struct ow_ftl *ftl, uint64_
 		pay_debt(service, ftl, now_ns, UINT32_MAX);
 }
 
-/* When the buffer has room: once the program that filled it a buffer ago has ended. */
+/* Return the time at which the buffer has room: the end of the program one buffer-full ago. */
 static uint64_t buffer_free_ns(const struct ow_service *service)
 {
 	return service->unit_done_ns[service->units % service->unit_slots];
@@ -254,7 +261,7 @@ static uint64_t read_done(struct ow_service *service, const struct ow_ftl *ftl,
 		if (ready > at + service->config.suspend_ns)
 			ready = at + service->config.suspend_ns;
 		ready += service->config.read_ns;
-		/* What the read interrupts ends later by as much. */
+		/* The interrupted program ends later by the read's duration. */
 		service->die_free_ns[die] =
 			later(service->die_free_ns[die] + service->config.read_ns, ready);
 		done = later(done, transfer(service, die, ready, bytes));
@@ -281,7 +288,7 @@ int ow_service_pause(struct ow_service *service, struct ow_ftl *ftl, uint64_t pa
 
 	if (service->config.idle_after_ns && pause_ns >= service->config.idle_after_ns) {
 		ret = ow_ftl_idle(ftl, pause_ns);
-		/* Idle work is what the pause was for: it takes no time of the host's. */
+		/* Idle work happens within the pause, so it delays no host I/O. */
 		ow_service_sync(service, ftl);
 		service->debt_pages = 0;
 	}

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How long the drive takes, in virtual time: dies that program, read and erase, channels that carry
- * the data, a buffer that acknowledges early, a queue that a closed-loop host keeps full.
+ * A drive's response times, in virtual time. The model has dies that program, read and erase,
+ * channels that carry the data, a buffer that acknowledges early, and a queue that a closed-loop
+ * host keeps full.
  */
 #ifndef OPWATCH_FTL_SERVICE_H
 #define OPWATCH_FTL_SERVICE_H
@@ -14,25 +15,25 @@ struct ow_service_config {
 	uint32_t dies;
 	uint32_t planes; /* programmed together */
 	uint32_t channels;
-	uint32_t page_bytes;  /* of one plane: planes * page_bytes is one program operation */
-	uint64_t block_bytes; /* of one plane: planes * block_bytes is one erase operation */
+	uint32_t page_bytes;  /* per plane: planes * page_bytes is one program operation */
+	uint64_t block_bytes; /* per plane: planes * block_bytes is one erase operation */
 	uint64_t read_ns;
 	uint64_t program_ns;
 	uint64_t program_slc_ns;
 	uint64_t erase_ns;
-	uint64_t suspend_ns; /* a read waits at most this for a program to be suspended */
+	uint64_t suspend_ns; /* maximum time that a read waits for a program to be suspended */
 	uint64_t channel_bytes_per_s;
 	uint64_t host_bytes_per_s;
-	uint64_t command_ns;   /* controller time a command: the ceiling of IOPS */
-	uint64_t latency_ns;   /* of a command, beside everything above */
+	uint64_t command_ns;   /* controller time per command: limits the IOPS */
+	uint64_t latency_ns;   /* constant time per command, in addition to all of the above */
 	uint64_t buffer_bytes; /* acknowledged but not programmed */
 	uint64_t flush_ns;
-	uint32_t jitter_permille;   /* program times vary this much around their mean */
+	uint32_t jitter_permille;   /* maximum deviation of program times from their mean */
 	uint32_t gc_burst;	    /* bool: collection runs at once, not paced by host writes */
 	uint64_t idle_after_ns;	    /* a gap this long lets the drive do its idle work */
-	uint64_t throttle_after_ns; /* of work without a pause; 0: never throttles */
-	uint64_t throttle_pause_ns; /* a gap this long ends it */
-	uint32_t throttle_permille; /* program time while throttled, 1000 being unthrottled */
+	uint64_t throttle_after_ns; /* time of work without a pause before throttling; 0: never */
+	uint64_t throttle_pause_ns; /* a gap this long ends throttling */
+	uint32_t throttle_permille; /* program time while throttled, relative to 1000 unthrottled */
 	uint32_t padding;
 	uint64_t seed;
 };
@@ -44,10 +45,10 @@ struct ow_service_io {
 	uint32_t stream;
 	uint64_t offset_bytes;
 	uint64_t len_bytes;
-	uint64_t arrive_ns; /* not before that of the previous I/O */
+	uint64_t arrive_ns; /* at or after the previous I/O's arrive_ns */
 };
 
-/* What happened in one interval of a run. */
+/* The totals of one interval of a run. */
 struct ow_service_bucket {
 	uint64_t ios;
 	uint64_t bytes;
@@ -57,11 +58,11 @@ struct ow_service_bucket {
 	uint64_t nand_write_bytes;
 };
 
-/* Latencies on a log-linear scale, 32 steps an octave. */
+/* Latencies on a log-linear scale, 32 slots per octave. */
 #define OW_SERVICE_SLOTS (60 * 32)
 
 struct ow_service_run {
-	uint64_t io_bytes; /* a multiple of the mapping unit */
+	uint64_t io_bytes; /* a power of two, at least the mapping unit */
 	uint32_t queue_depth;
 	uint32_t read_ppm; /* share of reads */
 	uint64_t bucket_ns;
@@ -75,19 +76,24 @@ void ow_service_config_init(struct ow_service_config *config);
 int ow_service_create(struct ow_service **service, const struct ow_service_config *config);
 void ow_service_destroy(struct ow_service *service);
 
-/* Do @io on @ftl. Returns 0 and when it is done, or -errno. */
+/* Execute @io on @ftl and set *@done_ns to its completion time. Returns 0 or -errno. */
 int ow_service_submit(struct ow_service *service, struct ow_ftl *ftl,
 		      const struct ow_service_io *io, uint64_t *done_ns);
-/* A host that keeps @run->queue_depth I/Os of @load outstanding. Goes on in time where the last
- * ended. */
+/*
+ * Run a host that keeps @run->queue_depth I/Os of @load outstanding. Time continues from the last
+ * call.
+ */
 int ow_service_run(struct ow_service *service, struct ow_ftl *ftl, struct ow_ftl_workload *load,
 		   struct ow_service_run *run);
-/* A run begins with this: what happened to the drive outside of virtual time took none of it. */
+/*
+ * Read the FTL's counters, so that operations outside of virtual time take no time. A run starts
+ * with this call.
+ */
 void ow_service_sync(struct ow_service *service, const struct ow_ftl *ftl);
 uint64_t ow_service_now_ns(const struct ow_service *service);
-/* The host does nothing for so long. */
+/* Leave the drive without I/O for @pause_ns. */
 int ow_service_pause(struct ow_service *service, struct ow_ftl *ftl, uint64_t pause_ns);
-/* The slot that counts @ns, and the least latency of a slot. */
+/* Return the slot for latency @ns, and the lowest latency of @slot. */
 uint32_t ow_service_slot(uint64_t ns);
 uint64_t ow_service_slot_ns(uint32_t slot);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* A host that writes without stopping: uniform, zoned, hot and cold, sequential, with trims. */
+/* A host that writes continuously: uniform, zoned, hot and cold, sequential, with trims. */
 #include "ftl/core/accept.h"
 #include "ftl/core/map.h"
 #include "workload.h"
@@ -31,7 +31,7 @@ int ow_plan_make(const struct ow_ftl *ftl, const struct ow_ftl_workload *load, s
 	return load->zone_count && !weight ? -EINVAL : 0;
 }
 
-/* Draws up to a batch of random pages of one stream; their map entries are on the way then. */
+/* Draw up to a batch of random pages, and prefetch their map entries. Returns the number drawn. */
 static uint32_t next_random(const struct ow_ftl *ftl, const struct ow_plan *plan, uint64_t *rng,
 			    uint64_t most, uint32_t *pages)
 {
@@ -39,7 +39,7 @@ static uint32_t next_random(const struct ow_ftl *ftl, const struct ow_plan *plan
 	uint64_t state = *rng, span = plan->pages[0], start = plan->start[0];
 	uint32_t n = most < OW_BATCH ? most : OW_BATCH, zone;
 
-	/* One zone is a case of its own: to choose a zone would cost it a fifth of its speed. */
+	/* A single zone has its own loop: choosing a zone would take a fifth of its speed. */
 	if (plan->count == 1) {
 		for (uint32_t i = 0; i < n; i++) {
 			pages[i] = start + ow_rng_below(&state, span);
@@ -63,7 +63,7 @@ static int count_writes(struct ow_ftl *ftl, struct ow_ftl_workload *load, uint64
 	return 0;
 }
 
-/* One stream, no trims: the next batch is drawn while this one is written. */
+/* Run a workload with one stream and no trims: draw the next batch while this one is written. */
 static int run_batches(struct ow_ftl *ftl, struct ow_ftl_workload *load, const struct ow_plan *plan,
 		       uint64_t pages)
 {
@@ -73,7 +73,7 @@ static int run_batches(struct ow_ftl *ftl, struct ow_ftl_workload *load, const s
 
 	n[0] = next_random(ftl, plan, &rng, pages, batch[0]);
 	while (n[turn] && !ret) {
-		/* The state to go on from must not be ahead of what was written. */
+		/* The saved state must not be ahead of the pages written. */
 		load->rng = rng;
 		pages -= n[turn];
 		n[!turn] = next_random(ftl, plan, &rng, pages, batch[!turn]);
@@ -91,7 +91,10 @@ static void trim_one(struct ow_ftl *ftl, struct ow_ftl_workload *load, uint32_t 
 	load->trims++;
 }
 
-/* Trims pick among the mapped, as a filesystem deletes what exists; none may be left. */
+/*
+ * Run one request. Trims choose a mapped page, because a filesystem deletes only existing files.
+ * Gives up after 1000 unmapped pages, because none may be left.
+ */
 static int run_one(struct ow_ftl *ftl, struct ow_ftl_workload *load, const struct ow_plan *plan)
 {
 	uint32_t zone, page = ow_plan_pick(plan, &load->rng, &zone);

@@ -8,7 +8,7 @@
 struct ow_plan {
 	uint64_t start[OW_FTL_MAX_ZONES];
 	uint64_t pages[OW_FTL_MAX_ZONES];
-	uint64_t upto[OW_FTL_MAX_ZONES]; /* weights summed up */
+	uint64_t upto[OW_FTL_MAX_ZONES]; /* cumulative weights */
 	uint32_t stream[OW_FTL_MAX_ZONES];
 	uint64_t all_pages;
 	uint32_t count;
@@ -29,7 +29,7 @@ static inline uint64_t ow_plan_pick(const struct ow_plan *plan, uint64_t *rng, u
 	return plan->start[i] + ow_rng_below(rng, plan->pages[i]);
 }
 
-/* The page at @position of the zones laid end to end, over and over. */
+/* Return the page at @position of the concatenated zones, repeated endlessly. */
 static inline uint64_t ow_plan_at(const struct ow_plan *plan, uint64_t position, uint32_t *zone)
 {
 	uint64_t at = position % plan->all_pages;

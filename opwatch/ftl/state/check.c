@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * A saved drive may be damaged, or made to do damage: prove whatever the code relies on without
- * looking, before anything follows it. The sum proves nothing against who can make one.
+ * Validate a loaded drive before use, because the file may be damaged or malicious. The checks
+ * cover every value that the FTL later uses without a test. The checksum does not protect against
+ * an attacker, who can compute a valid one.
  */
 #include "ftl/core/map.h"
 #include "state.h"
@@ -9,7 +10,10 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Each entry is a superblock of the state @state, and none comes twice. @met: one a superblock. */
+/*
+ * Check that each entry is a superblock in state @state, and none occurs twice. @met counts
+ * occurrences per superblock.
+ */
 static bool ring_is_sane(const struct ow_ftl *ftl, const struct ow_ring *ring,
 			 enum ow_sb_state state, uint8_t *met)
 {
@@ -29,7 +33,7 @@ static bool needs_order(const struct ow_ftl *ftl)
 	return ftl->config.policy == OW_FTL_FIFO || ftl->config.policy == OW_FTL_WINDOWED;
 }
 
-/* ow_ftl_check() follows the lists themselves; here, that they cannot lead out of the tables. */
+/* Check that no entry points outside the tables. ow_ftl_check() then follows the lists. */
 static bool candidates_are_sane(const struct ow_ftl *ftl)
 {
 	const struct ow_candidates *list = &ftl->candidates;
@@ -46,7 +50,10 @@ static bool candidates_are_sane(const struct ow_ftl *ftl)
 	return true;
 }
 
-/* One that is full would have been closed. @met: one a superblock, shared with the rings. */
+/*
+ * A full frontier would have been closed. @met counts occurrences per superblock, shared with the
+ * rings.
+ */
 static bool frontiers_are_sane(const struct ow_ftl *ftl, uint8_t *met)
 {
 	uint32_t used = ow_frontier_count(&ftl->config);
@@ -76,7 +83,7 @@ static bool lists_are_sane(const struct ow_ftl *ftl)
 	return sane && (needs_order(ftl) || !ow_ring_count(&ftl->closed));
 }
 
-/* A cached superblock is folded into its stream's frontier, which must be a host's. */
+/* A cached superblock is folded into its stream's frontier, so the stream must be a host stream. */
 static bool stream_is_sane(const struct ow_ftl *ftl, uint32_t sb)
 {
 	uint32_t stream = ftl->stream[sb] & ~OW_MOVED;
@@ -99,7 +106,10 @@ static bool superblocks_are_sane(const struct ow_ftl *ftl)
 	return true;
 }
 
-/* T as it was made, less what has retired or will: retiring relies on it to find free ones. */
+/*
+ * The original T minus the superblocks retired or to be retired. Retiring relies on this sum to
+ * find free superblocks.
+ */
 static bool size_is_sane(const struct ow_ftl *ftl)
 {
 	uint64_t first = ftl->config.physical_bytes >> ftl->iu_shift;
@@ -109,7 +119,10 @@ static bool size_is_sane(const struct ow_ftl *ftl)
 	       ftl->physical_pages <= first;
 }
 
-/* What waits in a slot: a page of the drive, some of its sectors, where a search ends. */
+/*
+ * A used slot holds a page within the drive and some of its sectors, at the position where a search
+ * ends.
+ */
 static bool slot_is_sane(const struct ow_ftl *ftl, uint32_t index)
 {
 	const struct ow_buffer_slot *slot = &ftl->buffer.slots[index];
@@ -123,7 +136,7 @@ static bool slot_is_sane(const struct ow_ftl *ftl, uint32_t index)
 	       ow_buffer_slot_of(&ftl->buffer, slot->page) == index;
 }
 
-/* Whatever waits has a place in the order, or it would never leave. */
+/* Every buffered page must be in the order list, or eviction would never reach it. */
 static bool order_is_sane(const struct ow_ftl *ftl, uint8_t *met)
 {
 	const struct ow_buffer *buffer = &ftl->buffer;
@@ -151,7 +164,7 @@ static bool buffer_is_sane(const struct ow_ftl *ftl)
 		return !buffer->count && buffer->head == buffer->tail;
 	if (buffer->tail - buffer->head > buffer->capacity || buffer->count > buffer->capacity)
 		return false;
-	/* First that there is a free slot, as every search ends at one. */
+	/* First check that a free slot exists, because every search ends at a free slot. */
 	for (uint32_t i = 0; i <= buffer->slot_mask; i++)
 		used += buffer->slots[i].sectors != 0;
 	if (used != buffer->count)
@@ -165,7 +178,7 @@ static bool buffer_is_sane(const struct ow_ftl *ftl)
 	return sane;
 }
 
-/* No bit past the last page. */
+/* No bit is set after the last page. */
 static bool lazy_is_sane(const struct ow_ftl *ftl)
 {
 	uint32_t used = ftl->user_pages & 63;
@@ -174,8 +187,8 @@ static bool lazy_is_sane(const struct ow_ftl *ftl)
 }
 
 /*
- * The cache takes its superblocks in turn, so the open one is the last in use. Without an open one
- * the fill must be 0 all the same: the next one starts from it.
+ * The cache uses its superblocks in turn, so the open one is the newest. Without an open superblock
+ * the fill must be 0, because the next open superblock starts from that value.
  */
 static bool cache_is_sane(const struct ow_ftl *ftl)
 {
@@ -200,7 +213,7 @@ static bool cache_is_sane(const struct ow_ftl *ftl)
 	return ftl->slc_pages == ((uint64_t)closed << ftl->sb_shift) + slc->open.fill;
 }
 
-/* Nothing is valid in @sb from the page @fill on: it is programmed in order. */
+/* Superblocks are programmed in order, so no page of @sb from @fill on may be valid. */
 static bool is_empty_from(const struct ow_ftl *ftl, uint32_t sb, uint32_t fill)
 {
 	uint64_t base = (uint64_t)sb << ftl->sb_shift;
@@ -211,7 +224,7 @@ static bool is_empty_from(const struct ow_ftl *ftl, uint32_t sb, uint32_t fill)
 	return true;
 }
 
-/* What was not programmed yet holds no data. */
+/* Unprogrammed pages hold no data. */
 static bool fills_are_sane(const struct ow_ftl *ftl)
 {
 	const struct ow_slc *slc = &ftl->slc;

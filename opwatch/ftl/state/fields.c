@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* The fields of a saved drive. Any change here takes a new OW_STATE_VERSION. */
+/* The fields of a saved drive. Any change here needs a new OW_STATE_VERSION. */
 #include "ftl/core/config_fields.h"
 #include "state.h"
 
@@ -19,7 +19,7 @@ struct field {
 		offsetof(struct ow_ftl, name), sizeof(((struct ow_ftl *)0)->name) \
 	}
 
-/* Field by field, as padding has no value to save. */
+/* Field by field, because padding bytes are undefined. */
 static const struct field config_fields[] = {OW_FTL_CONFIG_FIELDS(CONFIG)};
 
 static const struct field drive_fields[] = {
@@ -67,14 +67,14 @@ static int move_fields(struct ow_stream *stream, void *base, const struct field 
 		unsigned char *at = (unsigned char *)base + fields[i].offset;
 
 		ret = ow_stream_move(stream, at, fields[i].size);
-		/* The only single bytes are bools: a damaged one must not be a third value. */
+		/* All one-byte fields are bools, and a damaged one must not hold a third value. */
 		if (!ret && stream->get && fields[i].size == 1)
 			*at = *at != 0;
 	}
 	return ret;
 }
 
-/* Version 1 had no choice among ties. */
+/* Version 1 has no tie setting. */
 int ow_state_move_config(struct ow_stream *stream, struct ow_ftl_config *config, uint32_t version)
 {
 	size_t count = sizeof(config_fields) / sizeof(*config_fields);
@@ -87,7 +87,10 @@ int ow_state_move_numbers(struct ow_stream *stream, struct ow_ftl *ftl)
 	return move_fields(stream, ftl, drive_fields, sizeof(drive_fields) / sizeof(*drive_fields));
 }
 
-/* A part of the map without an entry is a zero, so that an unused drive is a small file. */
+/*
+ * Pages per part of the map. An all-zero part is saved as one flag, so that an unused drive is a
+ * small file.
+ */
 #define PART 65536
 
 static int move_map(struct ow_stream *stream, struct ow_ftl *ftl)

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT
-/* Save and load a drive. The stream ends with a sum over all of it. */
+/* Save and load a drive. The stream ends with a checksum over all preceding bytes. */
 #include "ftl/core/map.h"
 #include "state.h"
 
 #include <errno.h>
 
-/* Does nothing but read @ftl: the walk is shared with loading, which is why it takes it without
- * const. */
+/* Only reads @ftl. The parameter is not const because loading shares the same functions. */
 static int save_all(struct ow_stream *stream, struct ow_ftl *ftl)
 {
 	uint64_t magic = OW_STATE_MAGIC, sum;

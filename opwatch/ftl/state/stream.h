@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* The bytes of a saved drive on their way out or in, and the sum over all of them. */
+/* The byte stream of a saved drive, in either direction, with its checksum. */
 #ifndef OPWATCH_FTL_STREAM_H
 #define OPWATCH_FTL_STREAM_H
 
 #include "ftl/core/ftl.h"
 
-/* One direction is set. @sum covers every byte moved. */
+/* Either @put or @get is set. @sum covers every byte moved. */
 struct ow_stream {
 	ow_ftl_put_fn put;
 	ow_ftl_get_fn get;

@@ -1,1 +1,1 @@
-"""The simulated SSD as a block device: a FUSE server with the FTL behind it, under a loop device."""
+"""The simulated SSD as a block device: a FUSE server with the FTL, and a loop device on its file."""

@@ -1,4 +1,4 @@
-"""Making and unmaking drives."""
+"""Create, find and destroy drives."""
 
 from __future__ import annotations
 
@@ -34,35 +34,35 @@ from opwatch.host.process import run_tool
 from opwatch.host.usage import number_of_mount
 from opwatch.units import binary
 
-# Saving a large drive to a slow disk takes no longer.
+# Time limit for saving: enough for a large drive on a slow disk.
 _SAVE_S = 600
-# What the kernel says of a file system whose server is gone, and how long that takes to give up its lock.
+# Errors from a FUSE file system whose server has ended, and the time such a server has to release its lock.
 _GONE = (errno.ECONNABORTED, errno.ENOTCONN)
 _DYING_S = 10
 
 
 @frozen
 class Wanted:
-    """A drive to be made. Sizes of None come from the state file."""
+    """The specification of a drive to create. Sizes missing from `config` come from the state file."""
 
     name: str | None
-    config: dict[str, int] = field(default_factory=dict)  # of the FTL, by its own names
+    config: dict[str, int] = field(default_factory=dict)  # FTL settings by their own names
     faults: tuple[Fault, ...] = ()
     no_data: bool = False
     state: Path | None = None
-    words: tuple[str, ...] = ()  # for the server as they are
-    memory_bytes: int | None = None  # a drive that could take more is refused
+    words: tuple[str, ...] = ()  # passed to the server unchanged
+    memory_bytes: int | None = None  # limit; a drive that may need more is refused
 
 
 def require_root(what: str) -> None:
-    """Refuse who is not root. `what` is the command: drive create."""
+    """Raise PermissionMissing unless run by root. `what` is the command, such as "drive create"."""
     privilege.require_root(
         f"opwatch {what}", "it mounts a file system and makes a loop device", f"{what} ..."
     )
 
 
 def create(wanted: Wanted) -> Record:
-    """Make a drive and its block device. A dead drive of the same name is cleaned up first."""
+    """Create a drive and its block device. A dead drive of the same name is cleaned up first."""
     require_root("drive create")
     server.require_program()
     with one_at_a_time():
@@ -78,14 +78,17 @@ def create(wanted: Wanted) -> Record:
 
 
 def memory_needed(wanted: Wanted) -> int:
-    """The most that a drive can take: contents, and tables of 4 bytes a unit, and 4 and a bit of flash."""
+    """Return the maximum memory of a drive.
+
+    The contents, 4 bytes per unit of user space, and 4 bytes and one bit per unit of flash.
+    """
     user, physical = wanted.config.get("user_bytes", 0), wanted.config.get("physical_bytes", 0)
     unit = wanted.config.get("iu_bytes", 4096)
     return (0 if wanted.no_data else user) + user // unit * 4 + physical // unit * 33 // 8
 
 
 def require_memory(wanted: Wanted, meminfo: Path = Path("/proc/meminfo")) -> None:
-    """A drive whose contents find no memory would take the whole machine with it."""
+    """Refuse a drive that may need more memory than available, because the whole machine would suffer."""
     needed = memory_needed(wanted)
     bound = memory_bound(wanted, meminfo)
     if bound is not None and needed > bound:
@@ -100,7 +103,7 @@ def require_memory(wanted: Wanted, meminfo: Path = Path("/proc/meminfo")) -> Non
 
 
 def memory_bound(wanted: Wanted, meminfo: Path = Path("/proc/meminfo")) -> int | None:
-    """What a drive may take: what was allowed, but no more than there is. It is None where nobody knows."""
+    """Return the smaller of the requested limit and the available memory, or None if both are unknown."""
     available = re.search(r"^MemAvailable:\s*(\d+) kB", read_text(meminfo), re.MULTILINE)
     bounds = [int(available[1]) * 1024] if available else []
     if wanted.memory_bytes is not None:
@@ -109,7 +112,10 @@ def memory_bound(wanted: Wanted, meminfo: Path = Path("/proc/meminfo")) -> int |
 
 
 def _refuse_second(state: Path) -> None:
-    """A file that is not there yet cannot be locked by the drive that will be saved to it."""
+    """Refuse a state file that a live drive will save to.
+
+    If the file does not exist yet, the other drive cannot have locked it.
+    """
     for place in places():
         record = place.record()
         if record and record.state and place.is_alive() and _is_same(Path(record.state), state):
@@ -120,7 +126,7 @@ def _refuse_second(state: Path) -> None:
 
 
 def _is_same(one: Path, other: Path) -> bool:
-    """Whether two names are of one file, which need not exist."""
+    """Return True if two paths name the same file, which need not exist."""
     try:
         return one.name == other.name and one.parent.samefile(other.parent)
     except OSError:
@@ -153,7 +159,7 @@ def _server_words(wanted: Wanted) -> list[str]:
         words.append("no-data")
     if wanted.state:
         words.append(f"state={wanted.state}")
-        # The sizes of a saved drive are known to its server alone.
+        # Only the server knows the sizes of a saved drive, so it checks the limit.
         bound = memory_bound(wanted)
         words += [] if bound is None else [f"memory-bytes={bound}"]
     return words + list(wanted.words)
@@ -172,7 +178,7 @@ def _make(place: Place, wanted: Wanted) -> Record:
 
 
 def _attach(place: Place, record: Record) -> Record:
-    """Give a drive its block device, and write down which."""
+    """Attach a loop device to a drive and record it."""
     node, diskseq = make_node(place)
     record = replace(record, device=node, diskseq=diskseq)
     place.write_record(record)
@@ -180,8 +186,10 @@ def _attach(place: Place, record: Record) -> Record:
 
 
 def destroy(name: str, *, save: bool = True) -> list[str]:
-    """Unmake a drive, dead or alive; returns what the user should know about it. Without `save`, what its
-    state file does not have is lost."""
+    """Destroy a drive, dead or alive, and return notes for the user.
+
+    With `save` False, changes since the last save are lost.
+    """
     require_root("drive destroy")
     with one_at_a_time():
         place = Place(name)
@@ -215,14 +223,14 @@ def _destroy_alive(place: Place, *, save: bool) -> list[str]:
 
 
 def _lost(place: Place, state: str) -> str:
-    """What became of a drive that was not saved."""
+    """Return a sentence about the state of a drive that was not saved."""
     if Path(state).exists():
         return f"drive {place.name} was not saved: {state} has it as it was saved before"
     return f"drive {place.name} was not saved: there is no {state}, and all that was in it is lost"
 
 
 def _way_out(place: Place, state: str) -> str:
-    """How to unmake it all the same, and what that costs."""
+    """Return the command that destroys the drive without a save, and its cost."""
     lost = f"what was written since {state} was saved"
     if not Path(state).exists():
         lost = f"all that it holds, for there is no {state}"
@@ -235,14 +243,17 @@ def _refuse_users(place: Place, users: Sequence[str]) -> None:
 
 
 def _give_up(place: Place, process: ServerProcess) -> list[str]:
-    """End a server that was stopped. Who waits for it is woken first, or its end would wait for them."""
+    """End a stopped server.
+
+    The connection is aborted first, because processes that wait for the server would keep it from ending.
+    """
     abort_connection(number_of_mount(place.mount, own_mounts()))
     end_process(process, politely=False)
     return _clean(place)
 
 
 def _save(place: Place, record: Record) -> None:
-    """Save the drive, whose device is gone; if that fails it gets another one, and is as it was."""
+    """Save the drive after its device was detached. After a failure, attach a new device."""
     try:
         server.tell(place, "save", _SAVE_S)
     except (OSError, OpwatchError) as error:
@@ -267,8 +278,10 @@ def _missing_folder(record: Record) -> str:
 
 
 def _attach_again(place: Place, record: Record) -> Record:
-    """Attach a device anew. Until the server answers, the record has none: it must never be listed on
-    another drive's."""
+    """Attach a new device.
+
+    The record has no device until the server answers, so the record never names another drive's device.
+    """
     record = replace(record, device="", diskseq=None)
     place.write_record(record)
     return ask(place, lambda: _attach(place, record), 10)
@@ -282,14 +295,14 @@ def _users(place: Place) -> Users:
 
 
 def _clean(place: Place) -> list[str]:
-    """Remove what there is of a drive, in an order that works for every leftover."""
+    """Remove the remains of a drive, in an order that works for every partial state."""
     users = _users(place)
     detach_all(place)
     return _remove(place, users)
 
 
 def _remove(place: Place, users: Users) -> list[str]:
-    """What is left once the loop devices are detached, or will be when they are closed."""
+    """Unmount the drive, end its server and remove its files. Returns notes about devices still open."""
     left = nodes_of(place)
     if number_of_mount(place.mount, own_mounts()):
         try:
@@ -300,14 +313,14 @@ def _remove(place: Place, users: Users) -> list[str]:
         _end(place)
     place.remove()
     notes = [f"{node} fails all I/O and goes away when it is closed" for node in left] + list(users.uses)
-    # Something has it open, and it need not be what was found.
+    # Some process has the device open, and need not be among the users found.
     if left and users.unseen:
         notes.append(f"it may also be in use where this cannot look: {'; '.join(users.unseen)}")
     return notes
 
 
 def _end(place: Place) -> None:
-    """A server that has not ended by itself: something holds its device open, or it was stopped."""
+    """End a server that survived the unmount: its device is still open, or the server was stopped."""
     with server_of(place) as process:
         if process is None:
             return
@@ -319,8 +332,7 @@ def _end(place: Place) -> None:
 
 
 def sweep() -> list[str]:
-    """Detach loop devices over drives whose folder is gone; returns a sentence for each
-    that is left."""
+    """Detach loop devices of drives without a folder. Returns a sentence for each device left attached."""
     notes = []
     with one_at_a_time():
         for device, unseen in abandoned(ROOT):
@@ -343,7 +355,7 @@ def fault(place: Place, what: Fault) -> None:
 
 
 def find(name: str | None) -> Place:
-    """The drive of this name, or the only one."""
+    """Return the drive of this name, or the only drive."""
     if name is not None:
         place = Place(name)
         if place.exists():
@@ -359,7 +371,7 @@ def find(name: str | None) -> Place:
 
 
 def memory_bytes(record: Record) -> int | None:
-    """What the server of a drive has in memory; None when it cannot be asked."""
+    """Return the resident memory of a drive's server, or None if the process is gone."""
     try:
         status = read_text(Path(f"/proc/{record.pid}/status"))
     except OSError:
@@ -369,8 +381,11 @@ def memory_bytes(record: Record) -> int | None:
 
 
 def truth(place: Place, command: str = "drive info") -> dict[str, Any]:
-    """The core's own counters. Raises for a drive that is dead, or cannot be asked from here; `command` is
-    what they were wanted for."""
+    """Return the core's true counters.
+
+    Raises OpwatchError if the drive is dead or out of reach. `command` is the caller's command, for the
+    message.
+    """
     if not place.is_alive():
         raise OpwatchError(
             f"drive {place.name} is dead: its server is gone. opwatch drive destroy {place.name} cleans up"

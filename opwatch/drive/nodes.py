@@ -1,4 +1,4 @@
-"""The loop devices of a drive, known by what is behind them: a number or the text of a path is no proof."""
+"""A drive's loop devices, identified by their backing file. A device number or a path alone is no proof."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from opwatch.host.mountspaces import own_mounts, survey
 from opwatch.host.usage import number_of_mount
 
 SYS = Path("/sys")
-_DISK_INODE = 2  # of the file that the server shows as "disk"
+_DISK_INODE = 2  # of the server's file "disk"
 _PROBE_S = 5
 
 
 def diskseq_of(node: str, sys: Path = SYS) -> int | None:
-    """The number that no other disk of this boot has had; None without one (before Linux 5.15)."""
+    """Return the device's sequence number, which is unique per boot, or None before Linux 5.15."""
     try:
         return int((sys / "block" / Path(node).name / "diskseq").read_text())
     except (OSError, ValueError):
@@ -29,7 +29,10 @@ def diskseq_of(node: str, sys: Path = SYS) -> int | None:
 
 
 def backing_text(node: str, sys: Path = SYS) -> str | None:
-    """The path that a loop device says is behind it, in its own mount namespace; None for one without."""
+    """Return the backing path that a loop device reports, or None.
+
+    The path is that of the attaching process's mount namespace.
+    """
     try:
         text = (sys / "block" / Path(node).name / "loop/backing_file").read_bytes().decode(errors="replace")
     except OSError:
@@ -38,7 +41,7 @@ def backing_text(node: str, sys: Path = SYS) -> str | None:
 
 
 def is_still(record: Record, sys: Path = SYS) -> bool:
-    """Whether the device of a record is the one that was made for it. Asks the server nothing."""
+    """Return True if a record's device is still the one made for it. Does not ask the server."""
     if not record.device or backing_text(record.device, sys) is None:
         return False
     if record.diskseq is not None:
@@ -47,17 +50,17 @@ def is_still(record: Record, sys: Path = SYS) -> bool:
 
 
 def node_over(place: Place, sys: Path = SYS) -> str | None:
-    """Return the loop device whose text names the drive's disk, or None. No proof, but it needs no root."""
+    """Return the loop device whose text names the drive's disk, or None. No proof, but needs no root."""
     folders = sorted((sys / "block").glob("loop*/loop"))
     nodes = (f"/dev/{folder.parent.name}" for folder in folders)
     return next((node for node in nodes if backing_text(node, sys) == str(place.disk)), None)
 
 
 def make_node(place: Place) -> tuple[str, int | None]:
-    """(the node, its diskseq) of a new loop device over the drive's disk."""
+    """Create a loop device over the drive's disk. Returns its node and diskseq."""
     disk = os.open(place.disk, os.O_RDWR | os.O_CLOEXEC)
     try:
-        # It must outlive us: the drive is there until it is destroyed.
+        # Without autoclear, because the device must outlive this process.
         with attach(disk, Binding(direct_io=True, partscan=True, autoclear=False)) as device:
             return device.node, diskseq_of(device.node)
     except OSError as error:
@@ -67,14 +70,14 @@ def make_node(place: Place) -> tuple[str, int | None]:
 
 
 def nodes_of(place: Place, sys: Path = SYS) -> list[str]:
-    """Nodes of the loop devices over this drive's disk. The server is asked nothing."""
+    """Return the nodes of the loop devices over this drive's disk, without asking the server."""
     record = place.record()
     number = number_of_mount(place.mount, own_mounts())
     nodes = []
     for folder in sorted((sys / "block").glob("loop*/loop")):
         node = f"/dev/{folder.parent.name}"
         ours = record is not None and node == record.device and is_still(record, sys)
-        # A `create` that was killed may have left it, without a record of it.
+        # A killed `create` may have left a device without a record.
         if not ours and number and backing_text(node, sys) == str(place.disk):
             ours = _is_over(node, number)
         if ours:
@@ -83,32 +86,35 @@ def nodes_of(place: Place, sys: Path = SYS) -> list[str]:
 
 
 def _is_over(node: str, number: tuple[int, int]) -> bool:
-    """Whether the file behind it is the disk of the file system of this number, which is ours."""
+    """Return True if the backing file is the disk in the file system with this device number."""
     with contextlib.suppress(OpwatchError), open_loop(node) as device:
         return device.identity.backing == (os.makedev(*number), _DISK_INODE)
     return False
 
 
 def detach_all(place: Place, timeout_s: float = 2) -> list[str]:
-    """Take the loop devices away; those that are left are open, and go when they are closed."""
+    """Detach the loop devices. Returns the nodes of devices still open, which go away when closed."""
     for node in nodes_of(place):
         sequence = diskseq_of(node)
         with contextlib.suppress(OpwatchError):
             device = open_loop(node)
-            # The number may have passed to another between looking and opening.
+            # The node may have been reused between the listing and the open.
             if sequence is None or device.identity.diskseq in (None, sequence):
                 device.detach()
             device.close()
     end = time.monotonic() + timeout_s
-    # A device that is still open would keep the file system busy, so it is given some time.
+    # An open device keeps the file system busy, so wait for a moment.
     while (left := nodes_of(place)) and place.is_alive() and time.monotonic() < end:
         time.sleep(0.01)
     return left
 
 
 def abandoned(root: Path, sys: Path = SYS) -> Iterator[tuple[LoopDevice, tuple[str, ...]]]:
-    """Loop devices over drives whose folder is gone, and which nobody serves any more: those of another mount
-    namespace have a folder and a server there. With each, what could not be looked at for such a mount."""
+    """Yield each loop device of a drive without folder and server, with the places that were not searched.
+
+    A drive of another mount namespace has its folder and server there, so a device is yielded only if no
+    visible namespace mounts its file system and its I/O fails.
+    """
     for folder in sorted((sys / "block").glob("loop*/loop")):
         node = f"/dev/{folder.parent.name}"
         text = backing_text(node, sys)
@@ -122,7 +128,10 @@ def abandoned(root: Path, sys: Path = SYS) -> Iterator[tuple[LoopDevice, tuple[s
 
 
 def _is_dead(device: LoopDevice) -> bool:
-    """Whether it answers with errors. One that does not answer in time is not dead: it may be stopped."""
+    """Return True if the device answers with errors.
+
+    A device that does not answer in time may only be stopped.
+    """
     answers: list[bool] = []
 
     def flush() -> None:

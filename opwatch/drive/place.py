@@ -1,4 +1,4 @@
-"""Where drives live: one folder each, with a lock that its server holds for as long as it lives."""
+"""The folder of each drive, with a lock held by the server for its whole life."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from opwatch.frozen import asdict, frozen
 from opwatch.safefile import half_written, is_locked, safe_write
 
 ROOT = Path("/run/opwatch/drives")
-# No create and no save takes so long.
+# Longer than any create or save takes.
 _TURN_S = 900
 _RECORD_BYTES = 1 << 16
 
 
 @frozen
 class Record:
-    """What `create` wrote down about a drive."""
+    """The data about a drive that `create` stores."""
 
     name: str
-    device: str  # /dev/loopN; empty until it is made
+    device: str  # /dev/loopN; empty until attached
     pid: int
     state: str | None
     no_data: bool
-    diskseq: int | None = None  # of the device: its number is used again and again
+    diskseq: int | None = None  # of the device, because loop numbers are reused
 
     @classmethod
     def of(cls, document: object) -> Record:
-        """What a file says; BadInput for what `create` never wrote."""
+        """Build a record from a document. Raises BadInput for a document that `create` never writes."""
         try:
-            record = cls(**document)  # type: ignore[arg-type]  # whatever it is, what it became is looked at
+            record = cls(**document)  # type: ignore[arg-type]  # the fields are checked below
         except TypeError as error:
             raise BadInput(f"no record of a drive: {error}") from error
         for value, kinds in (
@@ -54,7 +54,7 @@ class Record:
 
 
 class Place:
-    """The folder of one drive, which may hold a live one, a dead one or nothing."""
+    """The folder of one drive, which may be alive, dead or absent."""
 
     def __init__(self, name: str, root: Path = ROOT) -> None:
         self.name = name
@@ -69,7 +69,7 @@ class Place:
         return self.folder.is_dir() and not self.folder.is_symlink()
 
     def is_alive(self) -> bool:
-        """Whether its server runs: the lock is the server's, and a dead process holds none."""
+        """Return True if the server runs. It holds the lock, which ends with the process."""
         try:
             lock = os.open(self.lock_path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         except PermissionError as error:
@@ -81,7 +81,7 @@ class Place:
         return is_locked(lock, fcntl.LOCK_SH)
 
     def take_lock(self) -> int:
-        """A descriptor with the lock on it, for the server to inherit."""
+        """Return a descriptor with the lock, for the server to inherit."""
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         lock = os.open(self.lock_path, flags, 0o600)
         try:
@@ -100,14 +100,14 @@ class Place:
         safe_write(self._record, json.dumps(asdict(record)).encode())
 
     def record(self) -> Record | None:
-        """What `create` wrote down; None when the run that made the drive died on the way."""
+        """Return the record that `create` stored, or None if `create` died before or the file is invalid."""
         try:
             return Record.of(parse_json(read_bytes(self._record, _RECORD_BYTES), str(self._record)))
         except (OSError, BadInput):
             return None
 
     def remove(self) -> None:
-        """Remove the files we made, one by one and no others: nothing below a mount can be hit."""
+        """Remove only files made by opwatch, each by name, so that nothing below a mount is removed."""
         try:
             for path in (self._record, self.lock_path, self.log, *half_written(self.folder)):
                 path.unlink(missing_ok=True)
@@ -122,7 +122,7 @@ class Place:
 
 
 def places(root: Path = ROOT) -> list[Place]:
-    """Every drive there is, dead ones included, by name."""
+    """Return every drive, including dead ones, sorted by name."""
     try:
         names = sorted(path.name for path in root.iterdir() if NAME.fullmatch(path.name))
         return [place for name in names if (place := Place(name, root)).exists()]
@@ -132,7 +132,7 @@ def places(root: Path = ROOT) -> list[Place]:
 
 @contextlib.contextmanager
 def one_at_a_time(root: Path = ROOT) -> Iterator[None]:
-    """Making and unmaking drives takes turns."""
+    """Serialise creating and destroying drives."""
     try:
         root.mkdir(parents=True, exist_ok=True)
         lock = os.open(root.parent / "drives.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -1,4 +1,4 @@
-"""The process that serves a drive, known by the lock it holds: a number or a program proves nothing."""
+"""The server process of a drive, identified by the lock it holds. A PID or a program name is no proof."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ T = TypeVar("T")
 
 
 class ServerProcess:
-    """An open handle of the process; the number may be another's by the time it is used, the handle not."""
+    """An open pidfd of the server. A PID may be reused before a signal is sent, the pidfd cannot."""
 
     def __init__(self, pid: int, descriptor: int) -> None:
         self.pid = pid
         self._descriptor = descriptor
 
     def is_stopped(self) -> bool:
-        """Whether it was stopped, by SIGSTOP or by a debugger."""
+        """Return True if the process is stopped, by SIGSTOP or by a debugger."""
         try:
             status = Path(f"/proc/{self.pid}/stat").read_bytes().rpartition(b") ")[2]
         except OSError:
@@ -61,7 +61,7 @@ def _candidates(place: Place) -> Iterator[int]:
     record = place.record()
     if record:
         yield record.pid
-    # The record may be missing, where a `create` was killed.
+    # The record is missing if a `create` was killed.
     for path in Path("/proc").iterdir():
         if path.name.isdigit() and int(path.name) != os.getpid():
             yield int(path.name)
@@ -69,7 +69,7 @@ def _candidates(place: Place) -> Iterator[int]:
 
 @contextlib.contextmanager
 def server_of(place: Place) -> Iterator[ServerProcess | None]:
-    """The process that has the drive's lock open, from whatever program; None when it is gone."""
+    """Yield the process with the drive's lock open, running any program, or None after its end."""
     try:
         lock = place.lock_path.stat()
     except OSError:
@@ -82,7 +82,8 @@ def server_of(place: Place) -> Iterator[ServerProcess | None]:
             continue
         try:
             process = ServerProcess(pid, descriptor)
-            # In this order: the handle is of the process that was looked at, if it lives after the look.
+            # The order matters: the pidfd is of the inspected process only if the process is alive after the
+            # inspection.
             if _holds(pid, lock) and not process.is_gone():
                 yield process
                 return
@@ -99,8 +100,10 @@ def stopped(place: Place, pid: int) -> OpwatchError:
 
 
 def out_of_reach(place: Place, command: str) -> str | None:
-    """Why the files of a live drive are not where we look, and what to do; None where they are. `command` is
-    what was to be done with it: drive info."""
+    """Return why the files of a live drive are out of reach, with the remedy, or None if in reach.
+
+    `command` is the caller's command, such as "drive info".
+    """
     if number_of_mount(place.mount, own_mounts()) is not None:
         return None
     with server_of(place) as process:
@@ -116,7 +119,7 @@ def out_of_reach(place: Place, command: str) -> str | None:
 
 
 def _is_elsewhere(pid: int) -> bool:
-    """Whether a process is known to be in another mount namespace."""
+    """Return True if a process is known to be in another mount namespace."""
     try:
         return Path(f"/proc/{pid}/ns/mnt").readlink() != Path("/proc/self/ns/mnt").readlink()
     except OSError:
@@ -124,8 +127,10 @@ def _is_elsewhere(pid: int) -> bool:
 
 
 def ask(place: Place, question: Callable[[], T], timeout_s: float) -> T:
-    """What the drive's own file system answers, within a time: a server that was stopped answers nothing, and
-    whoever asks it waits in the kernel."""
+    """Return the result of `question`, a call into the drive's own file system, within `timeout_s`.
+
+    The call runs in a thread, because a caller of a stopped server waits in the kernel.
+    """
     done = threading.Event()
     answers: list[T] = []
     errors: list[BaseException] = []
@@ -133,7 +138,7 @@ def ask(place: Place, question: Callable[[], T], timeout_s: float) -> T:
     def work() -> None:
         try:
             answers.append(question())
-        except BaseException as error:  # it is raised where it was asked for
+        except BaseException as error:  # raised again in the caller's thread
             errors.append(error)
         done.set()
 
@@ -161,14 +166,14 @@ def _wait_for_server(place: Place, done: threading.Event, timeout_s: float) -> N
 
 
 def abort_connection(number: tuple[int, int] | None) -> None:
-    """End what waits for the file system of this device number, with errors; needs fusectl to be mounted."""
+    """Fail all pending requests of the file system with this device number. Needs a mounted fusectl."""
     if number is not None:
         with contextlib.suppress(OSError):
             Path(f"/sys/fs/fuse/connections/{os.makedev(*number)}/abort").write_text("1")
 
 
 def end_process(process: ServerProcess, *, politely: bool) -> bool:
-    """End the server: after SIGTERM it saves; one that is stopped cannot."""
+    """End the server and return True on success. After SIGTERM the server saves, unless stopped."""
     if politely and not process.is_stopped():
         process.send(signal.SIGTERM)
         if process.wait_gone(10):

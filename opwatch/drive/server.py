@@ -1,4 +1,4 @@
-"""The process behind a drive: starting it, telling it things, and finding loop devices over it."""
+"""The server of a drive: start it, send commands, wait for its end."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from opwatch.drive.process import ask
 from opwatch.errors import OpwatchError, RefusedError, Unsupported, UsageError
 
 PROGRAM = Path(__file__).parent / "opwatch-drive-server"
-# Its exit statuses are ours; what it says goes to the log of the drive.
+# The server's exit statuses are opwatch's. Its messages go to the drive's log.
 _ERRORS: dict[int, type[OpwatchError]] = {2: UsageError, 3: RefusedError, 5: Unsupported}
 
 
 def require_program() -> None:
-    """Say what a drive lacks on this machine, before anything is made."""
+    """Raise Unsupported for a missing prerequisite, before anything is created."""
     if not PROGRAM.exists():
         raise Unsupported(
             "the drive's server was not built, for want of libfuse3: install libfuse3-dev "
@@ -32,7 +32,7 @@ def require_program() -> None:
 
 
 def start(place: Place, words: Sequence[str], timeout_s: float = 120) -> int:
-    """Start the server of a drive and wait until it is mounted; returns its pid."""
+    """Start the server of a drive, wait until it is mounted, and return its PID."""
     ready, tell = os.pipe()
     lock = place.take_lock()
     argv = [str(PROGRAM), f"mount={place.mount}", f"ready-fd={tell}", *words]
@@ -77,10 +77,10 @@ def _wait_ready(place: Place, server: subprocess.Popen[bytes], ready: int, timeo
 
 
 def tell(place: Place, words: str, timeout_s: float = 10) -> None:
-    """One command for a running server. OSError is the command's own error."""
+    """Send one command to a running server. An OSError is the command's own error."""
 
     def write() -> None:
-        # Unbuffered: one write is one command, and its error is the command's.
+        # Unbuffered, so that each write is a command and returns the command's error.
         with (place.mount / "control").open("wb", buffering=0) as control:
             control.write(words.encode())
 

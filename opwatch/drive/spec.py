@@ -1,4 +1,4 @@
-"""What a drive shall be: sizes, over-provisioning and faults, from the words a person types. Pure."""
+"""The specification of a drive, parsed from user input: sizes, over-provisioning and faults. Pure."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from opwatch.times import parse_time
 
 IU_BYTES = 4096
 _MOST_SECONDS, _MOST_ERASES = 999_999, 10**9
-# A request that takes 30 s is given up.
+# Requests time out after 30 s, so stay well below.
 _MOST_DELAY_S = 10
 _LOGS = ("02", "09", "22", "c0", "c3", "ca", "d0")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}")
 
 
 def parse_op(text: str) -> Fraction:
-    """The spare area as a share of the user size, (T-U)/U. It must carry its %: 7% is not 7 or 0.07."""
+    """Parse an over-provisioning into (T-U)/U. The % is required, so that 7 and 0.07 cannot be confused."""
     try:
         ratio = Fraction(*parse_percentage(text))
     except UsageError as error:
@@ -41,20 +41,20 @@ def parse_name(text: str) -> str:
 
 
 def physical_bytes(user: int, op: Fraction, iu_bytes: int = IU_BYTES) -> int:
-    """T for U and (T-U)/U, in whole mapping units."""
+    """Return T for U and (T-U)/U, rounded up to whole mapping units."""
     exact = user * (1 + op)
     return -(-exact.numerator // (exact.denominator * iu_bytes)) * iu_bytes
 
 
 @frozen
 class Fault:
-    """A fault as the server is told of it, or as a setting that the drive must be made with."""
+    """A fault: words for a running server, or settings for a new drive."""
 
     words: str = ""
     config: dict[str, int] = field(default_factory=dict)
 
 
-# What `--fault` and `drive fault` understand, for the help text. The last one is for create only.
+# The faults of `--fault` and `drive fault`, for the help text. The last one is for create only.
 FAULTS = {
     "trim=ignore|keep|lazy|honour": "acknowledge trims and hold the space, with keep the contents "
     "too; or free it only when idle",
@@ -92,7 +92,7 @@ def _log(text: str) -> str:
 
 
 def _milliseconds(text: str) -> int:
-    # A page that is slow by so many milliseconds or seconds: a number alone could be either.
+    # A number without a unit could be seconds or milliseconds, so refuse it.
     if text[-1:].isdecimal():
         raise UsageError(f"{text!r} is no time: write 3s or 200ms")
     return round(parse_time(text) * 1000)
@@ -117,7 +117,7 @@ def _range(text: str) -> str:
 
 
 def parse_fault(text: str, *, creating: bool = False) -> Fault:
-    """One fault as typed. Raises UsageError for what is none."""
+    """Parse one fault. Raises UsageError for unknown or invalid ones."""
     name, equals, value = text.partition("=")
     if name in ("power-loss", "die-fail", "read-only", "clear") and not equals:
         return Fault(name)

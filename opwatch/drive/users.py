@@ -1,4 +1,4 @@
-"""Who uses the block device of a drive: mounts in any namespace, swap, and devices on top of it."""
+"""The users of a drive's block device: mounts in any namespace, swap, and stacked devices."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from opwatch.host.mountspaces import survey
 
 @frozen
 class Users:
-    """Sentences, one per use, and where others may be that could not be looked at."""
+    """One sentence per use, and the places that could not be searched for more."""
 
     uses: tuple[str, ...] = ()
     unseen: tuple[str, ...] = ()
 
 
 def users_of(device: BlockDevice, devices: Devices | None = None) -> Users:
-    """Who uses the device or one of its partitions."""
+    """Return the users of the device and its partitions."""
     devices = devices or Devices()
     parts = {f"/dev/{part.name}": part for part in [device, *devices.partitions(device)]}
     by_number = {f"{part.dev[0]}:{part.dev[1]}": node for node, part in parts.items()}
@@ -41,7 +41,7 @@ def users_of(device: BlockDevice, devices: Devices | None = None) -> Users:
 
 
 def swap_numbers() -> list[int]:
-    """Numbers of the devices that are swap: their names may be links."""
+    """Return the device numbers of swap devices, because their names may be links."""
     numbers = []
     for line in lines_of(read_names(Path("/proc/swaps")))[1:]:
         if line:

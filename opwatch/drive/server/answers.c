@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "answers.h"
 
-/* No order is needed among the counts, and no lock: each only grows. */
+/* Each counter only grows, so relaxed atomics without a lock are enough. */
 static void add(uint64_t *count, uint64_t n)
 {
 	__atomic_fetch_add(count, n, __ATOMIC_RELAXED);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-/* What reading gives, and where it gives data. */
+/* The data that reads return, and the map of ranges with data. */
 #include "drive.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define MADE_UP 0xa5 /* what a drive that keeps no contents gives for data */
+#define MADE_UP 0xa5 /* data byte of a drive without contents */
 
 static bool is_mapped(const struct ow_drive *drive, uint64_t offset)
 {
@@ -43,7 +43,7 @@ void ow_contents_make_up(struct ow_drive *drive, uint64_t offset, uint8_t *data,
 	pthread_mutex_unlock(&drive->lock);
 }
 
-/* What is mapped no more needs no bit. With the lock held. */
+/* Mark mapped units as zeroed. Unmapped units read as zeroes without a bit. Needs the lock. */
 static int mark_zeroed(struct ow_drive *drive, uint64_t first, uint64_t end)
 {
 	uint64_t unit = drive->options.config.iu_bytes, user = drive->options.config.user_bytes;

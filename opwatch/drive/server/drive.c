@@ -8,7 +8,7 @@
 
 #define NS	    1000000000ULL
 #define TICK_NS	    (NS / 10)
-#define IDLE_FOR_NS NS /* without a command for so long, the drive is idle */
+#define IDLE_FOR_NS NS /* idle after this time without a command */
 
 static void tick_again(void *arg)
 {
@@ -18,7 +18,7 @@ static void tick_again(void *arg)
 	ow_later_add(&drive->later, ow_now_ns() + TICK_NS, tick_again, drive);
 }
 
-/* A drive as new, or as its state file has it. */
+/* Create a new drive, or load the one in the state file. */
 static int open_ftl(struct ow_drive *drive, const char **why)
 {
 	struct ow_drive_options *options = &drive->options;
@@ -50,8 +50,8 @@ static int open_service(struct ow_drive *drive)
 }
 
 /*
- * A command takes some hundred nanoseconds under the lock: to spin for that long is cheaper than to
- * sleep and be woken.
+ * A command holds the lock for some hundred nanoseconds, so spinning is cheaper than sleeping and
+ * waking up.
  */
 static void init_lock(pthread_mutex_t *lock)
 {
@@ -120,7 +120,7 @@ static bool is_unaligned(const struct ow_drive *drive, uint64_t offset, uint64_t
 	return (offset | len) & (drive->options.config.iu_bytes - 1);
 }
 
-/* One command through the service model, or straight to the FTL. With the lock held. */
+/* Run one command through the service model, or directly on the FTL. Needs the lock. */
 static int do_command(struct ow_drive *drive, enum ow_service_op op, uint64_t offset, uint64_t len,
 		      uint64_t *due_ns)
 {
@@ -195,13 +195,16 @@ int ow_drive_write(struct ow_drive *drive, uint64_t offset, const void *data, si
 
 int ow_drive_read(struct ow_drive *drive, uint64_t offset, size_t len, uint64_t *due_ns)
 {
-	/* What the map says comes from memory, which is waited for without the lock. */
+	/*
+	 * Prefetch the map entry before taking the lock, so that a cache miss does not hold the
+	 * lock.
+	 */
 	if (drive->ftl)
 		ow_ftl_prefetch(drive->ftl, offset);
 	return command(drive, OW_SERVICE_READ, offset, len, due_ns);
 }
 
-/* What is there from now on reads as zeroes, with contents or without. */
+/* Make a range read as zeroes, with contents or without. */
 static int zero(struct ow_drive *drive, uint64_t offset, uint64_t len)
 {
 	int ret = ow_store_punch(&drive->store, offset, len);
@@ -216,8 +219,8 @@ int ow_drive_trim(struct ow_drive *drive, uint64_t offset, uint64_t len, uint64_
 	if (!ret && drive->faults.trim_keeps)
 		return 0;
 	/*
-	 * This is done also when trims are ignored: the loop driver punches a hole for "write
-	 * zeroes, may unmap" as it does for a discard, and what was zeroed must read so.
+	 * Needed even if trims are ignored: the loop driver punches a hole for "write zeroes, may
+	 * unmap" exactly as for a discard, and a zeroed range must read as zeroes.
 	 */
 	return ret ? ret : zero(drive, offset, len);
 }
@@ -242,7 +245,7 @@ int ow_drive_write_zeroes(struct ow_drive *drive, uint64_t offset, uint64_t len)
 	return ret ? ret : zero(drive, offset, len);
 }
 
-/* What the firmware believes: less what power losses took from it. */
+/* Return the counters in the firmware: the true ones minus those lost in power losses. */
 void ow_drive_counters(struct ow_drive *drive, struct ow_ftl_counters *counters)
 {
 	const struct ow_ftl_counters *lost = &drive->lost;
@@ -293,7 +296,7 @@ void ow_drive_truth(struct ow_drive *drive, struct ow_page_facts *facts)
 	pthread_mutex_unlock(&drive->lock);
 }
 
-/* Leave the drive a tick of time to itself. Needs the lock. */
+/* Give the drive one tick of idle time. Needs the lock. */
 static void be_idle(struct ow_drive *drive)
 {
 	ow_ftl_idle(drive->ftl, TICK_NS);

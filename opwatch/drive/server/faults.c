@@ -19,7 +19,7 @@ int ow_fault_log(struct ow_drive *drive, enum ow_log log, uint32_t *slow_ms)
 	return fails ? -EIO : 0;
 }
 
-/* Read with each command, and without the lock: they are for those that follow. */
+/* Called for each command, so without the lock. A new delay only has to affect later commands. */
 void ow_fault_delays(struct ow_drive *drive, uint64_t *slow_ns, uint64_t *way_ns)
 {
 	*slow_ns = __atomic_load_n(&drive->faults.slow_ns, __ATOMIC_RELAXED);
@@ -57,7 +57,7 @@ static int set_trim(struct ow_drive *drive, const char *mode)
 	return -EINVAL;
 }
 
-/* What is not mapped after the loss reads as zeroes again. */
+/* Units that are no longer mapped after the loss must read as zeroes. */
 static void forget_unmapped(struct ow_drive *drive)
 {
 	uint64_t unit = drive->options.config.iu_bytes, end = drive->options.config.user_bytes;
@@ -112,7 +112,7 @@ static int add_media_error(struct ow_faults *faults, uint64_t offset, uint64_t l
 	return 0;
 }
 
-/* Apply a fault that is one word. */
+/* Apply a fault that consists of a single word. */
 static int apply_word(struct ow_drive *drive, const char *word)
 {
 	if (!strcmp(word, "power-loss"))
@@ -147,7 +147,7 @@ static int apply_log(struct ow_faults *faults, const char *words)
 	return -EINVAL;
 }
 
-/* Times of commands, in microseconds. */
+/* Apply a delay per command, in microseconds. */
 static int apply_delay(struct ow_faults *faults, const char *words)
 {
 	unsigned long long us;

@@ -94,7 +94,7 @@ const struct ow_file ow_files[] = {
 const unsigned int ow_file_count = sizeof(ow_files) / sizeof(ow_files[0]);
 
 struct ow_answer {
-	pthread_mutex_t lock; /* several may read one open file */
+	pthread_mutex_t lock; /* threads may share one open file */
 	size_t len;
 	char text[OW_FILE_MAX];
 };

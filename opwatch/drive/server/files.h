@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The files that the drive's file system shows, but for the disk itself. */
+/* The files in the drive's file system, except the disk itself. */
 #ifndef OPWATCH_DRIVE_FILES_H
 #define OPWATCH_DRIVE_FILES_H
 
@@ -9,26 +9,29 @@
 
 struct ow_file {
 	const char *name;
-	uint32_t bytes; /* what stat says; a file of unknown size says 0 */
-	int log;	/* enum ow_log, -1 for others */
-	/* Fill @text (OW_FILE_MAX bytes) and return its length, or -errno. NULL: for writing. */
+	uint32_t bytes; /* size reported by stat, 0 if unknown */
+	int log;	/* enum ow_log, or -1 for other files */
+	/* Fill @text (OW_FILE_MAX bytes) and return its length, or -errno. NULL: write-only. */
 	int (*read)(struct ow_drive *drive, char *text);
-	/* Instead, for a file of any length: fill @data from @offset of it; 0 is its end. */
+	/* Alternative for long files: fill @data from @offset. Returns 0 at the end. */
 	int (*read_at)(struct ow_drive *drive, uint64_t offset, uint8_t *data, size_t size);
 };
 
-/* What a read from the start of a file was told: reads that go on are told the rest of it. */
+/*
+ * The content of an open file, taken when a read starts at offset 0. Later reads continue in the
+ * same content, so that a reader never sees a mixture of two states.
+ */
 struct ow_answer;
 struct ow_answer *ow_answer_new(void);
 void ow_answer_free(struct ow_answer *answer);
-/* Fill @text with @size bytes from @offset on, OW_FILE_MAX at most. Returns how many, or -errno. */
+/* Fill @text with up to @size bytes from @offset. Returns the number of bytes, or -errno. */
 int ow_answer_read(struct ow_answer *answer, struct ow_drive *drive, const struct ow_file *file,
 		   char *text, size_t size, size_t offset);
 
 extern const struct ow_file ow_files[];
 extern const unsigned int ow_file_count;
 
-/* One command of the control file: "fault WORDS" or "save". */
+/* Execute one command of the control file: "fault WORDS" or "save". */
 int ow_control(struct ow_drive *drive, const char *data, size_t len);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* FUSE requests onto the drive. */
+/* The drive's FUSE file system: translates requests into drive commands. */
 #include "fs.h"
 #include "files.h"
 #include "reply.h"
@@ -16,9 +16,9 @@
 
 #define MAX_TRANSFER (1U << 20)
 #define IN_FLIGHT    1024
-#define FOR_EVER_S   1e9 /* sizes never change: who asks need not wait for us */
+#define FOR_EVER_S   1e9 /* sizes never change, so the kernel may cache attributes forever */
 
-/* The root is FUSE_ROOT_ID; then come the disk and, in their order, the files. */
+/* Inode numbers: FUSE_ROOT_ID is the root, then the disk, then the files in their order. */
 #define DISK_INO  2
 #define FIRST_INO 3
 
@@ -43,7 +43,7 @@ static bool has_answer(fuse_ino_t ino)
 	return file_of(ino) && file_of(ino)->read;
 }
 
-/* When a command is taken up. The yardstick of the benchmark has no times. */
+/* Return the start time of a command. The pass-through baseline measures no times. */
 static uint64_t begin(const struct ow_drive *drive)
 {
 	return drive->ftl ? ow_now_ns() : 0;
@@ -75,7 +75,7 @@ static void fs_init(void *userdata, struct fuse_conn_info *conn)
 	conn->max_write = MAX_TRANSFER;
 	conn->max_background = IN_FLIGHT;
 	conn->congestion_threshold = IN_FLIGHT;
-	/* A copy from the request's buffer is faster than a pipe for what a disk is asked. */
+	/* Copying from the request's buffer is faster than a pipe for requests of disk size. */
 	conn->want &= ~(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE);
 }
 
@@ -109,7 +109,7 @@ static void fs_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 		fuse_reply_attr(req, &status, FOR_EVER_S);
 }
 
-/* A shell that writes to the control file by ">" cuts it first: it is let to. */
+/* Accept the truncation by a shell's ">" before a write to the control file. */
 static void fs_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *wanted, int which,
 		       struct fuse_file_info *fi)
 {
@@ -152,7 +152,7 @@ static void fs_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		fuse_reply_err(req, EISDIR);
 		return;
 	}
-	/* Nothing of a drive is cached: each read asks it. */
+	/* Bypass the page cache, so that each read reaches the drive. */
 	fi->direct_io = 1;
 	fi->noflush = 1;
 	fi->fh = has_answer(ino) ? (uintptr_t)ow_answer_new() : 0;
@@ -297,7 +297,7 @@ static void fs_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_f
 	ow_reply(drive, &reply, false);
 }
 
-/* The block size is what the loop driver takes for the granularity of discards. */
+/* The loop driver uses the block size as discard granularity. */
 static void fs_statfs(fuse_req_t req, fuse_ino_t ino)
 {
 	const struct ow_ftl_config *config = &drive_of(req)->options.config;
@@ -339,13 +339,13 @@ static int serve(struct fuse_session *session, const struct ow_fs_options *optio
 	fuse_loop_cfg_set_idle_threads(config, options->threads);
 	ret = fuse_session_loop_mt(session, config);
 	fuse_loop_cfg_destroy(config);
-	/* A positive value is the signal that ended it. */
+	/* A positive value is the signal that ended the loop. */
 	return ret < 0 ? ret : 0;
 }
 
 /*
- * What a signal ended stays mounted, as after a crash: without the mount the loop device could not
- * be told from any other.
+ * After a signal the file system stays mounted, as after a crash. Without the mount, opwatch could
+ * not recognise the drive's loop device.
  */
 static int mount_and_serve(struct fuse_session *session, const struct ow_fs_options *options)
 {
@@ -359,7 +359,7 @@ static int mount_and_serve(struct fuse_session *session, const struct ow_fs_opti
 		fuse_session_unmount(session);
 		return -EPIPE;
 	}
-	/* From here on everything is open; memory that is locked takes CAP_IPC_LOCK. */
+	/* All files are open now. Locking memory needs CAP_IPC_LOCK. */
 	ret = ow_limit_capabilities(1ULL << CAP_IPC_LOCK);
 	if (!ret)
 		ret = ow_refuse_foreign_calls();

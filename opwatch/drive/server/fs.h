@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The drive as a file system of FUSE. */
+/* The drive as a FUSE file system. */
 #ifndef OPWATCH_DRIVE_FS_H
 #define OPWATCH_DRIVE_FS_H
 
@@ -7,7 +7,7 @@
 
 struct ow_fs_options {
 	const char *mount;
-	int ready_fd; /* a byte is written here once it is mounted; -1: nowhere */
+	int ready_fd; /* receives one byte once mounted; -1: none */
 	unsigned int threads;
 };
 

@@ -25,7 +25,7 @@ static void put(uint8_t *page, unsigned int offset, unsigned int width, uint64_t
 		page[offset + i] = i < 8 ? value >> 8 * i : 0;
 }
 
-/* Left-aligned and padded with blanks. */
+/* Store @text left-aligned and padded with spaces. */
 static void put_text(uint8_t *page, unsigned int offset, unsigned int width, const char *text)
 {
 	memset(page + offset, ' ', width);
@@ -52,7 +52,7 @@ void ow_identify_controller(uint8_t *page, const struct ow_page_facts *facts)
 	snprintf((char *)page + 768, 256, "nqn.2014-08.org.nvmexpress:opwatch:%s", facts->serial);
 }
 
-/* An identifier of 64 bits from the serial number (FNV-1a). */
+/* Return a 64-bit identifier derived from the serial number (FNV-1a). */
 static uint64_t eui64(const char *serial)
 {
 	uint64_t hash = 0xcbf29ce484222325;

@@ -48,7 +48,7 @@ static void sift_down(struct ow_later_call *heap, size_t count)
 	}
 }
 
-/* Wait for the first call to be due and take it. Returns false when it is time to stop. */
+/* Wait until the first call is due, and take it. Returns false at ow_later_stop(). */
 static bool next_call(struct ow_later *later, struct ow_later_call *call)
 {
 	while (!later->stop) {
@@ -97,7 +97,7 @@ int ow_later_start(struct ow_later *later)
 	pthread_condattr_init(&attributes);
 	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
 	pthread_cond_init(&later->changed, &attributes);
-	/* Signals are for the thread that ends the session. */
+	/* Block signals here, because the thread that serves FUSE must handle them. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	ret = pthread_create(&later->thread, NULL, run, later);

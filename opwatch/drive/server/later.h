@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* One thread that calls functions at their time: delayed completions and periodic work. */
+/* A thread that calls functions at given times: delayed completions and periodic work. */
 #ifndef OPWATCH_DRIVE_LATER_H
 #define OPWATCH_DRIVE_LATER_H
 
@@ -28,9 +28,9 @@ struct ow_later {
 
 uint64_t ow_now_ns(void);
 int ow_later_start(struct ow_later *later);
-/* Call @call(@arg) from the thread when @due_ns has come. */
+/* Call @call(@arg) in the thread at @due_ns. */
 int ow_later_add(struct ow_later *later, uint64_t due_ns, ow_later_fn call, void *arg);
-/* End the thread; what still waits is dropped. */
+/* End the thread and drop pending calls. */
 void ow_later_stop(struct ow_later *later);
 
 #endif

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 #define _GNU_SOURCE
 /*
- * opwatch-drive-server: one simulated drive as a file system. `opwatch drive create` starts it and
- * sets a loop device over the file "disk". What goes wrong is said in one line on stderr; the exit
- * status is that of opwatch: 1 failure, 2 usage, 5 no FUSE here.
+ * opwatch-drive-server: one simulated drive as a file system. `opwatch drive create` starts the
+ * server and attaches a loop device to the file "disk". Errors are one line on stderr. The exit
+ * status is the same as opwatch's: 1 failure, 2 usage, 3 refused, 5 no FUSE.
  */
 #include "options.h"
 
@@ -20,7 +20,7 @@ enum { FIRMWARE_NICENESS = -10 };
 
 static int fail(const char *what, int ret)
 {
-	/* The words of these errors say it all. */
+	/* The messages for these errors are complete without strerror(). */
 	bool plain = ret == -EINVAL || ret == -EBADMSG || ret == -EPERM || ret == -EBUSY ||
 		     ret == -EPROTONOSUPPORT || ret == -E2BIG;
 
@@ -49,9 +49,10 @@ static int apply_faults(struct ow_drive *drive, const struct ow_options *options
 }
 
 /*
- * A file system on this very drive must not be asked to write to make memory for us, nor swap on it
- * to give back what we have: what is touched stays in memory. Where the capabilities are missing,
- * as in containers, the drive works until memory is short, and its truth says so.
+ * Memory reclaim must not depend on this process. A file system on this drive must not be asked to
+ * write back for our allocations, and our memory must not be swapped out to this drive. So set
+ * IO_FLUSHER and lock touched memory. Without the capabilities, as in containers, the drive works
+ * until memory runs short, and truth.json reports that.
  */
 static void never_wait_for_ourselves(struct ow_drive_options *options)
 {
@@ -60,9 +61,9 @@ static void never_wait_for_ourselves(struct ow_drive_options *options)
 }
 
 /*
- * A drive has a processor of its own, on which nobody else works: answers that are due at a moment
- * must not wait until the load that is measured, or another one, leaves us the host's. Threads that
- * are made later are alike. Where it is not allowed, answers are late, and the truth counts them.
+ * A real drive has its own processor. Timed answers must not wait until the measured load or
+ * another process leaves the host's CPU, so raise the priority. Threads created later inherit it.
+ * Without permission, some answers are late, and truth.json counts them.
  */
 static void go_before_the_load(const struct ow_drive_options *options)
 {
@@ -93,7 +94,7 @@ int main(int argc, char **argv)
 	ret = ow_fs_run(&drive, &options.fs);
 	if (ret)
 		return fail("cannot mount or serve a FUSE file system", ret);
-	/* A signal has ended it without asking it to save. */
+	/* A signal ended the server without a save command. */
 	if (options.drive.state && !drive.saved)
 		ret = ow_state_save(&drive);
 	ow_drive_close(&drive);

@@ -19,7 +19,7 @@ struct field {
 #define FTL(name)     FIELD(ow_ftl_config, name)
 #define SERVICE(name) FIELD(ow_service_config, name)
 
-/* Every number of the FTL's configuration, by its own name. */
+/* Every field of the FTL's configuration, by its own name. */
 static const struct field ftl_fields[] = {
 	FTL(user_bytes),
 	FTL(physical_bytes),
@@ -52,7 +52,7 @@ static const struct field ftl_fields[] = {
 	{NULL, 0, 0},
 };
 
-/* The fields of the service model, which stand behind "service.". */
+/* The fields of the service model, with the prefix "service.". */
 static const struct field service_fields[] = {
 	SERVICE(dies),
 	SERVICE(planes),
@@ -89,7 +89,7 @@ static int number(const char *text, uint64_t *value)
 	return errno || *end || *text < '0' || *text > '9' ? -EINVAL : 0;
 }
 
-/* Set the field of @config that is called @name, of @len characters. */
+/* Set the field of @config with the name @name of @len characters. */
 static int set_field(void *config, const struct field *field, const char *name, size_t len,
 		     uint64_t value)
 {
@@ -136,7 +136,7 @@ static bool is(const char *word, size_t len, const char *key)
 	return strlen(key) == len && !strncmp(word, key, len);
 }
 
-/* Parse an option that has a value. @len is that of the key. */
+/* Parse an option with a value. @len is the length of the key. */
 static int parse_value(struct ow_options *options, const char *word, size_t len)
 {
 	const char *value = word + len + 1;

@@ -14,7 +14,7 @@ struct ow_options {
 	unsigned int fault_count;
 };
 
-/* Returns 0, or -EINVAL with *@wrong set to the word that is none. */
+/* Parse the options. Returns 0, or -EINVAL with the invalid word in *@wrong. */
 int ow_options_parse(struct ow_options *options, int argc, char **argv, const char **wrong);
 
 #endif

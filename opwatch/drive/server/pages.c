@@ -4,14 +4,14 @@
 
 #include <string.h>
 
-#define SMART_UNIT_BYTES     512000	   /* 1000 units of 512 bytes, whatever the LBA size */
+#define SMART_UNIT_BYTES     512000	   /* 1000 units of 512 bytes for any LBA size */
 #define ENDURANCE_UNIT_BYTES 1000000000ULL /* 10^9 bytes */
 #define SPARE_THRESHOLD	     10
 #define KELVIN		     313
 
 enum { WARN_SPARE = 1, WARN_RELIABILITY = 4, WARN_READ_ONLY = 8 };
 
-/* Store @value in @width bytes; one that does not fit saturates. */
+/* Store @value in @width bytes. Larger values saturate. */
 static void put(uint8_t *page, unsigned int offset, unsigned int width, uint64_t value)
 {
 	if (width < 8 && value >> 8 * width)
@@ -25,7 +25,7 @@ static uint64_t units_up(uint64_t bytes, uint64_t unit)
 	return bytes / unit + (bytes % unit != 0);
 }
 
-/* Data Units of 02h: rounded up, after whatever wraps has wrapped. */
+/* Return the Data Units of page 02h: bytes after the wrap, rounded up. */
 static uint64_t smart_units(uint64_t bytes, const struct ow_page_facts *facts)
 {
 	if (facts->wrap_sectors) {
@@ -61,7 +61,10 @@ static uint8_t percentage_used(const struct ow_page_facts *facts)
 	return facts->counters.percentage_used < 255 ? facts->counters.percentage_used : 255;
 }
 
-/* Bytes that may be written at a write amplification of 1 until 100 % are used. 0: not known. */
+/*
+ * Return the bytes that can be written at a write amplification of 1 before 100 % is used. 0:
+ * unknown.
+ */
 static unsigned __int128 endurance_bytes(const struct ow_page_facts *facts)
 {
 	return (unsigned __int128)facts->config.endurance_cycles * facts->config.physical_bytes;
@@ -77,7 +80,7 @@ void ow_log_smart(uint8_t *page, const struct ow_page_facts *facts)
 	put(page, 3, 1, ow_available_spare(facts));
 	put(page, 4, 1, SPARE_THRESHOLD);
 	put(page, 5, 1, percentage_used(facts));
-	put(page, 6, 1, critical_warning(facts)); /* the endurance group's: there is one */
+	put(page, 6, 1, critical_warning(facts)); /* for the only endurance group */
 	put(page, 32, 16, smart_units(counters->host_read_bytes, facts));
 	put(page, 48, 16, smart_units(counters->host_write_bytes, facts));
 	put(page, 64, 16, counters->host_reads);
@@ -118,7 +121,7 @@ void ow_log_fdp(uint8_t *page, const struct ow_page_facts *facts)
 	put(page, 32, 16, counters->erases * facts->config.superblock_bytes);
 }
 
-/* Erased superblocks among those that hold no data or spare: what OCP calls free blocks. */
+/* Return the erased superblocks as a percentage of the spare: OCP's percentage of free blocks. */
 static uint8_t percent_free(const struct ow_ftl_counters *counters, uint64_t superblock_bytes)
 {
 	uint64_t spare = counters->physical_bytes - counters->user_bytes;
@@ -135,7 +138,7 @@ static void put_wear(uint8_t *page, const struct ow_page_facts *facts)
 
 	put(page, 32, 6, counters->bad_superblocks);
 	put(page, 38, 2, ow_available_spare(facts));
-	put(page, 46, 2, 100); /* system blocks are not simulated: all good */
+	put(page, 46, 2, 100); /* system blocks are not simulated: report all as good */
 	put(page, 80, 1, percentage_used(facts));
 	put(page, 88, 4, counters->erase_max);
 	put(page, 92, 4, counters->erase_min);
@@ -156,7 +159,7 @@ void ow_log_ocp(uint8_t *page, const struct ow_page_facts *facts)
 	put(page, 16, 16, counters->nand_read_bytes);
 	put(page, 56, 8, counters->media_errors);
 	put_wear(page, facts);
-	put(page, 101, 2, 7); /* this page as of specification 2.7 */
+	put(page, 101, 2, 7); /* the page's version as of specification 2.7 */
 	put(page, 103, 1, 2);
 	put(page, 112, 4, counters->unsafe_shutdowns);
 	put(page, 120, 1, percent_free(counters, facts->config.superblock_bytes));
@@ -168,7 +171,7 @@ void ow_log_ocp(uint8_t *page, const struct ow_page_facts *facts)
 	memcpy(page + 496, guid, sizeof(guid));
 }
 
-/* Item @slot of a page of such items of 10 bytes: key, health, 48 bits. */
+/* Store item @slot of a page of 10-byte items: key, health, 48-bit value. */
 static void put_item(uint8_t *page, unsigned int slot, uint8_t key, uint64_t value)
 {
 	put(page, slot * 10, 1, key);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * NVMe Identify structures and log pages as bytes, from the counters of a drive.
+ * NVMe Identify structures and log pages as bytes, from a drive's counters.
  *
- * Pure: no clock, no lock, no I/O. Little endian, units, rounding and saturation as the NVMe base
- * specification 2.1 and the OCP Datacenter NVMe SSD specification 2.7 have them.
+ * Pure: no clock, lock or I/O. Byte order (little endian), units, rounding and saturation follow
+ * the NVMe base specification 2.1 and the OCP Datacenter NVMe SSD specification 2.7.
  */
 #ifndef OPWATCH_DRIVE_PAGES_H
 #define OPWATCH_DRIVE_PAGES_H
@@ -15,21 +15,21 @@
 #define OW_FDP_BYTES	  64
 #define OW_LBA_BYTES	  OW_FTL_SECTOR_BYTES
 
-/* What the pages are made of. */
+/* The input of the pages. */
 struct ow_page_facts {
-	struct ow_ftl_counters counters; /* as firmware shows them, which may be late or wrong */
+	struct ow_ftl_counters counters; /* as shown by the firmware, possibly stale or wrong */
 	struct ow_ftl_config config;
 	char serial[21];
-	uint64_t unaligned_writes; /* commands that do not start or end on a mapping unit */
+	uint64_t unaligned_writes; /* writes that start or end within a mapping unit */
 	uint64_t power_on_s;
-	uint64_t wrap_sectors;	  /* Data Units of 02h count sectors modulo this; 0: they do not */
-	uint64_t wrap_base_bytes; /* and had counted this much before */
+	uint64_t wrap_sectors;	  /* Data Units of 02h wrap at this many sectors; 0: no wrap */
+	uint64_t wrap_base_bytes; /* added before the wrap */
 };
 
-/* Percent of the spare that is left. */
+/* Return the remaining spare in percent. */
 uint8_t ow_available_spare(const struct ow_page_facts *facts);
 
-/* Each fills a whole page: OW_IDENTIFY_BYTES, OW_LOG_BYTES or OW_FDP_BYTES. */
+/* Fill one whole page of OW_IDENTIFY_BYTES, OW_LOG_BYTES or OW_FDP_BYTES. */
 void ow_identify_controller(uint8_t *page, const struct ow_page_facts *facts);
 void ow_identify_namespace(uint8_t *page, const struct ow_page_facts *facts);
 void ow_log_smart(uint8_t *page, const struct ow_page_facts *facts);	 /* 02h */

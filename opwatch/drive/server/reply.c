@@ -16,7 +16,7 @@ static void send_reply(const struct ow_reply *reply)
 		fuse_reply_err(reply->req, 0);
 }
 
-/* A command counts once the host has its answer. */
+/* Send an answer, then count its delay, which includes the sending. */
 static void send_counted(struct ow_drive *drive, const struct ow_reply *reply)
 {
 	uint64_t began_ns = reply->began_ns, due_ns = reply->due_ns;
@@ -34,7 +34,7 @@ static void arrive(void *arg)
 	free(reply);
 }
 
-/* The drive is done with it: that is the time that it took. */
+/* Count the response time, which ends when the command leaves the drive. */
 static void count_time(struct ow_drive *drive, const struct ow_reply *reply)
 {
 	if (reply->direction != OW_UNTIMED && reply->began_ns)
@@ -53,7 +53,10 @@ static void leave(void *arg)
 		arrive(reply);
 }
 
-/* When what is not due at once leaves the drive, 0 for at once; and how long it is on its way. */
+/*
+ * Add the faults' delays to @reply. Returns the time at which the answer leaves the drive, or 0 for
+ * at once.
+ */
 static uint64_t leaves_ns(struct ow_drive *drive, struct ow_reply *reply)
 {
 	uint64_t slow_ns, now_ns;
@@ -75,7 +78,7 @@ void ow_reply(struct ow_drive *drive, struct ow_reply *reply, bool copy)
 	uint64_t at_ns = leaves_ns(drive, reply);
 	struct ow_reply *kept = NULL;
 
-	/* Most are due at once, and need not know what time it is. */
+	/* Most answers are due at once and skip reading the clock. */
 	if (at_ns && (reply->way_ns || at_ns > ow_now_ns()))
 		kept = malloc(sizeof(*kept) + extra);
 	if (kept) {

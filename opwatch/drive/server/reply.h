@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Answers to FUSE requests, at once or when it is time. */
+/* Answers to FUSE requests, sent at once or when due. */
 #ifndef OPWATCH_DRIVE_REPLY_H
 #define OPWATCH_DRIVE_REPLY_H
 
@@ -8,23 +8,23 @@
 
 #include <fuse_lowlevel.h>
 
-/* What a request is answered with, now or later. */
+/* The answer to a request. */
 struct ow_reply {
 	fuse_req_t req;
-	const void *data; /* NULL: a count alone */
+	const void *data; /* NULL: only a byte count */
 	size_t len;
 	int error;
 	enum ow_direction direction;
-	uint64_t bytes;	   /* that the command reads, writes or frees */
-	uint64_t began_ns; /* when the drive took it up; 0: not a command of the drive */
-	uint64_t due_ns;   /* when the host shall learn of it; 0: at once */
-	uint64_t way_ns;   /* how long the answer is on its way then */
+	uint64_t bytes;	   /* read, written or trimmed by the command */
+	uint64_t began_ns; /* start of the command; 0: not a drive command */
+	uint64_t due_ns;   /* when the host gets the answer; 0: at once */
+	uint64_t way_ns;   /* transport delay of the answer */
 };
 
 /*
- * Answer when it is due. The drive has counted the command by then: whoever has its answer finds it
- * counted.
- * @copy: the data will not be there any more.
+ * Answer when due. The response time is counted before the answer is sent, so that a host with an
+ * answer finds its command in the counters. @copy: copy the data, because the caller's buffer is
+ * invalid after the call.
  */
 void ow_reply(struct ow_drive *drive, struct ow_reply *reply, bool copy);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a saved drive is made of, beside its FTL: a header and its sum, then (behind the FTL) a
- * record before each range of contents, and a last one.
+ * The parts of a saved drive other than the FTL: a header with its checksum, the FTL, then one
+ * record before each range of contents, and a final record.
  */
 #ifndef OPWATCH_DRIVE_SAVED_H
 #define OPWATCH_DRIVE_SAVED_H
@@ -10,10 +10,10 @@
 
 #define OW_SAVED_MAGIC	     "opwdrive"
 #define OW_SAVED_VERSION     2
-#define OW_SAVED_UNSUMMED    1 /* the version before: only the FTL has a sum */
+#define OW_SAVED_UNSUMMED    1 /* the previous version: only the FTL has a checksum */
 #define OW_SAVED_NO_DATA     1U
 #define OW_SAVED_TRIM_KEEPS  2U
-#define OW_SAVED_HAS_ZEROED  4U /* without contents: the ranges are data that reads as zeroes */
+#define OW_SAVED_HAS_ZEROED  4U /* without contents: the ranges are mapped but read as zeroes */
 #define OW_SAVED_THE_LAST    UINT64_MAX
 #define OW_SAVED_CHUNK_BYTES (1ULL << 20)
 
@@ -26,11 +26,11 @@ struct ow_saved_header {
 	char serial[24];
 };
 
-/* What comes before each range of contents. Version 1 has no @sum. */
+/* The record before each range of contents. Version 1 has no @sum. */
 struct ow_saved_run {
 	uint64_t offset;
 	uint64_t len;
-	uint64_t sum; /* of the range, its place included; of all sums in the last */
+	uint64_t sum; /* of the range and its offset; in the final record, of all sums */
 };
 #define OW_SAVED_UNSUMMED_RUN_BYTES (sizeof(struct ow_saved_run) - sizeof(uint64_t))
 

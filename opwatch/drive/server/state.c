@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * A drive in a file: a header, the FTL with a sum of its own, then the ranges of contents that are
- * mapped, each with a sum. The last record sums the sums. The file is replaced as a whole, so that
- * whatever interrupts the saving leaves the one before.
+ * A drive in a file: a header, the FTL with its own checksum, then the mapped ranges of contents,
+ * each with a checksum. The final record has a checksum of the checksums. The file is replaced as a
+ * whole, so an interrupted save leaves the previous file intact.
  */
 #define _GNU_SOURCE
 #include "drive.h"
@@ -34,8 +34,10 @@ static int get(void *file, void *data, size_t len)
 	return fread(data, 1, len, file) == len ? 0 : -EBADMSG;
 }
 
-/* The next range from @start on that is mapped, one chunk at most; its length, 0 when there is
- * none. */
+/*
+ * Find the next mapped range from *@start, at most one chunk. Returns its length, or 0 if there is
+ * none.
+ */
 static uint64_t next_mapped(const struct ow_drive *drive, uint64_t *start)
 {
 	uint64_t unit = drive->options.config.iu_bytes, end = drive->options.config.user_bytes;
@@ -49,7 +51,10 @@ static uint64_t next_mapped(const struct ow_drive *drive, uint64_t *start)
 	return at - *start;
 }
 
-/* The next range that reads as zeroes in a drive that keeps no contents. */
+/*
+ * Find the next zeroed range in a drive without contents. Returns its length, or 0 if there is
+ * none.
+ */
 static uint64_t next_zeroed(const struct ow_drive *drive, uint64_t *start)
 {
 	uint64_t unit = drive->options.config.iu_bytes, end = drive->options.config.user_bytes;
@@ -74,7 +79,7 @@ static uint64_t sum_of(const struct ow_drive *drive, const struct ow_saved_run *
 		       : ow_sum_word(run->offset, run->len);
 }
 
-/* @sum: of the header, and of what the ranges are summed onto. */
+/* @sum is the header's checksum, the start of the checksum over all ranges. */
 static int save_contents(const struct ow_drive *drive, FILE *file, uint64_t sum)
 {
 	struct ow_saved_run run = {0};
@@ -92,7 +97,9 @@ static int save_contents(const struct ow_drive *drive, FILE *file, uint64_t sum)
 	return ret ? ret : put(file, &run, sizeof(run));
 }
 
-/* A range must be whole units of the drive, and lie behind those before it. */
+/*
+ * A range must consist of whole units of the drive, and start at or after the previous range's end.
+ */
 static bool run_is_sane(const struct ow_drive *drive, const struct ow_saved_run *run, uint64_t from)
 {
 	uint64_t unit = drive->options.config.iu_bytes, bytes = drive->store.bytes;
@@ -102,8 +109,8 @@ static bool run_is_sane(const struct ow_drive *drive, const struct ow_saved_run 
 }
 
 /*
- * Contents are saved of what is mapped and of nothing else: a file that differs was made by
- * something else. What was zeroed and then trimmed may be among what reads as zeroes.
+ * Only mapped units have contents in a file that opwatch saved; any other range is damage. A drive
+ * without contents may list zeroed units that were trimmed later.
  */
 static bool run_is_mapped(const struct ow_drive *drive, const struct ow_saved_run *run)
 {
@@ -126,7 +133,7 @@ static uint64_t mapped_bytes(const struct ow_drive *drive)
 	return sum;
 }
 
-/* What a range holds: bytes, or the fact that it reads as zeroes. */
+/* Load a range: its bytes, or the fact that the range reads as zeroes. */
 static int load_run(struct ow_drive *drive, FILE *file, const struct ow_saved_run *run)
 {
 	if (drive->store.memory)
@@ -134,7 +141,7 @@ static int load_run(struct ow_drive *drive, FILE *file, const struct ow_saved_ru
 	return ow_contents_zero(drive, run->offset, run->len);
 }
 
-/* The last record: nothing is behind it, and nothing was left out before it. */
+/* The final record must end the file, and the ranges before must cover every mapped unit. */
 static bool end_is_sane(const struct ow_drive *drive, FILE *file, const struct ow_saved_run *last,
 			uint64_t loaded)
 {
@@ -198,7 +205,7 @@ static int save_all(struct ow_drive *drive, FILE *file)
 	return ret ? ret : save_contents(drive, file, sum);
 }
 
-/* Save the drive in the file's place. Needs the lock: whatever the drive is asked waits for it. */
+/* Save the drive and replace the file. Needs the lock, so commands wait until the save ends. */
 static int save_to_file(struct ow_drive *drive)
 {
 	_cleanup_file_ FILE *file = ow_state_file_begin(&drive->file);
@@ -207,7 +214,9 @@ static int save_to_file(struct ow_drive *drive)
 	if (!file)
 		return -errno;
 	ret = ow_ftl_power_cycle(drive->ftl);
-	/* A drive at the end of its life cannot write its buffer any more, and is saved with it. */
+	/*
+	 * A read-only drive at the end of its life cannot write its buffer, so save the buffer too.
+	 */
 	if (ret == -EROFS)
 		ret = 0;
 	if (!ret)
@@ -232,14 +241,14 @@ int ow_state_save(struct ow_drive *drive)
 	return ret;
 }
 
-/* The sizes asked for, if any, must be those of the file. */
+/* The requested sizes, if any, must match the file's. */
 static bool same_sizes(const struct ow_ftl_config *asked, const struct ow_ftl_config *saved)
 {
 	return (!asked->user_bytes || asked->user_bytes == saved->user_bytes) &&
 	       (!asked->physical_bytes || asked->physical_bytes == saved->physical_bytes);
 }
 
-/* Letters, digits and the like up to the first zero, and zeroes behind. It goes into JSON. */
+/* The serial goes into JSON: printable characters without quotes and backslashes, then zeroes. */
 static bool serial_is_sane(const struct ow_drive *drive, const struct ow_saved_header *header)
 {
 	size_t len = strnlen(header->serial, sizeof(header->serial));
@@ -276,7 +285,10 @@ static int load_header(struct ow_drive *drive, FILE *file, struct ow_saved_heade
 	return header->flags & ~known || !serial_is_sane(drive, header) ? -EBADMSG : 0;
 }
 
-/* The most that a drive can take: contents, 4 bytes a unit of it, and 4 and a bit of flash. */
+/*
+ * Return the maximum memory of a drive: the contents, 4 bytes per unit of user space, and 4 bytes
+ * and one bit per unit of flash.
+ */
 static uint64_t memory_needed(const struct ow_ftl_config *config, bool no_data)
 {
 	uint64_t units = config->user_bytes / config->iu_bytes;
@@ -285,7 +297,7 @@ static uint64_t memory_needed(const struct ow_ftl_config *config, bool no_data)
 	return (no_data ? 0 : config->user_bytes) + units * 4 + flash * 33 / 8;
 }
 
-/* Refuse what takes too much memory, before anything as large as the file tells is asked for. */
+/* Refuse a drive that needs too much memory, before any allocation with a size from the file. */
 static int check_memory(const struct ow_drive *drive, FILE *file, bool no_data, const char **why)
 {
 	static char words[160];

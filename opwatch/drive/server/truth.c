@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* What the drive really did, as JSON: flat, numbers only but for the serial number. */
+/* The drive's true state as flat JSON: numbers only, except the serial number. */
 #include "drive.h"
 
 #include <errno.h>
@@ -74,7 +74,7 @@ static void add_gauges(struct text *text, const struct ow_ftl_counters *counters
 	ADD(read_only);
 }
 
-/* Whether commands of a drive that takes its time for them took more. */
+/* Add the counts of answers that missed the simulated response time. */
 static void add_answers(struct text *text, const struct ow_drive *drive)
 {
 	struct ow_answers answers = ow_answers_now(&drive->answers);
@@ -87,7 +87,7 @@ static void add_answers(struct text *text, const struct ow_drive *drive)
 	add(text, "answers_late_max_ns", answers.late_max_ns);
 }
 
-/* What the drive took for its commands by its own clock. */
+/* Add the drive's response times by its own clock. */
 static void add_times(struct text *text, struct ow_drive *drive)
 {
 	struct ow_times times;

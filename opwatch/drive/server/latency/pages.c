@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * Log pages with the drive's own times: D0h as Amazon's instance storage has it, and C3h, the
+ * Log pages with the drive's own response times: Amazon's instance storage page D0h, and C3h, the
  * latency monitor of the OCP specification 2.7. Offsets are decimal bytes.
  */
 #include "times.h"
@@ -24,7 +24,10 @@ static void put(uint8_t *page, unsigned int offset, unsigned int width, uint64_t
 		page[offset + i] = value >> 8 * i;
 }
 
-/* A histogram: how many slots, then each with its edges and count; there is room for 64. */
+/*
+ * Store a histogram: the number of slots, then the edges and count of each. The page has room for
+ * 64 slots.
+ */
 static void put_slots(uint8_t *page, const struct ow_direction_times *times)
 {
 	put(page, 0, 8, OW_TIME_SLOTS);
@@ -76,8 +79,8 @@ void ow_log_amazon(uint8_t *page, const struct ow_times *times)
 }
 
 /*
- * Counts of a bucket stand from its reserved one up to the reads; stamps and latencies stand in the
- * opposite order of buckets, the last one first.
+ * The counts of a bucket are in the order reserved, trims, writes, reads. Timestamps and latencies
+ * start with the last bucket and end with the first.
  */
 static void put_monitor(uint8_t *page, unsigned int at, const struct ow_monitor *monitor,
 			uint64_t started_ns)
@@ -104,12 +107,12 @@ void ow_log_monitor(uint8_t *page, const struct ow_times *times, uint64_t now_ns
 					 0x70, 0x43, 0xe6, 0xd4, 0x58, 0x5e, 0xd4, 0x85};
 
 	memset(page, 0, MONITOR_BYTES);
-	put(page, 0, 1, 7); /* on, both modes, and latencies are measured */
+	put(page, 0, 1, 7); /* enabled, both modes, latencies are measured */
 	put(page, 2, 2, (now_ns - times->active.since_ns) / MONITOR_STEP_NS);
 	put(page, 4, 2, 2016);
 	for (unsigned int bucket = 0; bucket < OW_MONITOR_BUCKETS; bucket++)
 		put(page, 6 + bucket, 1, ow_monitor_ms(bucket) / 5 - 1);
-	put(page, 10, 2, 0x0fff); /* the largest, of each */
+	put(page, 10, 2, 0x0fff); /* report the largest latency of every counter */
 	put(page, 12, 1, 10);
 	put_monitor(page, 32, &times->active, started_ns);
 	put_monitor(page, 240, &times->kept, started_ns);

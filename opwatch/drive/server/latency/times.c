@@ -3,10 +3,10 @@
 
 #define MONITOR_STEP_MS	  5
 #define MONITOR_WINDOW_NS 1000000000ULL
-/* Seven days: the factory default of the specification, 2016 times five minutes. */
+/* Seven days: the specification's factory default of 2016 intervals of five minutes. */
 #define MONITOR_KEPT_NS (2016ULL * 300 * 1000000000ULL)
 
-/* Two slots an octave, from 8 us on: 0, 8, 12, 16, 24, 32, ... */
+/* Two slots per octave from 8 us: 0, 8, 12, 16, 24, 32, ... */
 uint64_t ow_time_slot_us(unsigned int slot)
 {
 	if (slot >= OW_TIME_SLOTS)
@@ -24,7 +24,7 @@ uint32_t ow_size_range_bytes(unsigned int range)
 	return most[range];
 }
 
-/* The factory defaults: 05h, 13h, 1Eh and 2Eh, in steps of 5 ms, 0 being the first. */
+/* The factory defaults 05h, 13h, 1Eh and 2Eh, in steps of 5 ms, where 0 stands for 5 ms. */
 uint64_t ow_monitor_ms(unsigned int bucket)
 {
 	static const uint8_t thresholds[OW_MONITOR_BUCKETS] = {0x05, 0x13, 0x1e, 0x2e};
@@ -50,8 +50,7 @@ static unsigned int range_of(uint64_t bytes)
 	return range;
 }
 
-/* When the time is up, what was counted is kept until the next such moment, and counting begins
- * anew. */
+/* When the interval ends, keep its counts until the next one ends, and start counting from 0. */
 static void turn(struct ow_times *times, uint64_t now_ns)
 {
 	while (now_ns - times->active.since_ns >= MONITOR_KEPT_NS) {

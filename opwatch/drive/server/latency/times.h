@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* How long the drive took for its commands, by its own clock: from taking one up to having an
- * answer. */
+/* The drive's response times by its own clock, from the start of a command to its answer. */
 #ifndef OPWATCH_DRIVE_TIMES_H
 #define OPWATCH_DRIVE_TIMES_H
 
@@ -23,9 +22,9 @@ struct ow_direction_times {
 /* Commands of one direction in one bucket of the latency monitor. */
 struct ow_monitor_cell {
 	uint64_t commands;
-	uint64_t largest_ms; /* 0: none was measured */
+	uint64_t largest_ms; /* 0: none measured yet */
 	uint64_t largest_at_ns;
-	uint64_t updated_ns; /* no other is measured for a second after one was */
+	uint64_t updated_ns; /* the next measurement is at least a second later */
 };
 
 struct ow_monitor {
@@ -42,17 +41,17 @@ struct ow_times {
 void ow_times_open(struct ow_times *times, uint64_t now_ns);
 void ow_times_count(struct ow_times *times, enum ow_direction direction, uint64_t bytes,
 		    uint64_t began_ns, uint64_t now_ns);
-/* All of them as of one moment. */
+/* Copy all times as of one moment. */
 void ow_times_now(struct ow_times *times, uint64_t now_ns, struct ow_times *copy);
 
-/* The first microsecond of a slot; UINT64_MAX after the last. */
+/* Return the first microsecond of a slot, or UINT64_MAX after the last slot. */
 uint64_t ow_time_slot_us(unsigned int slot);
-/* The largest command of a range of sizes in bytes; UINT32_MAX of the last. */
+/* Return the largest command size of a range, or UINT32_MAX for the last range. */
 uint32_t ow_size_range_bytes(unsigned int range);
-/* From how many milliseconds on a command is in a bucket. */
+/* Return the lower threshold of a bucket in milliseconds. */
 uint64_t ow_monitor_ms(unsigned int bucket);
 
-/* The log pages: OW_AMAZON_BYTES and OW_LOG_BYTES of them. */
+/* Fill the log pages, of OW_AMAZON_BYTES and OW_LOG_BYTES. */
 #define OW_AMAZON_BYTES 8192
 void ow_log_amazon(uint8_t *page, const struct ow_times *times);
 void ow_log_monitor(uint8_t *page, const struct ow_times *times, uint64_t now_ns,

@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A file in the making is called ".NAME.<16 hexadecimal digits>.saving". */
+/* Temporary files are named ".NAME.<16 hexadecimal digits>.saving". */
 #define ENDING	     ".saving"
 #define RANDOM_CHARS 16
 #define ATTEMPTS     16
@@ -37,7 +37,7 @@ static int split(struct ow_state_file *file, const char *path)
 	return file->folder < 0 ? -errno : 0;
 }
 
-/* Whether @name is a file in the making of ours. */
+/* Return true if @name is a temporary file for this state file. */
 static bool is_newer(const struct ow_state_file *file, const char *name)
 {
 	size_t len = strlen(file->name);
@@ -50,7 +50,7 @@ static bool is_newer(const struct ow_state_file *file, const char *name)
 	       !strcmp(name + RANDOM_CHARS, ENDING);
 }
 
-/* One that nobody has locked was left by a save that was killed. */
+/* Remove a temporary file unless locked. An unlocked file is left over from a killed save. */
 static void remove_if_left(const struct ow_state_file *file, const char *name)
 {
 	int fd = openat(file->folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -79,7 +79,7 @@ static void remove_leftovers(const struct ow_state_file *file)
 	closedir(folder);
 }
 
-/* The file of the name, as it is now; a link stands for itself. */
+/* Return true if the name still refers to the locked file. A symbolic link does not match. */
 static bool is_locked_one(const struct ow_state_file *file)
 {
 	struct stat named, ours;
@@ -89,7 +89,7 @@ static bool is_locked_one(const struct ow_state_file *file)
 	       named.st_ino == ours.st_ino;
 }
 
-/* Opening a FIFO for reading does not wait here, and nothing is done to a device. */
+/* O_NONBLOCK, so that opening a FIFO does not block. Opening a device has no side effect. */
 static int open_existing(struct ow_state_file *file, const char **why)
 {
 	struct stat status;
@@ -126,7 +126,10 @@ int ow_state_file_open(struct ow_state_file *file, const char *path, const char 
 		if (file->locked >= 0)
 			close(file->locked);
 		ret = open_existing(file, why);
-		/* Between opening and locking, whoever had it may have replaced it. */
+		/*
+		 * Another process may have replaced the file between our open and our lock: try
+		 * again.
+		 */
 		if (ret || file->locked < 0 || is_locked_one(file))
 			break;
 	}
@@ -168,8 +171,10 @@ static int name_newer(struct ow_state_file *file)
 	return 0;
 }
 
-/* Make a file that is locked from the first, or another would take it for a leftover. Returns it
- * or -errno. */
+/*
+ * Create and lock a temporary file. Another process may remove it as a leftover before the lock,
+ * then the caller tries again. Returns a descriptor or -errno.
+ */
 static int make_newer(struct ow_state_file *file)
 {
 	int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
@@ -187,7 +192,10 @@ static int make_newer(struct ow_state_file *file)
 	return -EEXIST;
 }
 
-/* Whoever removed the folder may have made it again: what is in it then is never replaced. */
+/*
+ * Open the folder again after it was removed and recreated. replace() never overwrites an existing
+ * file in the new folder.
+ */
 static int open_folder_again(struct ow_state_file *file)
 {
 	struct ow_state_file again;
@@ -226,7 +234,7 @@ void ow_state_file_drop(struct ow_state_file *file)
 	unlinkat(file->folder, file->newer, 0);
 }
 
-/* Give the new file its name, and never replace one that somebody else has put there since. */
+/* Rename the new file, but never replace a file that another process has put there since. */
 static int replace(const struct ow_state_file *file)
 {
 	if (file->locked < 0) {
@@ -251,7 +259,9 @@ int ow_state_file_commit(struct ow_state_file *file, FILE *content)
 
 	if (fflush(content) || fsync(fileno(content)))
 		return -errno;
-	/* The lock belongs to the open file: this descriptor keeps it when @content is closed. */
+	/*
+	 * The lock belongs to the open file, so this descriptor keeps it after @content is closed.
+	 */
 	locked = fcntl(fileno(content), F_DUPFD_CLOEXEC, 0);
 	if (locked < 0)
 		return -errno;
@@ -263,7 +273,7 @@ int ow_state_file_commit(struct ow_state_file *file, FILE *content)
 	if (file->locked >= 0)
 		close(file->locked);
 	file->locked = locked;
-	/* It has its name; a folder that cannot be synced, as some cannot, is no failure. */
+	/* The file has its name now. Some file systems cannot sync a folder, so ignore errors. */
 	fsync(file->folder);
 	return 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The file that a drive is saved to: its folder is opened once, the file is locked while a drive
- * uses it, and only replaced as a whole.
+ * A drive's state file. Its folder is opened once. The file is locked while a drive uses it, and is
+ * only replaced as a whole.
  */
 #ifndef OPWATCH_DRIVE_STATEFILE_H
 #define OPWATCH_DRIVE_STATEFILE_H
@@ -10,24 +10,24 @@
 #include <stdio.h>
 
 struct ow_state_file {
-	const char *path;	  /* as it was named, valid as long as this */
+	const char *path;	  /* as given by the caller, who keeps it valid */
 	int folder;		  /* -1: the drive has no file */
-	int locked;		  /* the file as it was found or saved last; -1: there is none */
+	int locked;		  /* the file found or last saved; -1: none */
 	char name[NAME_MAX + 1];  /* in the folder */
-	char newer[NAME_MAX + 1]; /* while it is written */
+	char newer[NAME_MAX + 1]; /* during a save */
 };
 
 /*
- * Open @path, which need not exist, and lock it. Removes what a save that was killed has left.
- * Links and what is no regular file are refused, and so is a file that another drive uses.
+ * Open @path, which need not exist, and lock it. Removes temporary files of killed saves. Refuses
+ * links, files that are not regular, and files in use by another drive.
  */
 int ow_state_file_open(struct ow_state_file *file, const char *path, const char **why);
 void ow_state_file_close(struct ow_state_file *file);
-/* The content to be read, or NULL with errno. */
+/* Open the content for reading. Returns NULL with errno on failure. */
 FILE *ow_state_file_read(const struct ow_state_file *file);
-/* A file for new content, or NULL with errno; then either of the two that follow. */
+/* Create a file for new content, to be committed or dropped. Returns NULL with errno on failure. */
 FILE *ow_state_file_begin(struct ow_state_file *file);
-/* Put it in the place of the old one, which must still be the one that is locked. */
+/* Replace the old file, unless the name now refers to another file than the locked one. */
 int ow_state_file_commit(struct ow_state_file *file, FILE *content);
 void ow_state_file_drop(struct ow_state_file *file);
 

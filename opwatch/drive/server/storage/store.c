@@ -7,12 +7,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* It is not const, so that it need not be in the program's file. */
+/* Not const, so that the array is in .bss and takes no space in the program file. */
 static uint8_t zeroes[OW_STORE_READ_MAX];
 
 /*
- * Private memory, because reading a hole of a shared mapping allocates it. No huge pages: one small
- * write would cost a whole one.
+ * Private memory, because reading a hole of a shared mapping allocates a page. No huge pages,
+ * because one small write would take a whole huge page.
  */
 int ow_store_open(struct ow_store *store, uint64_t bytes, int keep)
 {
@@ -52,7 +52,7 @@ const void *ow_store_read(const struct ow_store *store, uint64_t offset)
 #define MADV_DONTNEED_LOCKED 24
 #endif
 
-/* Memory that is locked has to be unlocked first before Linux 5.18 (9457056ac426). */
+/* Before Linux 5.18 (9457056ac426), locked memory must be unlocked first. */
 static int give_back(void *memory, size_t len)
 {
 	if (!madvise(memory, len, MADV_DONTNEED_LOCKED) || !madvise(memory, len, MADV_DONTNEED))
@@ -62,7 +62,7 @@ static int give_back(void *memory, size_t len)
 	return mlock2(memory, len, MLOCK_ONFAULT) ? -errno : 0;
 }
 
-/* Whole pages go back to the system, parts of one are overwritten. */
+/* Whole pages are returned to the system; partial pages are overwritten with zeroes. */
 int ow_store_punch(struct ow_store *store, uint64_t offset, uint64_t len)
 {
 	uint64_t mask = sysconf(_SC_PAGESIZE) - 1, end = offset + len;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A sum that finds damage, and is quick: no lane of the four waits for another's product. */
+/* A fast checksum against damage: four independent lanes, so that their multiplications overlap. */
 #ifndef OPWATCH_DRIVE_SUM_H
 #define OPWATCH_DRIVE_SUM_H
 
@@ -9,7 +9,10 @@
 
 #define OW_SUM_LANES 4
 
-/* A bijection of @sum for each @word, and of @word for each @sum: one wrong word always shows. */
+/*
+ * A bijection of @sum for each @word, and of @word for each @sum, so that a single wrong word
+ * always changes the result.
+ */
 static inline uint64_t ow_sum_word(uint64_t sum, uint64_t word)
 {
 	sum = (sum ^ word) * 0xd6e8feb86659fd93ULL;

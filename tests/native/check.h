@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a C test needs: a check that says where it failed, and a drive in memory to save to. */
+/* Helpers of the C tests: a check that reports its location, and a buffer for saved drives. */
 #ifndef OPWATCH_TEST_CHECK_H
 #define OPWATCH_TEST_CHECK_H
 
@@ -22,7 +22,7 @@ struct memory {
 	unsigned char *data;
 	size_t len;
 	size_t size;
-	size_t at; /* read so far */
+	size_t at; /* bytes read so far */
 };
 
 static inline int memory_put(void *ctx, const void *data, size_t len)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Numbers where programs go wrong: near the old value, at the ends, powers of two, or any. */
+/* Random values for fuzzing: near the old value, at the limits, powers of two, or any number. */
 #ifndef OPWATCH_TEST_ODD_VALUE_H
 #define OPWATCH_TEST_ODD_VALUE_H
 

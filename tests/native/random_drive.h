@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Drives of every kind, small enough to be walked after each command. */
+/* Random drive configurations, small enough for a full check after each command. */
 #ifndef OPWATCH_TEST_RANDOM_DRIVE_H
 #define OPWATCH_TEST_RANDOM_DRIVE_H
 
 #include "ftl/core/ftl.h"
 #include "ftl/core/rng.h"
 
-/* A drive of at least 64 and less than 64 + @more_pages pages. */
+/* Choose a drive of at least 64 and less than 64 + @more_pages pages. */
 static inline void random_drive(struct ow_ftl_config *c, uint64_t *rng, uint32_t more_pages)
 {
 	uint64_t pages, spare;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* When a drive answers: in the order of the moments that are due, and what came late. */
+/* The timing of a drive's answers: called in the order of due times, and late answers counted. */
 #include "check.h"
 #include "drive.h"
 
@@ -31,7 +31,7 @@ static void note(void *arg)
 		sem_post(&all_called);
 }
 
-/* Late is what took more than a tenth longer than it should. */
+/* An answer is late if it takes over a tenth longer than intended. */
 static void test_late_answers(void)
 {
 	struct ow_answers answers = {0}, now;
@@ -48,7 +48,10 @@ static void test_late_answers(void)
 	CHECK(now.late == 3 && now.late_ns == 1601 && now.late_max_ns == 1000);
 }
 
-/* The first call keeps the thread until all are added, however long that takes. */
+/*
+ * The first call blocks the thread until all calls are added, so that timing cannot affect the
+ * order.
+ */
 static void test_order_of_calls(void)
 {
 	struct ow_later later;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* The drive behind the file system: from several threads, with faults, to a file and back. */
+/* The drive behind the file system: several threads, faults, save and load. */
 #define _GNU_SOURCE
 #include "check.h"
 #include "files.h"
@@ -42,7 +42,7 @@ static void close_drive(struct ow_drive *drive)
 
 struct worker {
 	struct ow_drive *drive;
-	uint64_t base; /* of a quarter of its own, so that it knows what it must read */
+	uint64_t base; /* start of this thread's own quarter, where no other thread writes */
 	uint32_t seed;
 };
 
@@ -157,7 +157,7 @@ static void fill(struct ow_drive *drive)
 	}
 }
 
-/* Opening it fails, with a reason. */
+/* Check that opening the drive fails with a reason. */
 static void refused(const struct ow_drive_options *options, int error)
 {
 	struct ow_drive *drive = malloc(sizeof(*drive));
@@ -171,7 +171,7 @@ static void refused(const struct ow_drive_options *options, int error)
 	free(drive);
 }
 
-/* A file that ends early is refused, wherever it ends, and so is one that goes on. */
+/* A truncated file is refused at any length, and so is a file with a byte too many. */
 static void try_truncated(const char *path, const struct ow_drive_options *options)
 {
 	FILE *file = fopen(path, "r+");
@@ -186,7 +186,7 @@ static void try_truncated(const char *path, const struct ow_drive_options *optio
 	fclose(file);
 }
 
-/* One bit, in every part of it: header, FTL, places of contents, contents, the last sum. */
+/* Flip one bit in every part: header, FTL, ranges, contents, final checksum. */
 static void try_damaged(const char *path, const struct ow_drive_options *options)
 {
 	int fd = open(path, O_RDWR | O_CLOEXEC);
@@ -221,7 +221,7 @@ static void test_state(void)
 	fill(drive);
 	CHECK(!ow_fault_apply(drive, "trim=keep"));
 	CHECK(!ow_state_save(drive));
-	CHECK(!ow_state_save(drive)); /* over the one that this drive has made */
+	CHECK(!ow_state_save(drive)); /* replaces the file just saved */
 	CHECK(!stat(path, &status) && (status.st_mode & 0777) == 0600);
 	ow_drive_truth(drive, &before);
 	close_drive(drive);
@@ -248,7 +248,7 @@ static void touch(const char *path)
 	CHECK(fd >= 0 && !close(fd));
 }
 
-/* One drive a file, no links, and nothing that is no file. */
+/* A state file belongs to one drive, and links and special files are refused. */
 static void test_state_names(void)
 {
 	char folder[] = "/tmp/opwatch-test-XXXXXX", path[64], other[64], left[128];
@@ -260,7 +260,7 @@ static void test_state_names(void)
 	snprintf(other, sizeof(other), "%s/other", folder);
 	snprintf(left, sizeof(left), "%s/.state.0123456789abcdef.saving", folder);
 	options.state = path;
-	/* Two begin without a file: the second cannot save over what the first has made. */
+	/* Both drives start without a file. The second save must not replace the first's file. */
 	drive = open_drive(&options);
 	late = open_drive(&options);
 	touch(left);
@@ -268,7 +268,7 @@ static void test_state_names(void)
 	CHECK(access(left, F_OK));
 	CHECK(ow_state_save(late) == -EEXIST);
 	refused(&options, -EBUSY);
-	/* One that was put there since is not replaced, either. */
+	/* A file put there by another process is not replaced either. */
 	CHECK(!rename(path, other));
 	touch(path);
 	CHECK(ow_state_save(drive) == -EEXIST);
@@ -285,7 +285,7 @@ static void test_state_names(void)
 	CHECK(!unlink(other) && !unlink(path) && !rmdir(folder));
 }
 
-/* Every second unit written, then all trimmed: once kept, once given up. */
+/* Write every second unit, then trim all: first kept by the fault, then freed. */
 static void test_valid_map(bool no_data)
 {
 	struct ow_drive_options options = some_options();
@@ -320,7 +320,7 @@ static void test_valid_map(bool no_data)
 	close_drive(drive);
 }
 
-/* First byte of a unit, as a read gives it. */
+/* Return the first byte of a unit as read. */
 static uint8_t made_up_at(struct ow_drive *drive, uint64_t offset)
 {
 	uint8_t data[UNIT];
@@ -329,7 +329,7 @@ static uint8_t made_up_at(struct ow_drive *drive, uint64_t offset)
 	return data[0];
 }
 
-/* What was trimmed reads as zeroes even if the trim is ignored, saved and loaded as well. */
+/* Without contents, trimmed ranges read as zeroes even if trims are ignored or after a reload. */
 static void test_ignored_trims_without_contents(void)
 {
 	char folder[] = "/tmp/opwatch-test-XXXXXX", path[64];
@@ -344,7 +344,7 @@ static void test_ignored_trims_without_contents(void)
 	options.config.trim_mode = OW_FTL_TRIM_IGNORE;
 	drive = open_drive(&options);
 	CHECK(!ow_drive_write(drive, 0, NULL, 200 * UNIT, &due));
-	/* Parts of a unit stay what they were. */
+	/* The partial units at both ends keep their contents. */
 	CHECK(!ow_drive_trim(drive, UNIT + 512, 100 * UNIT, &due));
 	CHECK(!ow_drive_write_zeroes(drive, 150 * UNIT, UNIT));
 	CHECK(!ow_drive_write(drive, 70 * UNIT + 512, NULL, UNIT, &due));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Log pages and Identify data, byte by byte, against the offsets of the specifications. */
+/* Log pages and Identify data, byte by byte, against the offsets in the specifications. */
 #include "check.h"
 #include "pages.h"
 
@@ -65,12 +65,12 @@ static void test_smart(void)
 	uint8_t page[OW_LOG_BYTES];
 
 	ow_log_smart(page, &facts);
-	CHECK(page[0] == 4);  /* a die is gone */
-	CHECK(page[3] == 50); /* 100 MiB of 200 */
+	CHECK(page[0] == 4);  /* reliability degraded: dies have failed */
+	CHECK(page[3] == 50); /* 100 MiB of 200 MiB spare */
 	CHECK(page[4] == 10);
 	CHECK(page[5] == 53);
 	CHECK(number(page, 32, 16) == 5); /* whole units are not rounded */
-	CHECK(number(page, 48, 16) == 8); /* one byte more is a unit more */
+	CHECK(number(page, 48, 16) == 8); /* one byte more rounds up to the next unit */
 	CHECK(number(page, 64, 16) == 13);
 	CHECK(number(page, 80, 16) == 11);
 	CHECK(number(page, 112, 16) == 23);
@@ -108,7 +108,7 @@ static void test_wrap(void)
 	facts.wrap_sectors = 1ULL << 32;
 	facts.counters.host_write_bytes = (512ULL << 32) - 512;
 	ow_log_smart(page, &facts);
-	CHECK(number(page, 48, 16) == 4294968); /* the last before the wrap, rounded up */
+	CHECK(number(page, 48, 16) == 4294968); /* the last value before the wrap, rounded up */
 	facts.counters.host_write_bytes += 512;
 	ow_log_smart(page, &facts);
 	CHECK(number(page, 48, 16) == 0);
@@ -164,7 +164,7 @@ static void test_ocp(void)
 	CHECK(number(page, 88, 4) == 47 && number(page, 92, 4) == 43);
 	CHECK(number(page, 112, 4) == 29);
 	CHECK(page[120] == 20);		       /* 5 superblocks of 4 MiB in 100 MiB of spare */
-	CHECK(number(page, 128, 2) == 0xffff); /* no capacitors */
+	CHECK(number(page, 128, 2) == 0xffff); /* no power-loss protection */
 	CHECK(number(page, 136, 8) == 59);
 	CHECK(number(page, 152, 8) == 37 * 8);
 	CHECK(number(page, 176, 8) == 3000ULL * (1200 << 20));
@@ -174,7 +174,7 @@ static void test_ocp(void)
 	CHECK(!memcmp(page + 496, guid, sizeof(guid)));
 }
 
-/* The 32nd item of 10 bytes: sectors that were trimmed. What was ignored is not among them. */
+/* The 10-byte items from index 31 count sectors; the trim count excludes ignored trims. */
 static void test_memblaze(void)
 {
 	struct ow_page_facts facts = some_facts();
@@ -190,7 +190,7 @@ static void test_memblaze(void)
 	CHECK(page[511] == 3);
 }
 
-/* What does not fit its field stays at all ones instead of wrapping. */
+/* Values too large for a field saturate at all ones instead of wrapping. */
 static void test_saturation(void)
 {
 	struct ow_page_facts facts = some_facts();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * Saved drives of the server with wrong records behind right sums: header, ranges of contents, FTLs
- * of other drives. What is accepted must work like any other drive, and be the same after it was
- * saved and loaded again. STATE_INPUTS and FUZZ_SEED set how many, and the start.
+ * Fuzz the server's saved drives: wrong headers, ranges of contents and FTLs behind valid
+ * checksums. An accepted drive must work like any other drive, and must be unchanged after a save
+ * and reload. STATE_INPUTS and FUZZ_SEED set the number of inputs and the seed.
  */
 #define _GNU_SOURCE
 #include "check.h"
@@ -16,19 +16,19 @@
 
 #define INPUTS_A_DRIVE 250
 #define OPS_AFTER      16
-#define HANG_S	       60 /* an input that takes so long is one that hangs */
+#define HANG_S	       60 /* an input that takes longer has hung */
 #define MOST_RUNS      64
-#define MOST_PAYLOAD   OW_SAVED_CHUNK_BYTES /* what is longer was never saved */
+#define MOST_PAYLOAD   OW_SAVED_CHUNK_BYTES /* the server saves no longer range */
 #define MOST_MEMORY    (64 << 20)
 #define FILE_NAME      "state"
 
-/* A huge drive is refused for want of memory, and not worth a minute of poisoning. */
+/* Make large allocations fail, because poisoning a huge drive would take a minute. */
 const char *__asan_default_options(void)
 {
 	return "max_allocation_size_mb=256:allocator_may_return_null=1";
 }
 
-/* A record and what follows it; @has bytes are at @data. */
+/* A record and its payload: @has bytes at @data. */
 struct range {
 	uint64_t offset;
 	uint64_t len;
@@ -36,7 +36,7 @@ struct range {
 	size_t has;
 };
 
-/* A saved drive, taken apart. */
+/* A saved drive, split into its parts. */
 struct saved {
 	struct memory file;
 	struct ow_saved_header header;
@@ -45,7 +45,7 @@ struct saved {
 	uint64_t unit;
 	struct range ranges[MOST_RUNS];
 	size_t count;
-	uint64_t behind; /* bytes after the last record */
+	uint64_t behind; /* bytes after the final record */
 };
 
 static struct ow_drive_options options_of(const struct ow_ftl_config *config)
@@ -59,7 +59,7 @@ static struct ow_drive_options options_of(const struct ow_ftl_config *config)
 	return options;
 }
 
-/* Commands of the host, whatever they return. */
+/* Run host commands and ignore their results. */
 static void use(struct ow_drive *drive, uint64_t *rng, int count)
 {
 	uint64_t unit = drive->options.config.iu_bytes;
@@ -84,7 +84,7 @@ static void use(struct ow_drive *drive, uint64_t *rng, int count)
 	}
 }
 
-/* All that is shown of a drive; a sum of what its units begin with. */
+/* Read every file of a drive. Returns a checksum over the first bytes of every unit. */
 static uint64_t look(struct ow_drive *drive)
 {
 	uint64_t user = drive->options.config.user_bytes, unit = drive->options.config.iu_bytes;
@@ -144,7 +144,7 @@ static void take_apart(struct saved *saved)
 	CHECK(file->at == file->len);
 }
 
-/* A drive of any kind with a few ranges of contents, as its server saves it. */
+/* Create a random drive with a few ranges of contents, and let the server save it. */
 static void make(struct saved *saved, uint64_t *rng)
 {
 	struct ow_ftl_config config;
@@ -167,7 +167,7 @@ static void make(struct saved *saved, uint64_t *rng)
 	take_apart(saved);
 }
 
-/* What follows a record; as long as the record says, if that can be. */
+/* Fill in a record's payload, with the record's length if possible. Returns the length. */
 static size_t payload(const struct range *range, unsigned char *data)
 {
 	size_t len = range->len <= MOST_PAYLOAD ? range->len : range->has;
@@ -179,7 +179,7 @@ static size_t payload(const struct range *range, unsigned char *data)
 	return len;
 }
 
-/* Put together again, with right sums. */
+/* Assemble a file from its parts, with valid checksums. */
 static void put_together(const struct saved *saved, const struct saved *ftl, struct memory *out)
 {
 	static unsigned char data[MOST_PAYLOAD];
@@ -233,7 +233,7 @@ static void change_header(struct ow_saved_header *header, uint64_t *rng)
 	}
 }
 
-/* Near where it was, in whole units, or anything. */
+/* Return an offset or length a few units from @was, or an odd value. */
 static uint64_t odd_place(uint64_t *rng, uint64_t was, uint64_t unit)
 {
 	uint64_t step = (ow_rng_below(rng, 9) - 4) * unit;
@@ -281,7 +281,7 @@ static void mutate(struct saved *saved, uint64_t *rng)
 		saved->behind = ow_rng_below(rng, 3);
 }
 
-/* Saved and loaded, it is what it was. */
+/* Check that a save and reload leaves the drive unchanged. */
 static void come_back(struct ow_drive *drive)
 {
 	struct ow_drive_options options = options_of(NULL);
@@ -289,7 +289,7 @@ static void come_back(struct ow_drive *drive)
 	struct ow_drive again;
 	const char *why = "";
 
-	/* The save ends with a power cycle, after which nothing waits in the buffer. */
+	/* The save includes a power cycle, which empties the buffer, so look afterwards. */
 	CHECK(!ow_state_save(drive));
 	before = look(drive);
 	ow_drive_close(drive);
@@ -298,7 +298,7 @@ static void come_back(struct ow_drive *drive)
 	ow_drive_close(&again);
 }
 
-/* Returns whether it was accepted. */
+/* Load a mutated file and use the drive. Returns true if the file was accepted. */
 static bool try_one(const struct saved *saved, const struct saved *other, uint64_t *rng)
 {
 	struct ow_drive_options options = options_of(NULL);
@@ -327,7 +327,7 @@ static bool try_one(const struct saved *saved, const struct saved *other, uint64
 	return true;
 }
 
-/* Nothing changed: the same file. */
+/* Check that assembling the unchanged parts gives the same file. */
 static void check_the_parts(const struct saved *saved)
 {
 	struct memory whole = {0};
@@ -337,7 +337,7 @@ static void check_the_parts(const struct saved *saved)
 	free(whole.data);
 }
 
-/* A file that lacks one of its ranges, with right sums: what it held would read as zeroes. */
+/* Check that a file without one of its ranges is refused, because its data would read as zeroes. */
 static void check_a_range_left_out(const struct saved *saved)
 {
 	struct ow_drive_options options = options_of(NULL);
@@ -362,7 +362,7 @@ int main(void)
 	uint64_t left = inputs ? strtoull(inputs, NULL, 0) : 5000, accepted = 0, all = left;
 	uint64_t rng = seed ? strtoull(seed, NULL, 0) : 1;
 	static struct saved two[2];
-	/* A save waits until a disk has it; memory has it at once. */
+	/* Use memory if possible, because a save to disk waits for the disk. */
 	char memory[] = "/dev/shm/opwatch-fuzz-XXXXXX", disk[] = "/tmp/opwatch-fuzz-XXXXXX";
 	char *folder = mkdtemp(memory);
 

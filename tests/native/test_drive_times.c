@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* What a drive counts of its own times: slots, sizes, slow commands, and the time after which they
- * are kept. */
+/* The drive's own response times: slots, sizes, and the latency monitor with its seven days. */
 #include "check.h"
 #include "times.h"
 
@@ -19,7 +18,7 @@ static uint64_t in_slots(const struct ow_direction_times *of)
 	return count;
 }
 
-/* Each slot begins where the one before ends, the first with 0, and the last has no end. */
+/* The slots start at 0, increase strictly, and the last has no upper edge. */
 static void test_slots_cover_all_times(void)
 {
 	CHECK(ow_time_slot_us(0) == 0 && ow_time_slot_us(1) == 8 && ow_time_slot_us(2) == 12);
@@ -36,7 +35,7 @@ static void test_each_command_is_counted_once(void)
 	for (uint64_t n = 0; n < 997; n++)
 		ow_times_count(&times, OW_READS, 4096, 1000, 1000 + n * 1000);
 	ow_times_count(&times, OW_WRITES, 4097, 5000, 13000);
-	ow_times_count(&times, OW_TRIMS, 1ULL << 40, 5000, 4000); /* a clock cannot go back */
+	ow_times_count(&times, OW_TRIMS, 1ULL << 40, 5000, 4000); /* ends before it starts: 0 */
 	ow_times_now(&times, 2000 * MS, &now);
 	CHECK(now.of[OW_READS].commands == 997 && in_slots(&now.of[OW_READS]) == 997);
 	CHECK(now.of[OW_READS].bytes == 997 * 4096);
@@ -53,7 +52,7 @@ static void test_slow_commands(void)
 	ow_times_open(&times, 0);
 	ow_times_count(&times, OW_READS, 512, 0, 30 * MS - 1);
 	ow_times_count(&times, OW_READS, 512, 0, 30 * MS);
-	ow_times_count(&times, OW_READS, 512, 0, 99 * MS);	     /* within a second of it */
+	ow_times_count(&times, OW_READS, 512, 0, 99 * MS);	     /* less than a second later */
 	ow_times_count(&times, OW_READS, 512, 1950 * MS, 2000 * MS); /* 50 ms */
 	ow_times_count(&times, OW_WRITES, 512, 0, 100 * MS);
 	ow_times_count(&times, OW_TRIMS, 512, 0, 235 * MS);

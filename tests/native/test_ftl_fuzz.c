@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Random commands on random drives, against a model that is a table of what the host may expect of
- * each unit, with the invariants proven throughout. FUZZ_OPS and FUZZ_SEED set length and start.
+ * Random commands on random drives, against a model with the expected state of each unit. The
+ * invariants are proven throughout. FUZZ_OPS and FUZZ_SEED set the number of commands and the seed.
  */
 #include "check.h"
 #include "random_drive.h"
@@ -9,15 +9,15 @@
 #define OPS_A_DRIVE 20000
 #define CHECK_EVERY 64
 
-/* What a unit may be found to be after power is lost: a set of these. */
+/* Possible states of a unit after a power loss, combined as bits. */
 #define UNMAPPED 1
 #define MAPPED	 2
 
 struct fuzz {
 	struct ow_ftl *ftl;
 	struct ow_ftl_config config;
-	uint8_t *now;	/* what the host sees: UNMAPPED or MAPPED */
-	uint8_t *after; /* what it may see after power loss */
+	uint8_t *now;	/* state visible to the host: UNMAPPED or MAPPED */
+	uint8_t *after; /* possible states after a power loss */
 	uint32_t pages;
 	uint64_t rng;
 	uint64_t zeroes_bytes; /* programmed for write-zeroes */
@@ -62,7 +62,10 @@ static void written(struct fuzz *fuzz, uint64_t offset_bytes, uint64_t len_bytes
 	     len_bytes && at <= (offset_bytes + len_bytes - 1) / iu; at++) {
 		fuzz->now[at] = MAPPED;
 		fuzz->after[at] |= MAPPED;
-		/* Forgotten lazy trims or not, a page that is on flash at once stays there. */
+		/*
+		 * Without a buffer the page is on flash at once, and stays there even if lazy trims
+		 * are lost.
+		 */
 		if (!fuzz->config.buffer_bytes)
 			fuzz->after[at] = MAPPED;
 	}
@@ -76,7 +79,7 @@ static void unmapped(struct fuzz *fuzz, uint64_t first, uint64_t end, bool surel
 	}
 }
 
-/* Everything is on flash: nothing can be lost any more. */
+/* Everything is on flash, so a power loss changes nothing. */
 static void settled(struct fuzz *fuzz)
 {
 	memcpy(fuzz->after, fuzz->now, fuzz->pages);
@@ -142,7 +145,7 @@ static int do_write_zeroes(struct fuzz *fuzz)
 	return 0;
 }
 
-/* Random writes within a zone map more of it and unmap nothing. */
+/* Run random or sequential writes in a zone, which map units and unmap none. */
 static int do_run(struct fuzz *fuzz)
 {
 	uint64_t iu = fuzz->config.iu_bytes, first = below(fuzz, fuzz->pages), n, count;
@@ -166,7 +169,10 @@ static int do_run(struct fuzz *fuzz)
 		      mapped == (fuzz->now[at] == MAPPED || at - first < count));
 		if (mapped)
 			written(fuzz, at * iu, iu);
-		/* Which pages the run wrote is not known, so both stay possible. */
+		/*
+		 * With a buffer or trims, the run's writes may or may not survive, so allow both
+		 * states.
+		 */
 		fuzz->after[at] |= fuzz->config.buffer_bytes || fuzz->config.trim_mode ? 3 : 0;
 	}
 	return 0;
@@ -188,7 +194,7 @@ static int do_power_loss(struct fuzz *fuzz)
 	return ret;
 }
 
-/* The loaded drive takes over, and must save to the same bytes. */
+/* Replace the drive by a reloaded one, which must save to the same bytes. */
 static int do_reload(struct fuzz *fuzz)
 {
 	struct memory first = {0}, second = {0};
@@ -201,7 +207,7 @@ static int do_reload(struct fuzz *fuzz)
 	CHECK(first.len == second.len && !memcmp(first.data, second.data, first.len));
 	ow_ftl_destroy(fuzz->ftl);
 	fuzz->ftl = loaded;
-	/* A damaged one is refused, whatever byte it is. */
+	/* A saved drive with a damaged byte is refused, wherever the byte is. */
 	first.at = 0;
 	first.data[below(fuzz, first.len)] ^= 1 << below(fuzz, 8);
 	CHECK(ow_ftl_load(&loaded, memory_get, &first));
@@ -232,7 +238,7 @@ static int do_flush(struct fuzz *fuzz)
 {
 	int ret = below(fuzz, 2) ? ow_ftl_flush(fuzz->ftl) : ow_ftl_power_cycle(fuzz->ftl);
 
-	/* Lazy trims may come undone even so; protection makes a flush do nothing. */
+	/* A flush does not make lazy trims durable, and does nothing with power-loss protection. */
 	if (!ret && !fuzz->config.plp && fuzz->config.trim_mode != OW_FTL_TRIM_LAZY)
 		settled(fuzz);
 	return ret;
@@ -277,7 +283,7 @@ static void verify(struct fuzz *fuzz)
 		abort();
 	}
 	ow_ftl_get_counters(fuzz->ftl, &c);
-	/* Once a command has failed half-way, what it did is not counted in the model. */
+	/* A command that failed half-way leaves the model behind the drive. */
 	if (c.read_only)
 		return;
 	for (uint64_t at = 0; at < fuzz->pages; at++)
@@ -288,7 +294,7 @@ static void verify(struct fuzz *fuzz)
 	CHECK(c.valid_bytes <= c.physical_bytes + fuzz->config.slc_bytes);
 }
 
-/* A drive at its end of life refuses to be written, and only that. */
+/* Return true if the drive is read-only. A drive may refuse commands only at its end of life. */
 static bool is_over(struct fuzz *fuzz, int ret)
 {
 	struct ow_ftl_counters c;

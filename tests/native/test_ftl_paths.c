@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* The batch run and the commands, page by page, must leave the very same drive. */
+/* The batch run and single commands must leave identical drives. */
 #include "check.h"
 #include "ftl/core/ftl.h"
 #include "ftl/core/rng.h"
@@ -58,7 +58,7 @@ static void compare(uint32_t policy, uint32_t frontier, uint64_t buffer, uint64_
 	ow_ftl_destroy(slow);
 }
 
-/* What cannot be allocated or makes no sense is refused, and nothing leaks. */
+/* Invalid and oversized configurations are refused, and nothing leaks. */
 static void refuse(void)
 {
 	struct ow_ftl_config config;

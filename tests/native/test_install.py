@@ -1,4 +1,4 @@
-"""`make install` and `make uninstall`, into a folder of their own."""
+"""Tests of `make install` and `make uninstall`, with a temporary prefix."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def make(*targets: str) -> str:
-    # The checkout is built: it is the one that runs this. OPWATCH_BPF is what `make install` itself sets.
+    # The checkout that runs this test is built. `make install` sets OPWATCH_BPF itself.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
     done = subprocess.run(
         ["make", "-s", "-o", "build", f"PYTHON={sys.executable}", *targets],
@@ -53,11 +53,11 @@ def test_what_is_installed_runs_and_goes_without_a_trace(tmp_path: Path) -> None
     )
     assert version.stdout == f"opwatch {__version__}\n"
     modes = {path: path.lstat().st_mode for path in prefix.rglob("*") if not path.is_symlink()}
-    # What the test made itself is left out.
+    # Skip the test's own files.
     ours = {path: mode for path, mode in modes.items() if path not in (other, *other.parents)}
     assert len(ours) > 100
     assert [path for path, mode in ours.items() if mode & (stat.S_IWGRP | stat.S_IWOTH)] == []
-    # Nothing of it is imported from the checkout.
+    # Nothing is imported from the checkout.
     assert ROOT not in command.resolve().parents
     where = "import opwatch, opwatch._native; print(opwatch.__file__, opwatch._native.__file__)"
     modules = subprocess.run(

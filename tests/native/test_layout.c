@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-/* Where counters lie: CPUs that count at the same time do not write to one line of the cache. */
+/* The layout of the counters: concurrent CPUs must not write to the same cache line. */
 #include "check.h"
 #include "_native/block/layout.h"
 
 #define LINE	   64
 #define NR_TARGETS 3
 
-/* What is counted for each CPU fills whole lines, so that no two CPUs share one. */
+/* Per-CPU counters fill whole cache lines, so that no two CPUs share a line. */
 static void test_rows_fill_lines(void)
 {
 	CHECK(sizeof(struct ow_cell) % LINE == 0);
@@ -16,7 +16,7 @@ static void test_rows_fill_lines(void)
 	CHECK(sizeof(struct ow_hist) % LINE == 0);
 }
 
-/* The histograms of commands of user space, for which CPU after CPU has its own up to the most. */
+/* Up to OW_MOST_SPREAD, each CPU has its own histograms for OW_OTHER, commands from user space. */
 static void test_other_operations_are_spread(void)
 {
 	struct ow_tracer_config config = {.nr_targets = NR_TARGETS};
@@ -39,7 +39,7 @@ static void test_other_operations_are_spread(void)
 	}
 }
 
-/* The classes that are rare have one each, whatever CPU they come from, and none of OW_OTHER's. */
+/* Each rare class has one histogram for all CPUs, separate from the histograms of OW_OTHER. */
 static void test_rare_operations_have_their_own(void)
 {
 	for (__u32 op = OW_NR_HOT_OPS; op < OW_OTHER; op++) {

@@ -1,2 +1,2 @@
-# What decides where counters lie, alone.
+# Only the code that computes the layout.
 CFLAGS_test_layout := -I$(ROOT)/build/bpf $(ROOT)/opwatch/_native/block/layout.c

@@ -1,4 +1,4 @@
-"""The C tests, each a program of its own under ASan and UBSan."""
+"""The C tests, each a separate program under ASan and UBSan."""
 
 from __future__ import annotations
 

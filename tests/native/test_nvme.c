@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* The allow-list of NVMe admin commands: what may be sent, and that nothing else can be. */
+/* The allow-list of NVMe admin commands passes the listed commands and refuses all others. */
 #include "check.h"
 
 #include <fcntl.h>
@@ -63,7 +63,7 @@ static void test_identify_on_the_list(void)
 	CHECK(allowed == 8);
 }
 
-/* Each bit of the command that is not the page's number, its length or its group. */
+/* Flip each bit of an allowed command. Only bits in a few harmless fields may be accepted. */
 static void test_no_bit_slips_through(void)
 {
 	size_t bit;
@@ -77,8 +77,7 @@ static void test_no_bit_slips_through(void)
 			continue;
 		lsi = cmd.cdw11 >> 16;
 		uuid = cmd.cdw14 & 0x7f;
-		/* What may differ: the group, the UUID index, the buffer, the timeout, the result,
-		 * a page. */
+		/* May differ: log page, group, UUID index, buffer address, timeout, result. */
 		CHECK(cmd.opcode == 0x02 && cmd.nsid == OW_NVME_ALL_NAMESPACES);
 		CHECK(cmd.cdw10 >> 15 == (127u << 1 | 1) && cmd.data_len == 512);
 		CHECK(cmd.cdw11 == lsi << 16 && cmd.cdw14 == uuid);
@@ -86,7 +85,7 @@ static void test_no_bit_slips_through(void)
 	}
 }
 
-/* One namespace is for Amazon's page alone: what others count is of the whole drive. */
+/* Only Amazon's page may be read per namespace; all other pages count the whole drive. */
 static void test_of_one_namespace(void)
 {
 	int lid;
@@ -112,7 +111,7 @@ static void test_lengths(void)
 		CHECK(ow_nvme_prepare_log(&cmd, &log, page) == -EINVAL);
 	}
 	cmd = log_command(0x02);
-	cmd.data_len = 1024; /* the drive would write less than the buffer, or more */
+	cmd.data_len = 1024; /* the drive might write a different length than the buffer's */
 	CHECK(ow_nvme_allowed(&cmd) == -EPERM);
 	log.len = 512;
 	log.uuid_index = 0x80;

@@ -1,2 +1,2 @@
-# The NVMe library alone.
+# Only the NVMe library.
 CFLAGS_test_nvme := $(ROOT)/opwatch/_native/nvme/nvme.c

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
-/* Changes of an operation as a recording has them: what was written, read again here, gives the
- * later reading back. */
+/*
+ * Changes of an operation as recorded: decoding a change and adding it to the earlier reading must
+ * give the later reading.
+ */
 #include "check.h"
 #include "_native/counts/operation.h"
 
@@ -14,7 +16,7 @@ static uint64_t random_word(void)
 	return random_state;
 }
 
-/* One byte more than the words, so that they can begin anywhere. */
+/* One byte more than the words need, so that they can start at an odd address. */
 struct reading {
 	struct ow_operation operation;
 	uint8_t memory[OW_RECORDED_SLOTS * sizeof(uint64_t) + 1];
@@ -55,7 +57,10 @@ static uint64_t word_at(const struct ow_slots *slots, size_t at)
 	return word;
 }
 
-/* Every slot of @now is that of @then and what was written; the streams end there. */
+/*
+ * Check that @then plus the decoded change equals @now in every slot, and that both streams end
+ * there.
+ */
 static void check_slots(struct ow_operation_change *change, const struct reading *then,
 			const struct reading *now)
 {
@@ -117,7 +122,7 @@ static void test_what_changed_comes_back(void)
 	}
 }
 
-/* As long as it can be: every number takes all the bytes that a number can take. */
+/* The longest possible change: every number needs the maximum number of bytes. */
 static void test_there_is_room_for_the_longest(void)
 {
 	static struct reading then, now;

@@ -1,4 +1,4 @@
-"""What is packaged is all there: a wheel made of the source distribution, in an environment of its own."""
+"""Tests that the packages are complete: a wheel built from the source distribution, in a new environment."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def run(*argv: object, cwd: Path, **environment: str) -> str:
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The source distribution of this checkout."""
+    """Build the source distribution of this checkout and return its path."""
     folder = tmp_path_factory.mktemp("sdist")
     run(sys.executable, "setup.py", "-q", "egg_info", "-e", folder, "sdist", "-d", folder, cwd=ROOT)
     [archive] = folder.glob("opwatch-*.tar.gz")
@@ -41,7 +41,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of an environment with the wheel of that distribution, and nothing of the checkout."""
+    """Install the wheel built from that distribution into a new environment, and return its bin folder."""
     folder = tmp_path_factory.mktemp("wheel")
     pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "-q")
     run(*pip, "wheel", "--no-build-isolation", "--no-deps", "-w", folder, sources, cwd=folder)
@@ -78,7 +78,7 @@ def test_its_doctor_finds_the_parts(installed: Path) -> None:
         text=True,
         check=False,
     )
-    # What the machine lacks is no fault of the package.
+    # The package is not at fault if the machine lacks a feature.
     assert done.returncode in (0, 4, 5), done.stderr
     checks = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
     assert checks["extension"]["state"] == "ok"

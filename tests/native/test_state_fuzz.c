@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * Saved drives with wrong values behind a right sum: fields and entries of arrays are changed by
- * their type, the sum is made anew, and what is accepted must work like any other drive.
- * STATE_INPUTS and FUZZ_SEED set how many, and the start.
+ * Fuzz saved drives: fields and array entries change according to their type, behind a valid
+ * checksum. An accepted drive must work like any other drive. STATE_INPUTS and FUZZ_SEED set the
+ * number of inputs and the seed.
  */
 #include "check.h"
 #include "odd_value.h"
@@ -13,16 +13,16 @@
 
 #define INPUTS_A_DRIVE 500
 #define OPS_AFTER      24
-#define HANG_S	       60 /* an input that takes so long is one that hangs */
+#define HANG_S	       60 /* an input that takes longer has hung */
 #define MOST_PIECES    4096
 
-/* A huge buffer is refused for want of memory, and not worth a minute of poisoning. */
+/* Make large allocations fail, because poisoning a huge buffer would take a minute. */
 const char *__asan_default_options(void)
 {
 	return "max_allocation_size_mb=256:allocator_may_return_null=1";
 }
 
-/* What one call moved: a field, or an array. The sum depends on these borders. */
+/* The bytes of one call: a field or an array. The checksum depends on these boundaries. */
 struct piece {
 	size_t at;
 	size_t len;
@@ -51,7 +51,7 @@ static int drop(void *ctx, const void *data, size_t len)
 	return 0;
 }
 
-/* The last piece is the sum of all before it. */
+/* Update the final piece, the checksum over all pieces before. */
 static void sum_anew(struct saved *saved, unsigned char *data)
 {
 	struct ow_stream stream = {.put = drop};
@@ -62,7 +62,7 @@ static void sum_anew(struct saved *saved, unsigned char *data)
 	memcpy(data + last->at, &stream.sum, sizeof(stream.sum));
 }
 
-/* Change one value of @width bytes at @at, or copy one of its neighbours there. */
+/* Change a value of @width bytes at @at, or replace it by another value of the same piece. */
 static void change(uint64_t *rng, unsigned char *at, size_t width, const struct piece *piece,
 		   unsigned char *start)
 {
@@ -79,7 +79,7 @@ static void change(uint64_t *rng, unsigned char *at, size_t width, const struct 
 static void mutate(struct saved *saved, uint64_t *rng, unsigned char *data)
 {
 	static const size_t widths[] = {1, 4, 4, 4, 8};
-	/* The magic number and the version are for the other tests. */
+	/* Leave out the magic number and the version, which other tests cover. */
 	const struct piece *piece = &saved->pieces[2 + ow_rng_below(rng, saved->count - 3)];
 	size_t width = piece->len;
 
@@ -143,7 +143,7 @@ static void use(struct ow_ftl *ftl, uint64_t *rng)
 	ow_ftl_get_counters(ftl, &counters);
 }
 
-/* Returns whether it was accepted. */
+/* Load a mutated file and use the drive. Returns true if the file was accepted. */
 static bool try_one(struct saved *saved, uint64_t *rng, unsigned char *data)
 {
 	struct memory input = {.data = data, .len = saved->whole.len};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* blk_status_t by the kernel's numbers before and after v6.10, and what programs make of them. */
+/* blk_status_t numbers before and after v6.10, and their translation by the BPF programs. */
 #include <linux/types.h>
 #include <stdbool.h>
 
@@ -28,7 +28,7 @@ static void test_operations(void)
 	CHECK(op_of(REQ_OP_ZONE_APPEND | 1 << 8) == OW_WRITE && op_of(7) == OW_OTHER);
 }
 
-/* As the user side names them: opwatch/trace/derive.py. */
+/* The numbers of the user side: opwatch/trace/derive.py. */
 enum status {
 	DEVICE_RESOURCE = 13,
 	ZONE_OPEN = 14,
@@ -38,7 +38,7 @@ enum status {
 	INVALID = 19
 };
 
-/* v6.10 took BLK_STS_ZONE_RESOURCE away, and what followed it moved up by one. */
+/* v6.10 removed BLK_STS_ZONE_RESOURCE: the values up to BLK_STS_DURATION_LIMIT fell by one. */
 static void test_newer_kernels(void)
 {
 	has_zone_resource = false;
@@ -46,14 +46,14 @@ static void test_newer_kernels(void)
 		CHECK(status_of(status) == (__u32)status);
 }
 
-/* v5.18 has BLK_STS_OFFLINE as 17, v6.5 BLK_STS_DURATION_LIMIT as 18. */
+/* BLK_STS_OFFLINE is 17 from v5.18, BLK_STS_DURATION_LIMIT 18 from v6.5, both until v6.10. */
 static void test_older_kernels(void)
 {
 	static const struct {
 		int kernel;
 		enum status shown;
 	} rows[] = {
-		{13, DEVICE_RESOURCE}, {14, ZONE_OPEN}, /* a zone's lock: no name of its own */
+		{13, DEVICE_RESOURCE}, {14, ZONE_OPEN}, /* BLK_STS_ZONE_RESOURCE */
 		{15, ZONE_OPEN},       {16, ZONE_ACTIVE}, {17, OFFLINE},
 		{18, DURATION_LIMIT},  {19, INVALID},
 	};
@@ -65,7 +65,7 @@ static void test_older_kernels(void)
 		CHECK(status_of(status) == (__u32)status);
 }
 
-/* Older tracepoints have an errno. */
+/* Older tracepoints report an errno. */
 static void test_errnos(void)
 {
 	for (int older = 0; older < 2; older++) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* The tracer under the sanitizers: every shape of it loads, is read and leaves nothing behind. */
+/* The tracer under the sanitizers: each variant loads, can be read and leaves nothing behind. */
 #include <dirent.h>
 #include <errno.h>
 #include <unistd.h>
@@ -11,7 +11,7 @@
 
 #define SKIPPED 77
 
-/* A disk that does not exist: the programs run for every I/O and count none of them. */
+/* A disk that does not exist: the programs run for every I/O but count none. */
 static const struct ow_disk_key disk = {.a = 0xfff00000, .target = 1};
 static const struct ow_target request_based = {.last_sector = ~0ULL, .nr_queues = 2, .depth = 64};
 static const struct ow_target bio_based = {.last_sector = ~0ULL, .bio_based = 1};
@@ -30,7 +30,7 @@ static int open_descriptors(void)
 	return count;
 }
 
-/* Adds the program that is typed, or its twin. */
+/* Add the typed program, or its raw twin. */
 static void want(struct ow_wanted_list *list, const char *name, const char *needs, bool raw)
 {
 	struct ow_wanted *wanted = &list->programs[list->nr++];
@@ -158,7 +158,7 @@ static void test_history(void)
 	CHECK(ow_history_loss(history).commands == 0);
 	ow_history_close(history);
 
-	/* Libbpf makes a power of two of other sizes; none is no size. */
+	/* Libbpf rounds other sizes up to a power of two, but 0 is invalid. */
 	config.ring_bytes = 0;
 	history = NULL;
 	CHECK(ow_history_open(&config, &history, log_text) < 0);
@@ -187,7 +187,7 @@ int main(void)
 		printf("it needs root\n");
 		return SKIPPED;
 	}
-	/* The kernel's types are read at the first load, and kept as a file in memory. */
+	/* The first load keeps the kernel's types in a memory file, so count descriptors later. */
 	test_chain();
 	before = open_descriptors();
 	test_every_shape();

@@ -1,4 +1,4 @@
-# The tracer's library, and the skeletons that bpf/ makes.
+# The tracer's library, and the skeletons built by bpf/.
 TRACER_ROOMS := $(addprefix $(ROOT)/opwatch/_native/,common block discards history)
 CFLAGS_test_tracer := -I$(ROOT)/build/bpf \
 	$(foreach room,$(TRACER_ROOMS),$(filter-out $(room)/py_%,$(wildcard $(room)/*.c)))

@@ -241,6 +241,29 @@ static __always_inline int on_complete(struct request *rq, struct gendisk *disk,
 }
 
 /*
+ * A clone that request-based device mapper (dm-multipath) made. A path that is busy refuses it, and
+ * device mapper then frees it without a completion and makes another one. Only clones, commands
+ * from user space and flush sequences have a function of their own that ends them.
+ */
+static __always_inline bool is_clone(struct request *rq, __u32 op, bool raw)
+{
+	return op < OW_OTHER && READ_SELDOM(rq, end_io) &&
+	       !(READ(raw, rq, rq_flags) & flush_sequence);
+}
+
+/* False if the issue of @rq was not seen. If @rq is issued again after all, it counts as another
+ * one. */
+static __always_inline bool abandon(struct ow_counts *c, struct where *at, struct request *rq)
+{
+	if (!recall(at, rq, true))
+		return false;
+	use_row(&at->place, c->entry.abandoned);
+	c->entry.abandoned++;
+	c->entry.lost_sum_ns += bpf_ktime_get_ns() + OW_TIME_MARK;
+	return true;
+}
+
+/*
  * The driver gave the request back; it will be issued again. It stays in flight: its latency is
  * from its first issue to its last completion. The tracepoint fires as well for requests that the
  * driver refused before starting them, which were never issued.
@@ -253,8 +276,14 @@ static __always_inline int on_requeue(struct request *rq, bool raw)
 	if (!find(&at, rq, disk_of_request(rq, raw), raw))
 		return 0;
 	c = counts_of(&at.place);
-	if (!c || !note_back(&at, rq, READ(raw, rq, state) != MQ_RQ_IDLE))
+	if (!c)
 		return 0;
+	if (is_clone(rq, at.place.op, raw)) {
+		if (!abandon(c, &at, rq))
+			return 0;
+	} else if (!note_back(&at, rq, READ(raw, rq, state) != MQ_RQ_IDLE)) {
+		return 0;
+	}
 	use_row(&at.place, c->requeue.requeued);
 	c->requeue.requeued++;
 	return 0;

@@ -103,6 +103,7 @@ struct request {
 	unsigned short nr_phys_segments;
 	struct bio *bio;
 	struct bio *biotail;
+	void *end_io; /* a function */
 };
 
 /* struct request as it was before v5.15, and its partition before v5.11: see disk.h. */

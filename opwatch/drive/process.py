@@ -61,7 +61,7 @@ def _candidates(place: Place) -> Iterator[int]:
     record = place.record()
     if record:
         yield record.pid
-    # The record is missing if a `create` was killed.
+    # The record may be missing because a `create` was killed.
     for path in Path("/proc").iterdir():
         if path.name.isdigit() and int(path.name) != os.getpid():
             yield int(path.name)

@@ -1,4 +1,4 @@
-"""Compare fio's figures for each job with the figures that opwatch measured on the disks in the same time."""
+"""Compare fio's figures for each job with opwatch's figures for the disks in the same time."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from opwatch.recording.reading.window import ended
 from opwatch.samples.observation import Observation
 from opwatch.samples.story import Story
 
-# The percentiles of a watch that fio also prints by default.
+# The percentiles of a watch also printed by fio by default.
 PERCENTAGES = {"p50": 50.0, "p99": 99.0, "p99_9": 99.9}
-# fio prints the midpoint of one of 64 bins per octave.
+# fio prints the midpoint of a bin; an octave has 64 bins.
 PERCENTILE_ERROR = 1 / 128
 
 
@@ -39,8 +39,8 @@ class MeasuredRow:
 class JobBeside:
     """One operation of one job: fio's row, and one row per disk with such requests.
 
-    The disks' rows cover `phase`, or the whole run if it is None because the job has no phase of its own.
-    With `is_imported`, no disk was watched: the recording was imported from fio's report.
+    The disks' rows cover `phase`, or the whole run if None because the job has no phase. With `is_imported`,
+    no disk was watched: the recording was imported from fio's report.
     """
 
     job: str
@@ -79,7 +79,7 @@ def _rows(report: FioReport, run: RecordedRun) -> list[JobBeside]:
 
 
 def _of_job(job: FioJob, phase: Phase | None, summaries: Iterable[Observation] | None) -> list[JobBeside]:
-    """Return the rows of a job. Without summaries, the job is an imported one."""
+    """Return the rows of a job. Without summaries, the job is imported."""
     rows = []
     for op, operation in job.operations.items():
         latency = operation.latency

@@ -1,4 +1,4 @@
-"""Analyze a fio command line, and add options that do not change the workload. Pure."""
+"""Analyze a fio command line, and add options without changing the workload. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from opwatch.foreign import text_of
 from opwatch.frozen import frozen
 
-# Options that change fio's output or behaviour in ways that opwatch does not support.
+# Options that change fio's output or behaviour in ways opwatch does not support.
 _ELSEWHERE = ("client", "server", "remote-config", "showcmd", "parse-only", "minimal", "status-interval")
 _FORMAT, _OUTPUT = "output-format", "output"
 # Log options of a job, in a job file or on the command line.
@@ -25,8 +25,8 @@ class FioPlan:
     """The command to run in place of the user's fio command.
 
     `argv` is the command line. `report` is the path of fio's report, or None with the reason in `no_report`.
-    `is_ours` means that the report also contains the text that the user would have seen on standard output.
-    `no_logs` is the reason for not writing logs, or None if they are written.
+    `is_ours` means that the report also contains the text for standard output. `no_logs` is the reason for
+    not writing logs, or None if they are written.
     """
 
     argv: tuple[str, ...]
@@ -45,8 +45,8 @@ def plan(
 ) -> FioPlan:
     """Return the command to run in place of a fio command line.
 
-    `folder` is an empty folder of ours. `read` returns the beginning of a job file, or None if a word does
-    not name one. `has_clock` means that this version of fio can log with the clock of the samples.
+    `folder` is an empty folder of ours. `read` returns the beginning of a job file, or None if the word is
+    not a file. `has_clock` means that the installed fio can log with the clock of the samples.
     """
     options = dict(_option(word) for word in command[1:] if word.startswith("-") and word != "-")
     added: list[str] = []

@@ -1,4 +1,4 @@
-"""Parse the logs that fio writes with write_bw_log and related options. Pure.
+"""Parse fio's logs (write_bw_log and related options). Pure.
 
 A row's time is in milliseconds, either since the job's start or on another clock given to fio. The log does
 not say which.
@@ -30,7 +30,7 @@ _BINS, _MOST_COARSE = (29 * 64, 19 * 64), 6
 
 
 class FioLogKind(StrEnum):
-    """The quantity in a log and its unit."""
+    """The quantity in a log and the unit."""
 
     BANDWIDTH = "bw"  # KiB/s
     RATE = "iops"  # 1/s
@@ -42,8 +42,8 @@ class FioLogKind(StrEnum):
 class FioLogRow(NamedTuple):
     """A value of one operation.
 
-    With log_avg_msec, the mean over the interval that ends at `time_ms`. `block_bytes` is 0 for a row that is
-    not a single request.
+    With log_avg_msec, the mean over the interval that ends at `time_ms`. `block_bytes` is 0 for a row of
+    several requests.
     """
 
     time_ms: int
@@ -129,7 +129,7 @@ def _kinds() -> str:
 
 
 def _lines(raw: bytes, name: str) -> Iterator[tuple[str, str]]:
-    """Yield (position, line) for each line that is not empty."""
+    """Yield (position, line) for each non-empty line."""
     for number, line in enumerate(io.BytesIO(raw), 1):
         if number > MOST_ROWS:
             raise BadInput(f"{name} has more than {MOST_ROWS} rows: write it with log_avg_msec")
@@ -173,8 +173,7 @@ def _histograms(raw: bytes, name: str) -> Iterator[FioHistogramRow]:
 def bin_middle_ns(place: int, coarseness: int = 0) -> int:
     """Return the midpoint of one of fio's histogram bins.
 
-    Bins are exact below 128 ns, then there are 64 per octave. Coarser bins merge two, four and so on of
-    these.
+    Bins are exact below 128 ns, then there are 64 per octave. Coarser bins merge two, four or more bins.
     """
     low, _ = _edges(place << coarseness)
     _, high = _edges(((place + 1) << coarseness) - 1)

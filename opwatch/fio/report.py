@@ -47,7 +47,7 @@ def parse_report(text: str, where: str = _WHERE) -> FioReport:
 
 
 def json_in(text: str, where: str = _WHERE) -> str:
-    """Return only the JSON. fio prints warnings before it and other output formats after it."""
+    """Return only the JSON. fio prints warnings before and other output formats after the JSON."""
     begin = _BEGIN.search(text)
     if not begin:
         raise BadInput(f"{where}: it has no JSON: run fio with --output-format=json+")
@@ -62,7 +62,7 @@ def json_in(text: str, where: str = _WHERE) -> str:
 
 
 def without_json(text: str, where: str = _WHERE) -> str:
-    """Return everything that fio printed except the JSON."""
+    """Return fio's output without the JSON."""
     report = json_in(text, where)
     before, _, behind = text.partition(report)
     return before + behind.removeprefix("\n")
@@ -84,7 +84,7 @@ def _job(fields: Fields, version: str) -> FioJob:
     begin_ms = fields.optional("job_start", fields.count)
     threads_ms = fields.optional("job_runtime", fields.count)
     threads_s = None if threads_ms is None else threads_ms / 1000
-    # The sum of the threads' times is not the duration; use it only if no operation has its own time.
+    # The sum of the threads' times is not the duration; the sum is used only if no operation has a time.
     runtime_s = max((operation.runtime_s or 0 for operation in operations.values()), default=0)
     return FioJob(
         name=fields.text("jobname"),
@@ -129,7 +129,7 @@ def _operation(fields: Fields, version: str, *, has_data: bool) -> FioOperation:
 def _latency(fields: Fields, quantum_ns: int, most: int) -> FioLatency | None:
     """Return a latency of at most `most` requests, or None if nothing was measured.
 
-    fio writes zeros for latencies that it did not measure.
+    fio writes zeros for unmeasured latencies.
     """
     # fio before 3.18 does not report N.
     requests = fields.optional("N", fields.count)

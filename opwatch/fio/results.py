@@ -36,7 +36,7 @@ class FioOperation:
     """One operation of one job.
 
     Latencies have fio's names: "slat" until submission, "clat" from submission to completion, "lat" for the
-    sum; those not measured are absent. `runtime_s` is the time during which this operation was issued.
+    sum; unmeasured latencies are absent. `runtime_s` is the time during which this operation was issued.
     `short` requests transferred less than requested, `dropped` requests nothing. `reported_iops` and
     `reported_kib_per_s` are the rates printed by fio. All of these are None for flushes, for which fio
     reports only a count and a latency.
@@ -69,8 +69,8 @@ class FioOperation:
 class FioJob:
     """One job, or with group_reporting all jobs of a group.
 
-    `error` is an errno, or 0. `runtime_s` is the measured time of its requests, the basis of fio's rates.
-    `threads_s` is its thread's run time including ramp time, summed over a group's threads; None before fio
+    `error` is an errno, or 0. `runtime_s` is the measured time of the requests, the basis of fio's rates.
+    `threads_s` is the thread's run time including ramp time, summed over a group's threads; None before fio
     3.8. `options` are the job's own, without the global ones. `begin_wall_ns` is None before fio 3.36.
     """
 

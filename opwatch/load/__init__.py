@@ -1,1 +1,1 @@
-"""Workloads as data, and the fio options that run them."""
+"""Workloads as data, and their fio options."""

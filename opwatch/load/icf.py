@@ -1,8 +1,8 @@
 """Parse Iometer configuration files with simple access specifications. Pure.
 
-Supported are a single size, a share of reads, a share of random offsets, and no delays. A line that starts
-with an apostrophe labels the lines that follow. Target, duration and display settings are ignored because the
-sweep decides them. Any other line that is not understood is refused with its line number.
+Supported are a single size, a share of reads, a share of random offsets, and no delays. A line with a leading
+apostrophe labels the following lines. Target, duration and display settings are ignored because the sweep
+decides them. Other lines are refused with the line number.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _DEPTH = "number of outstanding ios"
 _ASSIGNED = "assigned access specs"
 _KIND = "test type"
 _WORKER = "worker type"
-# Sections that do not affect requests.
+# Sections without effect on requests.
 _DISPLAY = ("results display", "end results display")
 # Other known labels: target, repetition, duration, and recording of results.
 _PASSED = (
@@ -51,7 +51,7 @@ class _Config:
 
 
 def parse_icf(raw: bytes, where: str) -> list[PlainLoad]:
-    """Return the access specifications assigned to workers, in order; all of them if no worker has one."""
+    """Return the access specifications assigned to workers, in order; all if no worker has any."""
     config = _Config()
     for line in _values(raw, where):
         _take(config, line)
@@ -61,7 +61,7 @@ def parse_icf(raw: bytes, where: str) -> list[PlainLoad]:
     names = list(dict.fromkeys(line.text for line in config.assigned)) or list(config.shapes)
     if not 1 <= len(names) <= _MOST_LOADS:
         raise BadInput(f"{where}: it has {len(names)} access specifications, not 1 to {_MOST_LOADS}")
-    # Each worker keeps this many I/Os outstanding.
+    # Each worker has its own depth.
     threads = sum(config.depths) or None
     loads = [config.shapes[name] for name in names]
     return [
@@ -70,7 +70,7 @@ def parse_icf(raw: bytes, where: str) -> list[PlainLoad]:
 
 
 def _values(raw: bytes, where: str) -> Iterator[_Line]:
-    """Yield the lines that are not labels, each with its label."""
+    """Yield the lines other than labels, each with the preceding label."""
     label, is_display = "", False
     for number, line in enumerate(lines_of(text_of(raw)), 1):
         text, place = line.strip(), f"{where}: line {number}"

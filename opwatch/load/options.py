@@ -9,7 +9,7 @@ import re
 
 from opwatch.errors import BadInput
 
-# Options that only shape the requests.
+# Options for the shape of requests only.
 SHAPES = frozenset(
     (
         *("rw", "readwrite", "rwmixread", "rwmixwrite", "percentage_random", "bs", "blocksize", "bssplit"),
@@ -32,7 +32,7 @@ SHAPES = frozenset(
         *("mem", "iomem", "cpus_allowed", "cpus_allowed_policy", "prio", "prioclass", "nice"),
     )
 )
-# Options that a sweep decides: target, amount, duration, seed, and logs.
+# Options decided by a sweep: target, amount, duration, seed, and logs.
 OURS = frozenset(
     (
         *("name", "description", "filename", "filesize", "size", "io_size", "offset", "offset_increment"),
@@ -45,8 +45,8 @@ OURS = frozenset(
 )
 # Engines whose I/O goes from memory to the device through the kernel. Others load libraries or open sockets.
 _ENGINES = ("libaio", "io_uring", "psync", "sync", "vsync", "pvsync", "pvsync2", "posixaio")
-# Memory kinds that are fio's own. Other kinds can name a file or a disk for fio's buffers, which fio would
-# then overwrite.
+# fio's own kinds of memory. Other kinds can name a file or a disk for fio's buffers, which fio would then
+# overwrite.
 _MEMORY = ("malloc", "shm", "shmhuge", "mmap")
 _PATTERNS = ("write", "randwrite", "rw", "readwrite", "randrw")
 _VALUE = re.compile(r"[A-Za-z0-9_.,:/%+-]{0,400}", re.ASCII)
@@ -55,7 +55,7 @@ _FLAG = "1"
 
 
 def checked(key: str, value: str, where: str) -> tuple[str, str] | None:
-    """Return a workload option as fio takes it, or None for an option that the sweep decides.
+    """Return a workload option as fio takes it, or None for an option decided by the sweep.
 
     Raises BadInput for any other option.
     """

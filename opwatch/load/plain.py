@@ -1,6 +1,6 @@
 """A constant load: a share of reads, a share of random offsets, and one size. Pure.
 
-It can be given by the names that other tools use.
+Names of other tools are accepted.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _SHARES_OF_VDBENCH = ("rdpct", "seekpct", "xfersize", "threads")
 class PlainLoad:
     """A load.
 
-    Shares are percentages under vdbench's names. `threads` is the number of outstanding I/Os, or None if the
-    name does not specify it.
+    Shares are percentages under vdbench's names. `threads` is the number of outstanding I/Os, or None if not
+    in the name.
     """
 
     name: str
@@ -48,7 +48,7 @@ class PlainLoad:
 def plain_load(
     name: str, rdpct: int, seekpct: int, xfersize: int, threads: int | None, where: str
 ) -> PlainLoad:
-    """Return the load if its values are valid. Raises BadInput that mentions `where` otherwise."""
+    """Return the load if its values are valid. Raises BadInput with `where` otherwise."""
     for key, share in (("rdpct", rdpct), ("seekpct", seekpct)):
         if not 0 <= share <= _WHOLE:
             raise BadInput(f"{where}: {key} is {share}: it is a share in per cent")
@@ -65,7 +65,7 @@ def plain_of(text: str) -> PlainLoad | None:
     """Return the load named by a sysbench mode (rndwr), an Iometer specification (4k-100-random) or vdbench
     parameters (rdpct=75,seekpct=100,xfersize=8k,threads=16).
 
-    None if the text is none of these.
+    Returns None for other texts.
     """
     if text in SYSBENCH_MODES:
         return PlainLoad(text, *SYSBENCH_MODES[text], _SYSBENCH_BYTES)

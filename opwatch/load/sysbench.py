@@ -1,4 +1,4 @@
-"""Run a load in one file with sysbench: build its arguments and parse its output. Pure."""
+"""Run a load in one file with sysbench: build the arguments and parse the output. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from opwatch.errors import BadInput, Unsupported
 from opwatch.frozen import frozen
 from opwatch.load.plain import PlainLoad
 
-# The programs that can load a file.
+# The programs for a load in a file.
 FIO, SYSBENCH = "fio", "sysbench"
 LOADERS = (FIO, SYSBENCH)
 _MODES = {(100, 100): "rndrd", (0, 100): "rndwr", (100, 0): "seqrd", (0, 0): "seqrewr"}
@@ -44,10 +44,10 @@ def sysbench_words(
     events: int = 0,
     most_per_s: int = 0,
 ) -> list[str]:
-    """Return sysbench's arguments for the load in the only file of its folder, bypassing the page cache.
+    """Return sysbench's arguments for the load in the folder's only file, bypassing the page cache.
 
     The run is limited by `seconds` or by `events`, and to `most_per_s` I/Os per second (0 means no limit).
-    Raises Unsupported for a load that no sysbench mode covers.
+    Raises Unsupported for a load without a sysbench mode.
     """
     mode = _MODES.get((load.rdpct, load.seekpct))
     ratio: tuple[str, ...] = ()

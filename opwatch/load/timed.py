@@ -33,7 +33,7 @@ def timed_words(
     """Yield fio's arguments.
 
     The run ends after `load.seconds` or about `most_bytes` written, whichever is first; reads are limited by
-    time only. With `every_s`, fio logs rates and latencies at that interval.
+    time only. With `every_s`, fio logs rates and latencies at the given interval.
     """
     yield from common_words(window, None)
     if every_s:

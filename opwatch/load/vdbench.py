@@ -1,8 +1,7 @@
 """Parse vdbench parameter files with simple jobs. Pure.
 
 A statement is a line: `sd=` names the target, `wd=` the shape of requests, and `rd=` a run. Target and
-duration are ignored because the sweep decides them. Any other line that is not understood is refused with its
-line number.
+duration are ignored because the sweep decides them. Other lines are refused with the line number.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from opwatch.named import NamedTuple
 _MOST_LOADS = 64
 _COMMENTS = ("*", "#", "/")
 _DEFAULT = "default"
-# Parameters allowed per statement: those that are understood, and those that the sweep decides.
+# Parameters allowed per statement: understood by opwatch, or decided by the sweep.
 _KEYS = {
     "sd": frozenset(("sd", "threads", "openflags", "lun", "size")),
     "wd": frozenset(("wd", "sd", "rdpct", "seekpct", "xfersize", "threads")),
@@ -45,7 +44,7 @@ class _Statement(NamedTuple):
 
 @dataclass(slots=True)
 class _JobFile:
-    """The statements read so far. Statements named `default` set the defaults of those that follow."""
+    """The statements read so far. Statements named `default` set the defaults of following statements."""
 
     defaults: dict[str, dict[str, str]] = field(default_factory=lambda: {kind: {} for kind in _KEYS})
     drives: dict[str, Mapping[str, str]] = field(default_factory=dict)
@@ -77,7 +76,7 @@ def parse_vdbench(raw: bytes, where: str) -> list[PlainLoad]:
 def _statements(raw: bytes, where: str) -> Iterator[_Statement]:
     text, first = "", 0
     for number, line in enumerate(lines_of(text_of(raw)), 1):
-        # Text after a blank is a comment, and so is a line that starts with one of these characters.
+        # Text after a blank is a comment, and so is a line with a leading comment character.
         word = "" if line.startswith(_COMMENTS) else (line.split() or [""])[0]
         if not word:
             continue

@@ -19,7 +19,7 @@ LOGS = "log"
 
 @frozen
 class LoadWindow:
-    """The range of a device that is used. `path` keeps leading to the device if its name changes."""
+    """The used range of a device. `path` leads to the device even after a change of the name."""
 
     path: str
     size_bytes: int
@@ -30,7 +30,7 @@ class LoadWindow:
 def seed_of(secret: str, *places: object) -> int:
     """Return the seed of one round of one level: different for each round, but reproducible.
 
-    Without a seed, fio uses the same one at each start and rewrites the same addresses.
+    Without a seed, fio uses a default seed at each start and rewrites the same addresses.
     """
     digest = hashlib.sha256("\0".join([secret, *map(str, places)]).encode()).digest()
     # fio accepts 64 bits, and interprets 0 as "none".
@@ -40,7 +40,7 @@ def seed_of(secret: str, *places: object) -> int:
 def round_words(
     pattern: LoadPattern, window: LoadWindow, write_bytes: int, seed: int, logs: str | None = None
 ) -> list[str]:
-    """Return fio's arguments for a round that writes `write_bytes`, rounded up to whole units per thread.
+    """Return fio's arguments for a round of `write_bytes` written, rounded up to whole units per thread.
 
     Log names start with `logs`; None disables logs.
     """
@@ -48,7 +48,7 @@ def round_words(
     threads = sum(job.threads for job in pattern.jobs)
     number = 0
     for job in pattern.jobs:
-        # A job's io_size includes its reads.
+        # A job's io_size includes reads.
         whole = int(write_bytes / threads / job.write_share)
         share = max(-(-whole // _UNIT) * _UNIT, _UNIT)
         for _ in range(job.threads):
@@ -63,9 +63,9 @@ def round_words(
 def fill_words(
     window: LoadWindow, seed: int, logs: str | None = None, block_bytes: int = _FILL_BYTES
 ) -> list[str]:
-    """Return fio's arguments that write a window once, sequentially, and nothing beyond it.
+    """Return fio's arguments for writing a window once, sequentially, and nothing beyond.
 
-    fio's last request is always a whole one, even beyond the window's end, so the remainder is a separate
+    fio's last request always has the full size, even beyond the window's end, so the remainder is a separate
     job.
     """
     whole = window.size_bytes // block_bytes * block_bytes
@@ -83,11 +83,10 @@ def fill_words(
 
 
 def sprandom_words(window: LoadWindow, spare_ratio: float, seed: int) -> list[str]:
-    """Return arguments of fio 3.41 and later that write a window once and leave the state of long random
+    """Return arguments of fio 3.41 and later for writing a window once and leaving the state of long random
     writes.
 
-    fio overwrites as many blocks along the way as a drive with this spare area has invalid. fio ends by
-    itself.
+    fio overwrites as many blocks along the way as a drive with `spare_ratio` has invalid. fio ends by itself.
     """
     return [
         *common_words(window, None),
@@ -98,21 +97,21 @@ def sprandom_words(window: LoadWindow, spare_ratio: float, seed: int) -> list[st
 
 
 def common_words(window: LoadWindow, logs: str | None) -> list[str]:
-    """Return the arguments that precede the first job of any run: target and reporting."""
+    """Return the arguments before the first job of any run: target and reporting."""
     return [
         f"--filename={window.path}",
         f"--offset={window.offset_bytes}",
         f"--size={window.size_bytes}",
         *("--thread", "--randrepeat=0", "--allow_mounted_write=0", "--exitall_on_error=1"),
         f"--percentile_list={':'.join(f'{share:g}' for share in PERCENTILES)}",
-        # The file exists in its final size, so fio must not lay out its own.
+        # The file exists in the final size, so fio must not lay out another.
         *(("--allow_file_create=0", "--overwrite=1", "--fallocate=none") if window.is_file else ()),
         *(log_words(names=logs) if logs else ()),
     ]
 
 
 def log_words(every_ms: int = 1000, *, names: str = LOGS, latencies: bool = False) -> Iterator[str]:
-    """Yield the arguments that make fio log rates, and optionally latencies, by CLOCK_MONOTONIC.
+    """Yield the arguments for logging rates, and optionally latencies, by CLOCK_MONOTONIC.
 
     `names` is the prefix of log names.
     """

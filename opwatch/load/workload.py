@@ -35,7 +35,10 @@ _DEFAULTS = {
 
 @frozen
 class LoadJob:
-    """One job: the fio options that shape its requests, defaults included. `threads` threads run it."""
+    """One job: the fio options for the shape of requests, defaults included.
+
+    `threads` threads run the job.
+    """
 
     options: Mapping[str, str]
 
@@ -45,7 +48,7 @@ class LoadJob:
 
     @property
     def write_share(self) -> Fraction:
-        """Return the share of the job's bytes that are writes."""
+        """Return the written share of the job's bytes."""
         if self.options["rw"].partition(":")[0] in ("write", "randwrite"):
             return Fraction(1)
         if "rwmixwrite" in self.options:
@@ -53,13 +56,13 @@ class LoadJob:
         return 1 - Fraction(int(self.options.get("rwmixread", "50")), 100)
 
 
-# fio options that write a file's timestamps with its data, each with the values that do not.
+# fio options that write a file's timestamps with its data, each with the harmless values.
 _SYNCS = (("fsync", ("0",)), ("sync", ("none", "0", "dsync")))
 
 
 @frozen
 class LoadPattern:
-    """A named workload. `left_out` lists options of a user's file that the sweep overrides."""
+    """A named workload. `left_out` lists options of a user's file overridden by the sweep."""
 
     name: str
     description: str
@@ -81,7 +84,7 @@ class LoadPattern:
 
 
 def require_reach(pattern: LoadPattern, round_ratio: float) -> None:
-    """Raise UsageError if sequential rounds of this length never reach the end of the data in use.
+    """Raise UsageError if sequential rounds of `round_ratio` never reach the end of the data in use.
 
     fio starts each round, and each of its threads, at the first byte again.
     """
@@ -97,8 +100,8 @@ def require_reach(pattern: LoadPattern, round_ratio: float) -> None:
 def require_data_alone(pattern: LoadPattern) -> None:
     """Raise UsageError if each write makes the file system write timestamps too.
 
-    The figures would then cover both kinds of writes, and the file system's writes could not be told from
-    those of other programs.
+    The figures would then cover both kinds of writes, and the file system's writes would be indistinguishable
+    from other programs' writes.
     """
     for job in pattern.jobs:
         for key, harmless in _SYNCS:
@@ -110,7 +113,7 @@ def require_data_alone(pattern: LoadPattern) -> None:
 
 
 def names() -> list[str]:
-    """Return the names of the workloads that come with opwatch."""
+    """Return the names of opwatch's own workloads."""
     folder = resources.files("opwatch.load").joinpath("workloads")
     return sorted(
         entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml")
@@ -118,7 +121,7 @@ def names() -> list[str]:
 
 
 def load(text: str) -> LoadPattern:
-    """Return the workload that a user named.
+    """Return the workload named by a user.
 
     The name is one of opwatch's, one of another tool's, or a file: .toml, or one of fio, vdbench or Iometer.
     """

@@ -1,1 +1,1 @@
-"""The owners of requests: the cgroup or process that issued them, beside a disk's totals."""
+"""The owners of requests: the issuing cgroup or process, beside a disk's totals."""

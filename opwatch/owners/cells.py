@@ -25,7 +25,7 @@ _LATE = 1
 
 
 class By(enum.Enum):
-    """The criterion that distinguishes owners. enum ow_by has the same order, starting with 1."""
+    """The criterion for distinguishing owners. enum ow_by has the same order, starting with 1."""
 
     CGROUP = "cgroup"
     PROCESS = "process"
@@ -49,7 +49,7 @@ class OwnerKey(NamedTuple):
     """The identity of an owner.
 
     `number` is a cgroup's ID, a process's PID, or a number derived from the name of kernel work. `since_ns`
-    distinguishes processes that used the same PID.
+    distinguishes processes with the same PID.
     """
 
     kind: OwnerKind
@@ -78,7 +78,7 @@ Cells = Mapping[tuple[OwnerKey | None, str], OwnedCounts]
 class ReadCells:
     """The cells of one target, with the owners' names when they were first seen.
 
-    `no_room` is the part of the None cells that did not fit in the table of owners.
+    `no_room` is the part of the None cells due to a full table of owners.
     """
 
     cells: Cells
@@ -87,7 +87,7 @@ class ReadCells:
 
 
 def decode_cells(raw: bytes) -> ReadCells:
-    """Decode the cells that the extension returns. Pure."""
+    """Decode the extension's cells. Pure."""
     cells: dict[tuple[OwnerKey | None, str], OwnedCounts] = {}
     names: dict[OwnerKey, str] = {}
     no_room = OwnedCounts()
@@ -126,7 +126,7 @@ def _key(number: int, pid: int, kind: int, by: int, name: str) -> OwnerKey | Non
 class FittedCells(NamedTuple):
     """Cells that add up to a sample.
 
-    With `short`, they fall slightly short: a CPU had counted a request for the disk but not yet for its
+    With `short`, the sums fall slightly short: a CPU had counted a request for the disk but not yet for the
     owner.
     """
 
@@ -137,8 +137,9 @@ class FittedCells(NamedTuple):
 def fitted(sample: TargetSample, before: Cells, after: Cells) -> FittedCells:
     """Estimate the cells at the time of a sample from the cells read before and after it.
 
-    A request is counted for the disk first, so the sample lies between the two reads. Its excess over the
-    earlier cells goes to the owners that have it in the later cells. Cells do not shrink between two samples.
+    A request is counted for the disk first, so the sample lies between the two reads. The sample's excess
+    over the earlier cells goes to owners with growth in the later cells. Cells do not shrink between two
+    samples.
     """
     if before == after and all(_sums(before, op) == _totals(sample, op) for op in sample.ops):
         return FittedCells(before, short=False)

@@ -1,4 +1,4 @@
-"""Identify the container in a cgroup path: its engine, ID and pod. Pure."""
+"""Identify the container in a cgroup path: engine, ID and pod. Pure."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import re
 
 from opwatch.frozen import frozen
 
-# Number of ID characters that users usually type.
+# Number of ID characters usually typed by users.
 SHORT = 12
 _ID = "[0-9a-f]{64}"
 _POD = "[0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{12}|[0-9a-f]{32}"
-# Scope names that engines use: as a systemd unit, as a folder, or as containerd's SLICE:PREFIX:ID.
+# Scope names of engines: as a systemd unit, as a folder, or as containerd's SLICE:PREFIX:ID.
 _ENGINES = {
     "docker": "docker",
     "libpod": "podman",
@@ -30,9 +30,8 @@ _ESCAPE = re.compile(r"\\x([0-9a-f]{2})")
 class Container:
     """A container.
 
-    `engine` is the container engine, or None if the path does not show it. `number` is the container's ID or
-    a machine's name; `pod` the UID of the pod, or None if there is no pod. A pod's own processes have no
-    `number`.
+    `engine` is the container engine, or None if not in the path. `number` is the container's ID or a
+    machine's name; `pod` the UID of the pod, or None without a pod. A pod's own processes have no `number`.
     """
 
     engine: str | None

@@ -1,4 +1,4 @@
-"""Totals of owners that the tracer evicts to make room and that may reappear. Pure."""
+"""Totals of owners that the tracer evicts to make room, and that may reappear. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from opwatch.frozen import frozen
 from opwatch.named import NamedTuple
 from opwatch.owners.cells import Cells, OwnedCounts, OwnerKey, counts_sum
 
-# An owner evicted before this many others restarts from zero when it reappears.
+# Number of evicted owners remembered. A forgotten owner restarts from zero when reappearing.
 MOST_PAST = 1 << 16
 
 # (Owner, operation).
@@ -16,9 +16,9 @@ Cell = tuple[OwnerKey, str]
 
 
 class Earlier(NamedTuple):
-    """An owner's total for one operation when it was last evicted.
+    """An owner's total for an operation at the last eviction.
 
-    The owner was first seen in the sample that ended at `first_ns`.
+    `first_ns` is the end of the sample in which the owner was first seen.
     """
 
     first_ns: int
@@ -29,7 +29,7 @@ class Earlier(NamedTuple):
 class WholeCells:
     """Cells with the totals over all lives of their owners.
 
-    `earlier` has the previous totals of owners that reappeared.
+    `earlier` has the previous totals of reappeared owners.
     """
 
     before: Cells
@@ -48,9 +48,9 @@ class Lives:
         self._first: dict[Cell, int] = {}
 
     def whole(self, before: Cells, after: Cells) -> WholeCells:
-        """Add the totals of earlier lives to cells that were read around a sample.
+        """Add the totals of earlier lives to the cells read around a sample.
 
-        The totals of owners that are currently absent go to the None cells.
+        The totals of currently absent owners go to the None cells.
         """
         earlier = {cell: self._past[cell] for cell in _owned(after) if cell in self._past}
         away = dict(self._sums)
@@ -59,14 +59,14 @@ class Lives:
         return WholeCells(self._added(before, earlier, away), self._added(after, earlier, away), earlier)
 
     def note_sample(self, cells: Collection[tuple[OwnerKey | None, str]], at_ns: int) -> None:
-        """Record that a sample with these cells ended at `at_ns`."""
+        """Record a sample with the given cells and end time."""
         for cell in _owned(cells):
             if cell not in self._first:
                 past = self._past.get(cell)
                 self._first[cell] = past.first_ns if past else at_ns
 
     def forget(self, cells: Cells) -> None:
-        """Record that the tracer evicted these owners. `cells` are their counts in the life that ended."""
+        """Record an eviction by the tracer. `cells` are the owners' counts in the ended life."""
         for key, op in cells:
             if key is None:
                 continue

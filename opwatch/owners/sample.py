@@ -1,4 +1,4 @@
-"""Owners of a disk's requests at one sample, and between two samples.
+"""Owners of a disk's requests at a sample, and between two samples.
 
 The sum of all owners equals the disk's totals exactly.
 """
@@ -20,10 +20,10 @@ _NOTHING = OwnedCounts()
 class OwnerRow:
     """An owner's counts since the tracer was attached, by operation.
 
-    `name` is the path of a cgroup, or the name of a process or kernel work; None if it disappeared before
-    opwatch read the name. `group` is the cgroup path of a process, under the same condition. `earlier` has
-    the totals at the last eviction, by operation; samples taken between the eviction and the owner's return
-    do not list it.
+    `name` is the path of a cgroup, or the name of a process or kernel work; None if the owner disappeared
+    before opwatch read the name. `group` is the cgroup path of a process, under the same condition. `earlier`
+    has the totals at the last eviction, by operation; samples between the eviction and the owner's return do
+    not list the owner.
     """
 
     kind: OwnerKind
@@ -63,7 +63,7 @@ class Owned:
 
     @property
     def container(self) -> Container | None:
-        """Return the container that the owner is or belongs to, or None if there is none or it is unknown."""
+        """Return the container that the owner is or belongs to, or None if unknown or not in a container."""
         path = self.name if self.key.kind is OwnerKind.CGROUP else self.group
         return container_of(path) if path else None
 

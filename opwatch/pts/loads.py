@@ -8,12 +8,12 @@ from opwatch.named import NamedTuple
 from opwatch.pts.order import PtsOrder
 from opwatch.steady.pts_tests import PtsPoint, PtsTest
 
-# fio's own start-up takes about this long: a shorter load would mostly measure the start-up.
+# fio's own start-up time: a shorter load would mostly measure the start-up.
 LEAST_S = 0.1
 # Fewer repetitions would give figures dominated by chance.
 _LEAST_TIMES = 3
 _MINUTE_S = 60.0
-# Host idle recovery runs this many bursts, each followed by a pause, then minutes without pauses.
+# Host idle recovery runs bursts with a pause after each, then minutes without pauses.
 _BURSTS, _BASELINE_MINUTES = 360, 30
 _BURST_S = 5.0
 ROUND = "round"
@@ -23,7 +23,7 @@ class PtsLoad(NamedTuple):
     """Requests of one kind for `seconds`, followed by `pause_s` of idle time.
 
     The load belongs to `stage`, which runs it `times` times. With `every_s`, figures are wanted for intervals
-    of that length.
+    of the given length.
     """
 
     stage: str
@@ -46,8 +46,8 @@ class PtsLoad(NamedTuple):
 def round_loads(order: PtsOrder, part: PtsTest, logical_bytes: int) -> list[PtsLoad]:
     """Return the loads of one round, without those smaller than a block of the drive.
 
-    For idle recovery, the load is the workload that brings the drive to steady state. The list is empty for a
-    test without rounds.
+    For idle recovery, the load is the workload for reaching steady state. The list is empty for a test
+    without rounds.
     """
     if not part.steady:
         return []
@@ -58,12 +58,12 @@ def round_loads(order: PtsOrder, part: PtsTest, logical_bytes: int) -> list[PtsL
 
 
 def left_out(part: PtsTest, logical_bytes: int) -> list[PtsPoint]:
-    """Return the points that this drive cannot run."""
+    """Return the points that the drive cannot run."""
     return [point for point in part.points if point.block_bytes < logical_bytes]
 
 
 def stage_loads(order: PtsOrder, part: PtsTest) -> Iterator[PtsLoad]:
-    """Yield the loads that follow the rounds.
+    """Yield the loads after the rounds.
 
     Idle recovery has bursts with pauses, each group followed by a baseline without pauses. Cross stimulus
     recovery has three stages, each with a figure per minute.
@@ -100,7 +100,7 @@ def _load(order: PtsOrder, part: PtsTest, stage: str, point: PtsPoint) -> PtsLoa
         is_random=point.is_random,
         seconds=max(point.seconds * order.scale, LEAST_S),
         depth=depth,
-        # Two sequential threads would be two streams that start at the same byte.
+        # Two sequential threads would be two streams from the same byte.
         threads=threads if point.is_random else 1,
     )
 

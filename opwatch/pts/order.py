@@ -1,4 +1,4 @@
-"""The request for a SNIA test, as the user gave it and a journal stores it. Pure."""
+"""The request for a SNIA test, as given by the user and stored in a journal. Pure."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def pts_class(name: str) -> PtsClass:
 
 
 def parts_of(name: str) -> tuple[PtsTest, ...]:
-    """Return the parts of a test; a separate purge precedes each one."""
+    """Return the parts of a test; a separate purge precedes each part."""
     parts = tuple(test for test in PTS_TESTS if name in (test.name, test.name.partition("-")[0]))
     if not parts:
         raise UsageError(f"there is no test {name!r:.60} of SNIA's: there are {', '.join(NAMES)}")
@@ -56,8 +56,8 @@ def parts_of(name: str) -> tuple[PtsTest, ...]:
 class PtsOrder:
     """The requested test.
 
-    All times in the specification are multiplied by `scale`, and at most `rounds` rounds are done unless that
-    is None. `header` has the report's fields about the drive and its host, by name.
+    All times in the specification are multiplied by `scale`, and `rounds`, unless None, limits the number of
+    rounds. `header` has the report's fields about the drive and host, by name.
     """
 
     name: str
@@ -83,7 +83,7 @@ class PtsOrder:
         return int(capacity_bytes * self.drive_class.active_ratio) // _UNIT * _UNIT
 
     def fill_passes(self, part: PtsTest, capacity_bytes: int) -> int:
-        """Return the number of sequential passes over the active range that write twice the capacity."""
+        """Return the number of sequential passes over the active range for writing twice the capacity."""
         if part.precondition_block_bytes is None:
             return 0
         return -(-2 * capacity_bytes // self.active_bytes(capacity_bytes))

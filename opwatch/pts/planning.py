@@ -1,4 +1,4 @@
-"""Plan the steps of a test before it starts. Pure."""
+"""Plan the steps of a test before the start. Pure."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from opwatch.sweep.levels import OpLevel
 from opwatch.sweep.plan import StepKind, SweepPace, SweepSpeed, SweepStep, purge_step
 from opwatch.sweep.purges import DISCARD, PurgeWay
 
-# Write saturation ends after this many capacities were written.
+# Capacities written before write saturation ends.
 SATURATED = 4
 _WINDOW = 5
 
 
 def planned_test_bytes(part: PtsTest, capacity_bytes: int) -> int | None:
-    """Return the upper bound of a part's writes in bytes, or None if it depends on the drive's speed."""
+    """Return the upper bound of a part's writes in bytes, or None if dependent on the drive's speed."""
     if part.name != "wsat":
         return None
     return SATURATED * capacity_bytes
@@ -87,6 +87,6 @@ def _of_part(
 
 
 def _written(loads: Iterable[PtsLoad], speed: SweepSpeed) -> int:
-    """Return the bytes one pass writes, assuming the same speed for every load; 0 if the speed is unknown."""
+    """Return the bytes written by a pass at the same speed for every load; 0 if unknown."""
     writing_s = sum(load.seconds * (100 - load.read_percent) / 100 for load in loads)
     return round(writing_s * (speed.round_bytes_per_s or 0))

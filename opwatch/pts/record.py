@@ -1,4 +1,4 @@
-"""The measurements of one part of a test, as a journal stores them. All results are derived from them."""
+"""The measurements of one part of a test in a journal, from which all results are derived."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from opwatch.steady.pts_tests import PtsTest
 
 
 class PtsEnd(StrEnum):
-    """The condition that ended a part or its rounds."""
+    """The condition for the end of a part or of the rounds."""
 
     STEADY = "steady"
     ROUNDS = "rounds"  # round limit reached without steady state
     CAPACITY = "capacity"  # four times the capacity was written without steady state
     BUDGET = "budget"  # write budget used up: the part is incomplete
-    DONE = "done"  # a test without a steady state of its own
+    DONE = "done"  # a test without a steady state
 
 
 @frozen
 class PtsRecord:
     """All measurements of one part.
 
-    `totals` are the complete results of loads that were measured in intervals. `logical_bytes` is the drive's
-    block size: test points with smaller blocks were left out.
+    `totals` are the complete results of loads measured in intervals. `logical_bytes` is the drive's block
+    size: test points with smaller blocks were left out.
     """
 
     place: int
@@ -89,7 +89,7 @@ def _samples(fields: Fields, key: str) -> tuple[PtsSample, ...]:
 
 
 def verdict_of(order: PtsOrder, part: PtsTest, rounds: Sequence[Sequence[PtsSample]]) -> PtsVerdict | None:
-    """Apply SNIA's rule to these rounds.
+    """Apply SNIA's rule to the rounds.
 
     Returns None if there are too few rounds or the test has no steady state. Incomplete rounds do not count.
     """

@@ -1,4 +1,4 @@
-"""The results of a part of a test: the tables that its report requires. Pure."""
+"""The results of a part of a test: the tables required in the report. Pure."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from opwatch.pts.samples import PtsSample
 from opwatch.steady.pts import PtsVerdict
 from opwatch.steady.pts_tests import PtsTest
 
-# Share of the original rate that counts as recovered, and the final share of the stage that defines this
-# rate.
+# Share of the original rate that counts as recovered, and final share of the stage that defines the rate.
 _RECOVERED, _TAIL = 0.9, 0.1
 
 
@@ -21,7 +20,7 @@ _RECOVERED, _TAIL = 0.9, 0.1
 class PtsFigures:
     """The figures of one test point over the window's rounds, or of one stage.
 
-    `max_ns` and `five_nines_ns` (99.999 % latency) are the largest known values of these `loads`; all other
+    `max_ns` and `five_nines_ns` (99.999 % latency) are the largest known values of the `loads`; all other
     figures are means.
     """
 
@@ -43,8 +42,8 @@ class PtsFigures:
 class PtsPart:
     """One part of a test with all results derived from its measurements.
 
-    `verdict` is None if there is none, with the reason in `unjudged`. `figures` are those of `window`, which
-    holds the first and last round.
+    `verdict` may be None, with the reason in `unjudged`. `figures` are those of `window`, which holds the
+    first and last round.
     """
 
     part: PtsTest
@@ -58,7 +57,7 @@ class PtsPart:
 
     @property
     def is_whole(self) -> bool:
-        """Return True if the part ran to its end and reached steady state where required."""
+        """Return True if the part ran to the end and reached steady state where required."""
         if not self.part.steady:
             return self.record.end is PtsEnd.DONE
         return self.verdict is not None and self.verdict.is_steady and self.record.end is not PtsEnd.BUDGET
@@ -121,10 +120,10 @@ def figures_of_loads(name: str, samples: Sequence[PtsSample], totals: Sequence[P
 
 
 def _recovery(stages: Sequence[Sequence[PtsSample]]) -> float | None:
-    """Return the seconds into the last stage until it reaches 90 % of the rate at the end of the first one.
+    """Return the seconds into the last stage until reaching 90 % of the rate at the end of the first stage.
 
-    None if it never does. The specification leaves the definition of recovery to the reader; this one is
-    ours.
+    None if never reached. The specification leaves the definition of recovery to the reader; this definition
+    is opwatch's.
     """
     if len(stages) < 2:
         return None

@@ -1,4 +1,4 @@
-"""The result of one load of a test, from fio's report and logs. Pure."""
+"""The result of a load of a test, from fio's report and logs. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FIVE_NINES = 0.99999
 
 @frozen
 class PtsSample:
-    """The result of a load or of one interval of it.
+    """The result of a load or of an interval.
 
     `number` is the round, or the index within the stage, from 1. `begin_s` is the start relative to the start
     of the part. Latencies are from submission to completion, and None if there were too few requests.
@@ -51,7 +51,7 @@ class PtsSample:
         return (self.read_bytes + self.write_bytes) / self.seconds / _MEGABYTE
 
     def value(self, variable: str) -> float:
-        """Return the value that SNIA's rule tracks, under the test's name for it."""
+        """Return the value tracked by SNIA's rule, under the test's name."""
         if variable == "IOPS":
             return self.iops
         if variable == "MB/s":

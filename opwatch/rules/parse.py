@@ -32,7 +32,7 @@ _FORM = "write it as read.p99>+5%, waf>+0.1 or read.p99>20ms for 10s"
 
 
 class BadRule(UsageError):
-    """A rule that cannot be parsed. `column` counts from 1."""
+    """An invalid rule. `column` counts from 1."""
 
     def __init__(self, text: str, at: int, what: str) -> None:
         self.column = at + 1
@@ -44,7 +44,7 @@ class BadRule(UsageError):
 
 
 class _Text:
-    """A text and the current position in it."""
+    """A text and the current position."""
 
     def __init__(self, text: str) -> None:
         self.text, self.at = text, 0
@@ -118,7 +118,7 @@ def _subject(reading: _Text) -> tuple[str | None, str]:
 
 
 def _limit(reading: _Text, metric: str) -> tuple[float, LimitKind]:
-    """Parse the limit; return its value in the metric's unit, and its kind."""
+    """Parse the limit; return the value in the metric's unit, and the kind."""
     begin, number = reading.at, reading.take(_NUMBER)
     if not number:
         raise reading.bad(f"a number belongs here, not {reading.rest()}; {_FORM}")

@@ -1,4 +1,4 @@
-"""A rule: the metric it checks, and the limit beyond which it fires."""
+"""A rule: the metric, and the limit beyond which the rule fires."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class LimitKind(StrEnum):
 
 @frozen
 class Rule:
-    """A rule that a user wrote.
+    """A rule written by a user.
 
     `op` is None for any operation and for metrics of the whole disk. `limit` is in the metric's unit: ns for
     times. `lasting_s` is the time the value must stay beyond the limit, or None if not given.

@@ -1,4 +1,4 @@
-"""Check rules against the observations of each interval, and report rules that start to be met."""
+"""Check rules against the observations of each interval, and report newly met rules."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ class _State:
 class RuleWatch:
     """Checks the observations of a run.
 
-    A rule fires when it starts to be met, and fires again only after it was not met in between.
+    A rule fires when it starts to be met, and again after an interval in which it was not met.
     """
 
     rules: Sequence[Rule]
     words: frozenset[str] = frozenset()
     _states: dict[tuple[int, str], _State] = field(default_factory=dict)
-    # Disks that have gone, with the time, because the end of a run reports them again.
+    # Disappeared disks, with the time, because the end of a run reports the disks again.
     _gone: set[tuple[str, int]] = field(default_factory=set)
 
     @classmethod
@@ -78,7 +78,7 @@ class RuleWatch:
         return cls(rules, frozenset(words))
 
     def take(self, news: Observation | Event) -> list[Firing]:
-        """Process an observation or event; return the rules that start to be met."""
+        """Process an observation or event; return the newly met rules."""
         if isinstance(news, Event) or news.final:
             return self._going(news)
         firings = [self._reached(number, rule, news) for number, rule in enumerate(self.rules)]
@@ -90,7 +90,7 @@ class RuleWatch:
         return any(rule.metric == WAF for rule in self.rules)
 
     def _going(self, news: Observation | Event) -> list[Firing]:
-        """Return a firing for a disk that disappeared during the watch or ended it."""
+        """Return a firing for a disk that disappeared during or at the end of the watch."""
         leaving = news.leaving
         if GONE not in self.words or not leaving or leaving.why != GONE:
             return []
@@ -127,7 +127,7 @@ class RuleWatch:
 
 
 def _values(rule: Rule, news: Observation) -> list[tuple[str | None, float]]:
-    """Return the known values that a rule checks, each with its operation."""
+    """Return the known values of a rule's metric, each with the operation."""
     if rule.metric == CPU:
         return [(None, news.cpu.busy_cores)] if news.cpu else []
     if rule.metric == STALL:

@@ -1,7 +1,7 @@
 """Measure from the writes which share of the data in use they reached, and how evenly.
 
-A workload described as random need not be: one that restarts with the same seed rewrites the same addresses
-and leaves the rest untouched. The drive then has more spare area to collect with than the level suggests.
+A workload described as random need not be: restarting with the same seed rewrites the same addresses and
+leaves the rest untouched. The drive then has more spare area to collect with than the level suggests.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import math
 from opwatch.frozen import frozen
 
 _REGIONS = 256
-# A uniform workload exceeds this many standard deviations of chi squared once in a million runs.
+# A uniform workload exceeds the limit, in standard deviations of chi squared, once in a million runs.
 _MOST_SIGMAS = 5.0
 
 
@@ -21,8 +21,8 @@ class WriteSpread:
     """The coverage and evenness of the writes.
 
     `coverage_ratio` is the share of the data in use that was written at least once since the purge.
-    `uneven_sigmas` is the distance of the random writes from a uniform distribution, or None if it was not
-    measured. `source` names the origin of both figures.
+    `uneven_sigmas` is the distance of the random writes from a uniform distribution, or None if not measured.
+    `source` names the origin of both figures.
     """
 
     coverage_ratio: float

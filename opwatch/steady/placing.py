@@ -36,7 +36,7 @@ class FileMap:
         self._begins = [run.disk_bytes for run in self._runs]
 
     def parts(self, offset_bytes: int, length: int) -> Iterator[tuple[int, int]]:
-        """Yield (file offset, length) of each part of a drive write that belongs to the file."""
+        """Yield (file offset, length) of each part of a drive write within the file."""
         if not self._runs:
             yield offset_bytes, length
             return

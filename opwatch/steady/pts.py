@@ -27,7 +27,7 @@ class PtsRule:
 
 @frozen
 class PtsFit:
-    """The fields a report must contain for one tracked variable: see `report()`."""
+    """The fields a report must contain for a tracked variable: see `report()`."""
 
     variable: str
     values: tuple[float, ...]
@@ -122,7 +122,7 @@ def judge_pts(tracks: Mapping[str, Sequence[float]], rule: PtsRule | None = None
 def fit_window(variable: str, values: Sequence[float], first_round: int, rule: PtsRule) -> PtsFit:
     """Fit one window of one variable.
 
-    Fractions keep rounding from deciding a value that is exactly on a limit.
+    Fractions keep rounding from deciding a value exactly on a limit.
     """
     exact = [Fraction(value) for value in values]
     count = len(exact)

@@ -45,7 +45,7 @@ class StrictRule:
     """
 
     coverage: float = 0.999
-    # Unmapped data acts as spare area; this share of the spare area may be of that kind.
+    # Unmapped data acts as spare area; the limit is a share of the spare area.
     false_spare: float = 0.01
     drift: float = 0.02
     tail_drift: float = 0.10
@@ -59,7 +59,7 @@ class StrictRule:
 class StrictCheck:
     """One condition on a window.
 
-    `is_met` is None if it was not measured; `wanted` and `measured` are display text.
+    `is_met` is None if not measured; `wanted` and `measured` are display text.
     """
 
     name: str
@@ -87,7 +87,7 @@ class SteadyWindow:
     first_round: int
     rounds: int
     whole: Round
-    # Drift of each variable, or None if it was not measured.
+    # Drift of each variable, or None if not measured.
     iops: LineDrift | None
     tail: LineDrift | None
     waf: LineDrift | None

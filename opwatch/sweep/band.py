@@ -1,8 +1,8 @@
 """Predict WAF at each level from theory, and fit the spare area that explains the measured WAF. Pure.
 
 For drives on the market, T (the flash that can hold data) and the collection policy are not public. If WAF
-was measured at several levels, both can be fitted because one T has to explain all levels. The models assume
-uniform random writes; docs/method-sweep.md names them and their authors.
+was measured at several levels, both can be fitted because a single T has to explain all levels. The models
+assume uniform random writes; docs/method-sweep.md names the models and their authors.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def collector_models(superblock_pages: int | None = None) -> tuple[CollectorMode
 
 @frozen
 class ModelBand:
-    """The WAF at one level, from the best possible collector to the worst one in use."""
+    """The WAF at one level, from the best possible collector to the worst in use."""
 
     small_greedy: float
     greedy: float
@@ -106,7 +106,7 @@ def band_at(alpha: float, superblock_pages: int | None = None) -> ModelBand:
 
 @frozen
 class MeasuredLevel:
-    """The input of a fit for one level; `waf_error` is absolute."""
+    """The input of a fit for a level; `waf_error` is absolute."""
 
     usable_bytes: int
     waf: float
@@ -115,11 +115,11 @@ class MeasuredLevel:
 
 @frozen
 class SpareFit:
-    """One T fitted to all levels.
+    """A T fitted to all levels.
 
     `predicted` are the fitted WAF values in the levels' order. `rms_ratio` is their deviation from the
-    measurement, or None for one level, which some T always fits exactly. `alike` are the collector classes
-    that fit equally well, the best first.
+    measurement, or None for a single level, which some T always fits exactly. `alike` are the collector
+    classes that fit equally well, the best first.
     """
 
     model: CollectorModel
@@ -146,8 +146,8 @@ def fit_spare(levels: Sequence[MeasuredLevel], superblock_pages: int | None = No
     if not known:
         raise NotEnoughData("no level amplifies: there is no spare area to fit")
     fits = [_fit(model, known) for model in collector_models(superblock_pages)]
-    # Every class fits a single level exactly, up to rounding. Keep the best collector first in that case
-    # because it implies the smallest spare area.
+    # Every class fits a single level exactly, up to rounding. Keep the best collector first then, because the
+    # best collector implies the smallest spare area.
     if len(known) > 1:
         fits.sort(key=lambda fit: fit[1])
     model, miss, flash = fits[0]

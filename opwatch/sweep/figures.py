@@ -1,6 +1,6 @@
 """Compute the figures of a level's window from fio, the drive's counters and the trace. Pure.
 
-Every figure that cannot be computed has a reason instead.
+Figures without a value have a reason instead.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from opwatch.trace.derive import Interval
 from opwatch.waf.measure import Measured
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999, "p99.99": 0.9999, "p99.999": 0.99999}
-# Omit a single round's NAND bytes if their error exceeds this share: they would be noise.
+# Omit a round's NAND bytes as noise if the error exceeds this share.
 _WHOLE_ROUND = 0.05
 # Student's t at 95 % for five parts; slightly conservative for more.
 _LEAST_PARTS, _T_OF_PARTS = 5, 2.8
@@ -79,7 +79,7 @@ def ground_of(level: OpLevel, spread: WriteSpread | None) -> SteadyGround:
 
 
 def quantile_of(bins: Mapping[int, int], share: float) -> float | None:
-    """Return the quantile, or None if less than one request would lie above it."""
+    """Return the quantile, or None if fewer than 1 request would exceed the quantile."""
     count = sum(bins.values())
     if not count or count * (1 - share) < 1:
         return None
@@ -103,7 +103,7 @@ def round_of_evidence(evidence: RoundEvidence, measured: Measured | None) -> Rou
 
 
 def probe_of(kind: OpKind, rounds: Sequence[RoundEvidence]) -> LevelProbe:
-    """Merge the rounds of a window into one measurement of this kind of I/O."""
+    """Merge the rounds of a window into a measurement of this kind of I/O."""
     ios = [sum(one.report.total.requests.values()) for one in rounds]
     means = [one.report.mean_ns for one in rounds]
     summed_ns = sum(count * mean for count, mean in zip(ios, means, strict=True) if mean is not None)
@@ -180,7 +180,7 @@ def figures_of(evidence: WindowEvidence) -> LevelFigures:
 def _busiest(rounds: Sequence[RoundEvidence]) -> float | None:
     """Return the CPU share of each round's busiest thread, averaged over time.
 
-    None if fio did not report it for all rounds.
+    None if fio did not report CPU time for all rounds.
     """
     busy_s = time_s = 0.0
     for one in rounds:

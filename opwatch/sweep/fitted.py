@@ -1,8 +1,8 @@
-"""A simulated drive that behaves like a measured one. Pure.
+"""A simulated drive with the behaviour of a measured drive. Pure.
 
 The spare area and the collector come from the fit of a sweep, and the speed from two time constants. A write
 takes controller time, and each page programmed for it takes die time. The controller time comes from the
-fastest level, the die time from the level that programs the most pages; the longer of the two limits the
+fastest level, the die time from the level with the most programmed pages; the longer of the two limits the
 drive at the other levels.
 """
 
@@ -59,7 +59,7 @@ def _timing(levels: Sequence[LevelOutcome]) -> dict[str, int]:
     command_ns = 1e9 / max(iops for iops, _ in speeds)
     page_ns, waf = min((1e9 / (iops * waf), waf) for iops, waf in speeds)
     unit_pages = _PLANES * _FLASH_PAGE // _PAGE
-    # Relocated pages were read before they were programmed, and each page has its share of a block's erase.
+    # Relocated pages are read before programming, and each page has its share of a block's erase.
     beside_ns = _READ_NS * (1 - 1 / waf) + _ERASE_NS * _FLASH_PAGE / _BLOCK
     dies = max(round((_PROGRAM_NS + beside_ns) / (page_ns * unit_pages)), 1)
     return {

@@ -1,7 +1,7 @@
 """Levels of over-provisioning: parse the user's list and compute the bytes of a drive each level uses. Pure.
 
-A percentage alone is ambiguous: it may refer to the used part or to the whole, and the whole may be the
-visible capacity or the flash. A level is therefore a number of bytes; percentages are derived from it.
+A percentage alone is ambiguous: the base may be the used part or the whole, and the whole may be the visible
+capacity or the flash. A level is therefore a number of bytes; percentages are derived from the bytes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MOST_LEVELS = 64
 
 
 class OpShare(StrEnum):
-    """The reference of a percentage. C is the capacity that levels are taken from, U the part in use."""
+    """The reference of a percentage. C is the capacity to divide, U the part in use."""
 
     USED = "used"  # (C-U)/U, as in drive data sheets
     WHOLE = "whole"  # (C-U)/C, S_f in research papers
@@ -58,9 +58,9 @@ class LevelFiles:
 class OpLevel:
     """One level: the first `usable_bytes` of the drive are used, the rest is left to the drive.
 
-    `flash_bytes` is the flash that can hold data, without the reserve and open superblocks. It is None if
-    unknown, as for nearly every drive on the market. With `files`, `usable_bytes` is an upper bound: some
-    blocks of the file system may never have been written.
+    `flash_bytes` is the flash for data, without the reserve and open superblocks, or None if unknown, as for
+    nearly every drive on the market. With `files`, `usable_bytes` is an upper bound: some blocks of the file
+    system may never have been written.
     """
 
     label: str
@@ -71,17 +71,17 @@ class OpLevel:
 
     @property
     def load_bytes(self) -> int:
-        """Return the bytes that the workload writes to."""
+        """Return the size of the workload's target in bytes."""
         return self.files.load_bytes if self.files else self.usable_bytes
 
     @property
     def ballast_bytes(self) -> int:
-        """Return the bytes that are in use but written only once."""
+        """Return the bytes in use but written only once."""
         return self.files.ballast_bytes if self.files else 0
 
     @property
     def active_bytes(self) -> int:
-        """Return the lower bound of the bytes in use: those written by the sweep itself."""
+        """Return the lower bound of the bytes in use: the sweep's own data."""
         return self.load_bytes + self.ballast_bytes
 
     @property

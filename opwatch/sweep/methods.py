@@ -1,4 +1,4 @@
-"""The methods that leave part of a drive unused, as data: the change each makes and how it is undone."""
+"""The methods that leave part of a drive unused, as data: the change and the way to undo the change."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from opwatch.named import NamedTuple
 
 
 class LevelMethod(NamedTuple):
-    """A method. With `is_persistent`, the change stays until it is undone, so a sweep has to undo it."""
+    """A method. With `is_persistent`, the change stays until undone, so a sweep has to undo the change."""
 
     name: str
     what: str
@@ -70,7 +70,7 @@ ON_FILES = ("file", "fill")
 
 
 def method_of(name: str) -> LevelMethod:
-    """Return the method with the name that a user typed."""
+    """Return the method with the name typed by a user."""
     for method in METHODS:
         if method.name == name:
             return method

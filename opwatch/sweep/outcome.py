@@ -1,4 +1,4 @@
-"""The outcome of a level: figures, each with its source or the reason why it is missing."""
+"""The outcome of a level: figures, each with its source or the reason for a missing value."""
 
 from __future__ import annotations
 

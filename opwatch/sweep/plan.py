@@ -1,4 +1,4 @@
-"""Plan a sweep step by step before it starts. Pure: planning writes nothing."""
+"""Plan a sweep step by step before the start. Pure: planning writes nothing."""
 
 from __future__ import annotations
 
@@ -62,8 +62,7 @@ class SweepPlan:
     """All steps of a sweep.
 
     `life_bytes` is the drive's rated write endurance, or None with the reason in `life_reason`. The sweep
-    stops after `most_write_bytes` if that is not None. `bytes_reason` says why the planned bytes omit some
-    steps.
+    stops after `most_write_bytes` unless None. `bytes_reason` says why the planned bytes omit some steps.
     """
 
     target: str
@@ -80,7 +79,7 @@ class SweepPlan:
 
     @property
     def write_bytes(self) -> tuple[int, int]:
-        """Return the least and the most bytes that the host writes."""
+        """Return the least and the most host bytes written."""
         least = sum(step.write_bytes * step.at_least for step in self.steps)
         most = sum(step.write_bytes * step.at_most for step in self.steps)
         if self.most_write_bytes is None:
@@ -100,7 +99,7 @@ class SweepPlan:
 
     @property
     def life_ratio(self) -> tuple[float, float] | None:
-        """Return the share of the rated life that the sweep uses."""
+        """Return the least and the most share of the rated life used."""
         if not self.life_bytes:
             return None
         least, most = self.write_bytes
@@ -120,8 +119,8 @@ class SweepPace:
     """The amounts of work in a sweep.
 
     `round_ratio` is a round's length as a share of the data in use. With `sprandom`, the fill is one pass of
-    fio's sprandom mode, which leaves a drive in the state that long random writes do. `probe_s` is the
-    duration of each measurement of one I/O kind before and after the fill; 0 means none.
+    fio's sprandom mode, which leaves a drive in a state like long random writes. `probe_s` is the duration of
+    each probe before and after the fill; 0 means none.
     """
 
     fill_passes: int = 2
@@ -190,7 +189,7 @@ def _of_level(
 
 
 def _probes(level: OpLevel, pace: SweepPace) -> list[SweepStep]:
-    """Return the measurements other than rounds; the last one runs after the fill."""
+    """Return the measurements other than rounds; the last runs after the fill."""
     if not pace.probe_s:
         return []
     words = (
@@ -260,8 +259,8 @@ def probe_size(level: OpLevel) -> int:
 def sprandom_ratio(level: OpLevel) -> float:
     """Return (T-U)/U for fio's sprandom mode.
 
-    If T is unknown, a typical hidden reserve is assumed. fio accepts values between 0 and 1. A ratio that is
-    wrong by a third costs a few rounds.
+    If T is unknown, a typical hidden reserve is assumed. fio accepts values between 0 and 1. An error of a
+    third costs a few rounds.
     """
     spare = level.spare_bytes
     if spare is None:
@@ -277,7 +276,7 @@ def seconds_left(
     rounds: int,
     purge: PurgeWay = DISCARD,
 ) -> tuple[float, float] | None:
-    """Return the least and the most time for these levels, given the finished rounds of the first one.
+    """Return the least and the most time for these levels, given the finished rounds of the first level.
 
     None if the speed or the duration of a purge is unknown.
     """
@@ -305,7 +304,7 @@ def _least_rounds(level: OpLevel, round_bytes: int, pace: SweepPace) -> int:
     """Return the number of rounds before the strict verdict can pass.
 
     The host must first write T-U (or its upper bound), then the data in use, because the window must start
-    after the rounds that first used the spare area.
+    after the first use of the spare area.
     """
     before = -(-level.most_spare_bytes // round_bytes)
     window = -(-level.active_bytes // round_bytes)

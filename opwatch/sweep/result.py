@@ -1,4 +1,4 @@
-"""A complete sweep: its levels, the conclusions from all levels together, and the device it ran on."""
+"""A complete sweep: its levels, the conclusions from all levels together, and the tested device."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class SweepResult:
     is_uniform: bool = True
 
     def steady(self) -> Sequence[LevelOutcome]:
-        """Return the levels that reached steady state or have no check against it.
+        """Return the levels in steady state or without a failed check.
 
         The figures of other levels do not describe the drive.
         """
@@ -73,7 +73,7 @@ class SweepResult:
         return None if flash is None else band_at(flash / used, self.superblock_pages)
 
     def predicted(self, outcome: LevelOutcome, fit: SpareFit | None) -> float | None:
-        """Return the WAF that the fit predicts for this level, measured or not."""
+        """Return the fit's WAF for this level, measured or not."""
         return fit.model.waf(fit.flash_bytes / outcome.level.active_bytes) if fit else None
 
     def returns(self) -> tuple[LevelReturn, ...]:

@@ -10,18 +10,18 @@ from opwatch.frozen import frozen
 from opwatch.sweep.outcome import LevelOutcome
 
 _YEAR_S = 365.25 * 86400
-# Smaller gains in IOPS or WAF do not count: a steady-state verdict tolerates this much drift.
+# Smaller gains in IOPS or WAF do not count: a steady-state verdict tolerates the same drift.
 _LEAST_GAIN = 0.02
 _NO_AMPLIFICATION = 1.02
 
 
 @frozen
 class LevelReturn:
-    """The gain of one step between neighbouring levels.
+    """The gain of a step between neighbouring levels.
 
     Ratios are given for the whole step and per percent; `percents` is the step's size in percent of (C-U)/U.
-    `years` is the life gained at a write rate that every level has reached. `iops_error` is the relative
-    error of the IOPS ratio.
+    `years` is the life gained at a write rate sustained by every level. `iops_error` is the relative error of
+    the IOPS ratio.
     """
 
     begin: LevelOutcome
@@ -46,7 +46,7 @@ class LevelReturn:
     def is_gain(self) -> bool | None:
         """Return whether the step gains IOPS or WAF.
 
-        None if neither shows a gain, and one of the two was not measured or is too uncertain.
+        None if neither shows a gain, and IOPS or WAF were not measured or are too uncertain.
         """
         gains = [self._gains_iops, None if self.waf_ratio is None else 1 - self.waf_ratio > _LEAST_GAIN]
         if True in gains:
@@ -106,7 +106,7 @@ def write_rate(outcomes: Sequence[LevelOutcome]) -> float | None:
 def level_returns(
     outcomes: Sequence[LevelOutcome], endurance_bytes: int | None = None
 ) -> tuple[LevelReturn, ...]:
-    """Return one entry for each step between neighbouring levels."""
+    """Return an entry for each step between neighbouring levels."""
     ordered = in_order(outcomes)
     rate = write_rate(ordered)
     steps = []
@@ -139,7 +139,7 @@ def _ratio(begin: float | None, end: float | None) -> float | None:
 def advice(outcomes: Sequence[LevelOutcome], restless: Sequence[LevelOutcome] = ()) -> str:
     """Return one sentence on whether more over-provisioning would help.
 
-    The sentence is about the measured levels only; `restless` are levels that did not reach steady state.
+    The sentence is about the measured levels only; `restless` are the levels without steady state.
     """
     if not outcomes:
         return _of_restless(restless)
@@ -169,7 +169,7 @@ def advice(outcomes: Sequence[LevelOutcome], restless: Sequence[LevelOutcome] = 
 
 
 def _losses(steps: Sequence[LevelReturn]) -> str:
-    """Return a note on the steps that improved WAF but lost IOPS, or an empty text."""
+    """Return a note on steps with a better WAF but fewer IOPS, or an empty text."""
     losing = [step.end.level.label for step in steps if step.is_gain and step.loses_iops]
     return f" ({', '.join(losing)} in WAF alone, with fewer IOPS)" if losing else ""
 
@@ -177,7 +177,7 @@ def _losses(steps: Sequence[LevelReturn]) -> str:
 def _of_restless(outcomes: Sequence[LevelOutcome]) -> str:
     """Return the advice if no level is steady.
 
-    The only possible conclusion is that nothing amplifies, provided that WAF is proven for all levels.
+    The only possible conclusion is WAF near 1, provided WAF is proven for all levels.
     """
     proven = [outcome for outcome in outcomes if outcome.strict.is_amplification_proven]
     worst = _most_waf(proven)

@@ -1,4 +1,4 @@
-"""Compute the file sizes of levels made of files, and the space that a sweep leaves free. Pure."""
+"""Compute the file sizes of levels made of files, and the space left free by a sweep. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from opwatch.units import capacity
 _UNIT = 4096
 # Smaller files would consist mostly of metadata.
 _LEAST_FILE = 16 << 20
-# Space left free so that other users do not run out of it.
+# Space left free for other users of the file system.
 _KEPT_RATIO, _KEPT_BYTES = 0.01, 16 << 20
 # A file system allocates metadata blocks when a file is created.
 _SLACK_RATIO, _SLACK_BYTES = 0.001, 2 << 20
@@ -43,18 +43,18 @@ class FilesystemRoom:
     def own_bytes(self) -> int:
         """Return the upper bound of the bytes in use without the sweep.
 
-        They include metadata, journal, other files, and all of the drive outside this file system.
+        Included are metadata, journal, other files, and all of the drive outside this file system.
         """
         return self.drive_bytes - self.free_bytes
 
     @property
     def most_bytes(self) -> int:
-        """Return the most bytes that a sweep's files may take."""
+        """Return the upper limit for a sweep's files in bytes."""
         return max(self.available_bytes - max(int(_KEPT_RATIO * self.total_bytes), _KEPT_BYTES), 0)
 
 
 def levels_of_file(levels: Sequence[OpLevel], room: FilesystemRoom) -> tuple[OpLevel, ...]:
-    """Return the levels, each made of one file as large as the level allows."""
+    """Return the levels, each made of a file as large as the level allows."""
     return tuple(replace(level, files=LevelFiles(_left(level, room))) for level in levels)
 
 
@@ -63,7 +63,7 @@ def levels_of_fill(
 ) -> tuple[OpLevel, ...]:
     """Return the levels, each made of a file of constant size and ballast.
 
-    The file's default size is half of the space that the smallest level leaves.
+    The default file size is half of the smallest level's space.
     """
     left = [_left(level, room) for level in levels]
     least = min(left)
@@ -82,7 +82,7 @@ def levels_of_fill(
 def _left(level: OpLevel, room: FilesystemRoom) -> int:
     """Return the bytes a level leaves for the sweep's files.
 
-    Raises UsageError if that is too little, or more than may be taken.
+    Raises UsageError for too little space, or more than allowed.
     """
     left = (level.usable_bytes - room.own_bytes) // _UNIT * _UNIT
     if left < _LEAST_FILE:

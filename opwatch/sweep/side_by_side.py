@@ -35,7 +35,7 @@ def run_levels(
             wait(runs, return_when=FIRST_EXCEPTION)
             return [run.result() for run in runs]
         finally:
-            # After Ctrl-C or an error in one level, the others stop at the end of their round and no new
-            # level starts.
+            # After Ctrl-C or an error in a level, other levels stop at the end of the round and no new level
+            # starts.
             is_over = True
             pool.shutdown(wait=True, cancel_futures=True)

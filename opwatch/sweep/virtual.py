@@ -1,6 +1,6 @@
 """A level of a sweep on the simulated flash, in virtual time, with the same steps, rounds and verdicts.
 
-A large drive is simulated with fewer mapping units than it has. Write amplification depends on their number
+A large drive is simulated with a reduced number of mapping units. Write amplification depends on their number
 in two ways only: one superblock is always open, and a smaller superblock lets a greedy collector choose
 better. Both effects are computed and reported.
 """
@@ -28,7 +28,7 @@ from opwatch.sweep.plan import SweepPace, round_size
 
 _UNITS, _SUPERBLOCKS = 1 << 20, 512
 _LEAST_BEYOND = 10
-# A bout starts and ends with an empty queue. It therefore spans several rounds and is split at its intervals.
+# A bout starts and ends with an empty queue. Bouts therefore span several rounds, and are split at intervals.
 _FIRST_S, _BOUT_ROUNDS, _INTERVALS = 0.05, 5, 200
 
 
@@ -51,9 +51,9 @@ class VirtualLoad:
 class ModelDrive:
     """The simulated drive.
 
-    `ratio` is the model's size divided by the size of the drive it represents. The simulation has
-    `superblocks` superblocks of `superblock_pages` pages; the real drive's superblocks have
-    `real_superblock_pages` pages, or None if its profile does not specify this.
+    `ratio` is the model's size relative to the real drive. The simulation has `superblocks` superblocks of
+    `superblock_pages` pages; the real drive's superblocks have `real_superblock_pages` pages, or None if not
+    in the profile.
     """
 
     profile: Profile
@@ -108,7 +108,7 @@ def make_drive(profile: Profile) -> Drive:
 
 
 def flash_bytes(model: ModelDrive) -> int:
-    """Return T of the drive that the model represents."""
+    """Return T of the real drive."""
     return round(make_drive(model.profile).geometry().physical_bytes / model.ratio)
 
 
@@ -123,7 +123,7 @@ class _Bout(NamedTuple):
 class _LevelCourse:
     """The results of a level's rounds.
 
-    The last bout may contain further rounds that ran before the verdict.
+    The last bout may contain further rounds, run before the verdict.
     """
 
     rounds: list[Round]
@@ -284,7 +284,7 @@ def _waf_error(rounds: Sequence[Round], whole: Round, model: ModelDrive, level: 
 
 
 def _percentiles(slots: Sequence[tuple[int, ...]]) -> dict[str, float]:
-    """Return the percentiles over all I/Os of the window; omit those with too few I/Os beyond them."""
+    """Return the percentiles over all I/Os of the window; omit percentiles with too few I/Os beyond."""
     summed = tuple(sum(counts) for counts in zip(*slots, strict=True))
     run, total = TimedRun(1, (), summed), sum(summed)
     figures = {}

@@ -87,8 +87,8 @@ def _wrapped(
 def decode_registers(sense: bytes) -> AtaRegisters:
     """Decode the registers from sense data of either format.
 
-    Raises BadInput if they are missing or truncated: fixed-format sense data has room for only the lower half
-    of an address.
+    Raises BadInput if registers are missing or truncated: fixed-format sense data has room for only the lower
+    half of an address.
     """
     code = sense[0] & 0x7F if sense else 0
     if code in _DESCRIPTORS:

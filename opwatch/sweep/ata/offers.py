@@ -33,7 +33,7 @@ class AtaOffers:
 
 
 def decode_offers(page: bytes) -> AtaOffers:
-    """Decode SAT's page 89h. Raises BadInput for another page or a device that is not an ATA disk."""
+    """Decode SAT's page 89h. Raises BadInput for another page or a device other than an ATA disk."""
     if len(page) < _IDENTIFY_AT + _BYTES or page[1] != _PAGE:
         raise BadInput(f"page 89h of {len(page)} bytes")
     if page[56] != _IDENTIFY_COMMAND:
@@ -52,8 +52,8 @@ def decode_identify(raw: bytes) -> AtaOffers:
     def counts(number: int) -> bool:
         return word(number) >> 14 == 1
 
-    # Words 82 to 84 are valid if bits 15:14 of word 83 are 01, and words 85 to 87 if those of word 87 are.
-    # Word 119 is valid if bit 15 of word 86 is set and its own bits 15:14 are 01.
+    # Words 82 to 84 are valid if bits 15:14 of word 83 are 01, and words 85 to 87 if bits 15:14 of word 87
+    # are 01. Word 119 is valid if bit 15 of word 86 is set and bits 15:14 of word 119 are 01.
     supported = word(82) if counts(83) else 0
     enabled = word(85) if counts(87) else 0
     later = word(119) if counts(87) and word(86) & 1 << 15 and counts(119) else 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from opwatch.errors import BadInput
 from opwatch.frozen import frozen
 
-# Deliberately not secret: it unlocks a drive that a killed sweep left locked.
+# Deliberately not secret: users need this password if a killed sweep left a drive locked.
 PASSWORD = "opwatch"
 _PAGE_BYTES, _PASSWORD_BYTES = 512, 32
 _ENHANCED = 1 << 1
@@ -13,7 +13,7 @@ _ENHANCED = 1 << 1
 _SUPPORTED, _ENABLED, _LOCKED, _FROZEN, _EXPIRED, _HAS_ENHANCED = (1 << bit for bit in range(6))
 _IS_LONG, _LONGEST, _LONG_LONGEST = 1 << 15, 0xFF, 0x7FFF
 _MINUTES_PER_COUNT = 2
-# Timeouts for a drive that reports no erase time, and for one that reports a time beyond the maximum value.
+# Timeouts for a drive that reports no erase time, and for a drive whose time exceeds the maximum value.
 _UNTOLD_S, _SLOWEST_S, _MARGIN_S = 12 * 3600, 96 * 3600, 600
 # The kernel's timeout is a 32-bit number of milliseconds.
 _MOST_S = 49 * 86400
@@ -28,7 +28,7 @@ class EraseTime:
     """The erase time reported by the drive.
 
     `minutes` is None if the drive reports none. With `is_more`, the erase takes longer than `minutes`, the
-    largest value that the drive can report.
+    drive's largest possible value.
     """
 
     minutes: int | None = None
@@ -78,7 +78,7 @@ class AtaSecurity:
 
     @property
     def time(self) -> EraseTime:
-        """Return the time of the erase to use: the normal one unless only the enhanced one has a time."""
+        """Return the erase's time: normal, unless the drive reports a time for the enhanced erase only."""
         return self.enhanced if self.is_enhanced_alone else self.normal
 
     @property
@@ -125,13 +125,13 @@ def _time(word: int) -> EraseTime:
     count = word & most
     if not count:
         return EraseTime()
-    # The maximum means longer than the value before it.
+    # The maximum means longer than the previous value.
     is_more = count == most
     return EraseTime(_MINUTES_PER_COUNT * (count - is_more), is_more)
 
 
 def security_refusal(security: AtaSecurity, name: str) -> str | None:
-    """Return the reason not to erase a drive with this security status, or None if there is none."""
+    """Return the reason not to erase a drive with this security status, or None."""
     if not security.is_supported:
         return f"{name} has no security feature set (IDENTIFY word 82 bit 1 is 0)"
     if not security.has_state:

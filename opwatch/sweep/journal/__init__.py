@@ -1,1 +1,1 @@
-"""The journal of a sweep: its request and progress, so that the sweep can resume after any interruption."""
+"""The journal of a sweep: its request and progress, for resuming after any interruption."""

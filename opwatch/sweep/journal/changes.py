@@ -1,4 +1,4 @@
-"""Record a sweep's changes to a drive in its journal: before each change, and when it is undone."""
+"""Record a sweep's changes to a drive in its journal: before each change, and after each undo."""
 
 from __future__ import annotations
 

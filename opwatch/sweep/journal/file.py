@@ -1,4 +1,4 @@
-"""The journal file: one entry per line, on stable storage before the action that it describes starts."""
+"""The journal file: one entry per line, on stable storage before the described action starts."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class JournalFile(Closing):
 
     @property
     def resume_words(self) -> str:
-        """Return the command that resumes the sweep, without the consent options."""
+        """Return the command for resuming the sweep, without the consent options."""
         where = "" if self.path.parent == FOLDER else f" --journals {self.path.parent}"
         return f"opwatch sweep resume {self.name}{where}"
 
@@ -59,7 +59,7 @@ class JournalFile(Closing):
             return read_all(file, str(self.path), MOST_BYTES)
 
     def append(self, entry: str, fields: dict[str, Any]) -> None:
-        """Append one entry completely or not at all. The entry is on stable storage when this returns."""
+        """Append an entry completely or not at all. The entry is on stable storage when this returns."""
         line = json.dumps({"entry": entry, **fields}, separators=(",", ":")).encode() + b"\n"
         size = os.fstat(self._descriptor).st_size
         try:
@@ -68,7 +68,7 @@ class JournalFile(Closing):
                 view = view[os.write(self._descriptor, view) :]
             os.fsync(self._descriptor)
         except OSError as error:
-            # Remove a partial line: followed by another entry, it would be read as corruption.
+            # Remove a partial line, which would be read as corruption if another entry followed.
             with contextlib.suppress(OSError):
                 os.ftruncate(self._descriptor, size)
             raise OpwatchError(
@@ -76,7 +76,7 @@ class JournalFile(Closing):
             ) from error
 
     def cut_back(self, cut_bytes: int) -> None:
-        """Remove a last line that was truncated by a crash."""
+        """Remove a last line truncated by a crash."""
         if cut_bytes:
             os.ftruncate(self._descriptor, os.fstat(self._descriptor).st_size - cut_bytes)
 
@@ -136,13 +136,13 @@ def journals(folder: Path = FOLDER, suffix: str = _SUFFIX) -> list[str]:
 
 
 def states(folder: Path = FOLDER) -> Iterator[tuple[str, SweepState | BadInput]]:
-    """Yield each sweep's name and its state, or the error that prevents reading the state. Writes nothing."""
+    """Yield each sweep's name and its state, or the error from reading the state. Writes nothing."""
     for name in journals(folder):
         yield name, looked_at(journal_path(folder, name), parse_journal)
 
 
 def looked_at(path: Path, parse: Callable[[bytes, str], _State]) -> _State | BadInput:
-    """Return a journal's state, or the error that prevents reading it. Writes nothing."""
+    """Return a journal's state, or the error from reading the journal. Writes nothing."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         with os.fdopen(descriptor, "rb", buffering=0) as file:

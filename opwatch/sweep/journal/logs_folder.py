@@ -16,7 +16,7 @@ _SUFFIX = ".logs"
 def logs_folder(journal: Path) -> Iterator[Path]:
     """Create a folder beside a journal and remove it at the end.
 
-    The folder carries the sweep's name, so that resuming a killed sweep removes its old logs.
+    The folder carries the sweep's name, and resuming a killed sweep removes old logs.
     """
     folder = journal.with_suffix(_SUFFIX)
     shutil.rmtree(folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""The request for a sweep, as its journal stores it. Pure."""
+"""The request for a sweep, as stored in the journal. Pure."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class SweepRequest:
     """All settings of a sweep: the same request on the same drive issues the same I/O.
 
     The seeds of all rounds derive from `secret`. `refresh_s` is the refresh period of the drive's log pages,
-    and `patience_s` the time to wait for a refresh. With a PTS `test`, each of its parts takes the place of a
-    level. `place` is the location of the sweep's files, or None for a sweep of a whole drive. `scenario` is
-    the published experiment that these levels reproduce, or None.
+    and `patience_s` the time to wait for a refresh. With a PTS `test`, each part of the test takes the place
+    of a level. `place` is the location of the sweep's files, or None for a sweep of a whole drive. `scenario`
+    is the published experiment that these levels reproduce, or None.
     """
 
     name: str
@@ -48,7 +48,7 @@ class SweepRequest:
     scenario: str | None = None
 
     def planned_bytes(self, places: Iterable[int]) -> int:
-        """Return the predictable upper bound of the bytes written by these levels or parts of a test."""
+        """Return the predictable upper bound of the bytes written by levels or parts of a test."""
         if self.test:
             capacity = self.levels[0].scale.capacity_bytes
             parts = self.test.parts
@@ -117,7 +117,7 @@ def request_of(fields: Fields) -> SweepRequest:
 def _method(fields: Fields) -> str:
     """Return the method.
 
-    Reject an unknown one, because a sweep would otherwise run as if it were another method.
+    Reject unknown methods, because a sweep would otherwise run with a different method.
     """
     name = fields.text("method")
     if name not in SWEPT:
@@ -173,7 +173,7 @@ def _place(fields: Fields) -> FilesPlace:
 def _pattern(fields: Fields) -> LoadPattern:
     """Return the workload.
 
-    Its options come from a file, so they are checked like those of a user's workload before they reach fio.
+    The options come from a file and are therefore checked like a user's workload before reaching fio.
     """
     jobs = []
     for row in fields.rows("jobs"):

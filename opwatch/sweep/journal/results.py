@@ -1,4 +1,4 @@
-"""The measurements of a level, as a journal stores them. All verdicts are recomputed from them. Pure."""
+"""The measurements of a level in a journal, from which all verdicts are recomputed. Pure."""
 
 from __future__ import annotations
 

@@ -25,10 +25,10 @@ class SweepState:
 
     `records` are the finished levels by index, and `parts` the finished parts of a PTS test.
     `announced_bytes` is the planned write volume of all steps started, an upper bound of the bytes written.
-    `undo` lists the changes to the drive that were not restored; `stops` are the reasons for which the sweep
-    was interrupted. `disk` is the drive's disk since its namespace was last recreated, or None if that never
-    happened. `begin_used` is the percentage of the drive's rated life used when the sweep first started, or
-    None if the drive does not report one.
+    `undo` lists the changes not yet undone; `stops` are the reasons for which the sweep was interrupted.
+    `disk` is the drive's disk since its namespace was last recreated, or None if never recreated.
+    `begin_used` is the percentage of the drive's rated life used when the sweep first started, or None if the
+    drive reports no percentage.
     """
 
     request: SweepRequest
@@ -72,7 +72,7 @@ class SweepState:
     def allowed(
         self, write_bytes: int | None, life_percent: int | None = None, celsius: int | None = None
     ) -> Budget:
-        """Return the budget for resuming: the one given now or earlier, or else the rest of the plan.
+        """Return the budget for resuming: the budget given now or earlier, or else the rest of the plan.
 
         The rest of the plan counts an interrupted level in full.
         """
@@ -106,7 +106,7 @@ def parse_journal(raw: bytes, where: str) -> SweepState:
 
 
 def entries_of(raw: bytes, where: str) -> tuple[list[Fields], int]:
-    """Return (at least one journal entry, the length in bytes of a last entry truncated by a crash)."""
+    """Return (the entries, at least one; the bytes of a last entry truncated by a crash)."""
     lines = raw.split(b"\n")
     cut = lines.pop()
     if len(lines) > _MOST_ENTRIES:

@@ -1,4 +1,4 @@
-"""The changes a sweep made to a drive, as its journal records them until they are undone. Pure."""
+"""The changes a sweep made to a drive, as recorded in the journal until undone. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FOLDER_PREFIX = ".opwatch-sweep-"
 
 @frozen
 class PartitionUndo:
-    """A partition to delete: the first one, starting at the drive's first byte, `length_bytes` long."""
+    """The first partition, to be deleted: from the drive's first byte, `length_bytes` long."""
 
     length_bytes: int
 
@@ -54,7 +54,7 @@ class HighestUndo:
 class PasswordUndo:
     """A password of an ATA drive to remove.
 
-    It is set only because an erase requires one, and is not secret.
+    The password is set only because an erase requires a password, and is not secret.
     """
 
     password: str

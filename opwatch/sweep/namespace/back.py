@@ -1,4 +1,4 @@
-"""Find the steps that restore a drive's original NVMe namespace, wherever a sweep was killed. Pure."""
+"""Find the steps for restoring a drive's original NVMe namespace, wherever a sweep was killed. Pure."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def by_hand(undo: NamespaceUndo, controller: str, number: int) -> str:
 
 @frozen
 class SeenNamespace:
-    """A namespace that the drive has now."""
+    """A current namespace of the drive."""
 
     nsid: int
     size_lbas: int
@@ -104,8 +104,7 @@ class WayBack(StrEnum):
 def way_back(undo: NamespaceUndo, there: Sequence[SeenNamespace], name: str) -> WayBack:
     """Return the action that restores the namespace, given the drive's current namespaces.
 
-    Raises RefusedError for any state that a sweep does not leave behind: another user has changed the drive
-    since.
+    Raises RefusedError for a state not left by a sweep: another user has changed the drive since.
     """
     if not there:
         return WayBack.CREATE

@@ -65,7 +65,7 @@ def reasons_against(offer: NamespaceOffer) -> list[str]:
 
 
 def level_refusal(levels: Iterable[OpLevel], offer: NamespaceOffer) -> str | None:
-    """Return the reason why one of these levels cannot be a namespace size, or None if all can."""
+    """Return the reason why a level cannot be a namespace size, or None if all levels can."""
     size, capacity = offer.granularity
     step = max(size, capacity, offer.namespace.lba_bytes or 1)
     for level in levels:
@@ -87,7 +87,7 @@ def impossible_lbas(offer: NamespaceOffer) -> int:
 def probe_refusal(status: int, name: str) -> str | None:
     """Evaluate the status of a Create with an impossible size.
 
-    Returns None if the status is that of a drive that can create namespaces, or else the reason for refusal.
+    Returns None if the status shows working namespace management, or else the reason for refusal.
     """
     if status in (NO_CAPACITY, NO_IDENTIFIER):
         return None

@@ -1,4 +1,4 @@
-"""Decide whether and how a drive can be sanitized, from what it reports, and interpret its log. Pure."""
+"""Decide whether and how a drive can be sanitized, and interpret the sanitize log. Pure."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ def reasons_against_sanitize(offer: SanitizeOffer) -> list[str]:
 
 
 def sanitize_action(controller: Controller) -> int:
-    """Return the sanitize action to use, or 0 if no suitable one is offered.
+    """Return the sanitize action to use, or 0 if the drive offers no suitable action.
 
-    Block erase is preferred: it leaves the blocks erased as on a new drive, whereas after a crypto erase some
+    Block erase is preferred and leaves the blocks erased as on a new drive, whereas after a crypto erase some
     blocks are still to be erased.
     """
     if controller.erases_blocks:
@@ -85,7 +85,7 @@ def sanitize_progress(log: SanitizeLog) -> str:
 
 
 def sanitize_failure(log: SanitizeLog, action: int, name: str, resume_words: str) -> str | None:
-    """Return the error message for a finished sanitize, or None if it succeeded.
+    """Return the error message for a finished sanitize, or None on success.
 
     `name` is the controller's.
     """

@@ -1,7 +1,6 @@
-"""The extension: glue around BPF objects and C libraries: load, attach, sum over CPUs, copy bytes.
+"""The C extension: loads and attaches BPF programs, sums their counters over CPUs, and wraps C libraries.
 
-Layouts of what goes in and comes out are in bpf/abi and _native/block/tracer.h; opwatch/trace/abi.py packs
-and reads them.
+Struct layouts are in bpf/abi and _native/block/tracer.h; opwatch/trace/abi.py packs and parses them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,11 +8,11 @@ from typing import Any
 
 from typing_extensions import Buffer
 
-# --- counters (always there) ---
+# --- counters (always present) ---
 
 def grown(now: Buffer, then: Buffer) -> tuple[list[int], list[int]] | None:
-    """Two readings of the same 64-bit counters: the numbers of those that are larger now, and the running
-    totals up to each. None where one is smaller, or the total has no room in 64 bits."""
+    """Compare two readings of the same 64-bit counters. Return the indices of counters that grew and the
+    running totals up to each, or None if a counter shrank or the total exceeds 64 bits."""
 
 def operation_change(
     then_counters: tuple[Any, ...] | None,
@@ -21,17 +20,17 @@ def operation_change(
     counters: tuple[Any, ...],
     slots: tuple[Any, ...],
 ) -> tuple[bytes, bytes, bytes]:
-    """The streams of opwatch.recording.coding.operations, of plain counters and views of histograms in 64-bit
-    words; None and None stand for zeros. TypeError for histograms that are no views."""
+    """Return the streams of opwatch.recording.coding.operations. Slots are buffers of 64-bit words, one per
+    histogram; None and None stand for zeros. Raise TypeError if a histogram is not a buffer."""
 
-# --- tracer (absent when built without BPF) ---
+# --- tracer (absent in a build without BPF) ---
 
 class ProbeError(RuntimeError):
-    """args are (errno, what, log): the log is what libbpf and the verifier said."""
+    """Its args are (errno, what, log); the log has the messages of libbpf and the verifier."""
 
 # name, id, runs, run_ns, recursion_misses
 ProgramInfo = tuple[str, int, int, int, int]
-# name, what it needs, what becomes of it: opwatch.trace.programs.Program
+# name, required kernel type, attachment: see opwatch.trace.programs.Program
 WantedPrograms = Sequence[tuple[str, str, int]]
 
 class Tracer:
@@ -52,33 +51,36 @@ class Tracer:
     ) -> None: ...
     @property
     def lanes(self) -> tuple[int, int]:
-        """Histograms of reads and writes that each target has, and CPUs: fewer than CPUs are shared."""
+        """Return the number of read and write histograms per target, and of CPUs. Fewer histograms than
+        CPUs are shared."""
     @property
     def owner_room(self) -> int:
-        """How many owners there is room for; 0 where none are counted."""
+        """Return the maximum number of owners; 0 if the tracer does not count owners."""
     def sample(self, target: int) -> bytes:
-        """One struct ow_sample, absolute, summed over CPUs."""
+        """Return one struct ow_sample: absolute counters, summed over CPUs."""
     def programs(self) -> list[ProgramInfo]: ...
     def slow(self) -> tuple[bytes, bytes]:
-        """Slow requests (struct ow_slow) out of their ring, and by target how many it had no room for."""
+        """Take slow requests (struct ow_slow) out of the ring. Also return, per target, how many did not
+        fit."""
     def owners(self, target: int, /) -> bytes:
-        """What each owner did on a target (struct ow_owner_sample), absolute, summed over CPUs."""
+        """Return the counters of a target's owners (struct ow_owner_sample): absolute, summed over CPUs."""
     def forget_owners(self, keep: int, most: int, idle_ns: int, /) -> bytes:
-        """Make room for owners: with more than `keep`, forget idle ones; with more than `most` left, the
-        smallest but `keep`. Return what each of them did by the last reading (struct ow_owner_sample)."""
+        """Free entries for new owners: with more than `keep`, forget idle ones; with more than `most` left,
+        forget the smallest until `keep` are left. Return the counters of forgotten owners at their last
+        reading (struct ow_owner_sample)."""
     def chain(self, issued: int, done: int, /) -> None:
-        """Programs, by descriptor, that go on with the issue and the end of discards; -1 for none."""
+        """Tail-call the programs of these descriptors when a discard is issued and completes; -1 for none."""
     def close(self) -> None: ...
 
 class Floor:
-    """Programs on the same events that no tracer can be cheaper than: bpf/lib/floor.bpf.c."""
+    """Minimal programs on the same events, a lower bound of every tracer's cost: bpf/lib/floor.bpf.c."""
 
     def __init__(self, programs: WantedPrograms) -> None: ...
     def programs(self) -> list[ProgramInfo]: ...
     def close(self) -> None: ...
 
 class Contexts:
-    """Counts switches from PID 1 to another task as a program sees them, until close()."""
+    """Counts switches from PID 1 to another task, as seen by a BPF program, until close()."""
 
     def __init__(self) -> None: ...
     def switches(self) -> int: ...
@@ -96,27 +98,27 @@ class Discards:
         stalls: bool = False,
     ) -> None: ...
     def attach(self, granules: Buffer, /) -> None:
-        """Once. `granules` are struct ow_granule."""
+        """Attach the programs. Call once. `granules` is an array of struct ow_granule."""
     def chained(self) -> tuple[int, int]:
-        """What Tracer.chain() wants."""
+        """Return the descriptors to pass to Tracer.chain()."""
     def follow(self, tgid: int, /) -> None:
-        """Whose discards are ours, by the number in the namespace given; 0 for nobody's."""
+        """Set the process that issues our own discards, by PID in the configured namespace; 0 for none."""
     def flows(self) -> bytes:
-        """Pairs of struct ow_flow_key and struct ow_flow."""
+        """Return pairs of struct ow_flow_key and struct ow_flow."""
     def origins(self) -> bytes:
-        """Pairs of struct ow_origin_key and struct ow_origin."""
+        """Return pairs of struct ow_origin_key and struct ow_origin."""
     def loss(self) -> tuple[int, int, int, int, int]:
-        """struct ow_discard_loss."""
+        """Return the fields of struct ow_discard_loss."""
     def attached(self) -> list[tuple[str, int]]:
-        """Each program that is loaded with 0, or with the errno for which it is not attached."""
+        """Return each loaded program with 0, or with the errno of its failed attachment."""
     def programs(self) -> list[ProgramInfo]: ...
     def close(self) -> None: ...
 
 def may_attach_to_functions() -> bool:
-    """Whether this kernel lets anybody attach programs to functions."""
+    """Return False if this kernel refuses to attach programs to functions."""
 
 def read_types() -> None:
-    """Read the kernel's types for those who load programs later; no error where that cannot be."""
+    """Read the kernel's types in advance for later loads. Ignore errors."""
 
 class Changes:
     """The history programs, attached from construction to close(); layouts in bpf/abi/history.h."""
@@ -125,14 +127,14 @@ class Changes:
         self, disk: str, ring_bytes: int, programs: WantedPrograms, *, scsi: bool = False
     ) -> None: ...
     def drain(self) -> tuple[bytes, bool]:
-        """Records (struct ow_change) out of the ring, and whether some that were there may be left."""
+        """Take records (struct ow_change) out of the ring. Also return whether more may be left."""
     def loss(self) -> tuple[int, int, int]:
-        """struct ow_history_loss."""
+        """Return the fields of struct ow_history_loss."""
     def programs(self) -> list[ProgramInfo]: ...
     def close(self) -> None: ...
 
 def enable_stats() -> int:
-    """A descriptor: the kernel keeps run time and count of programs while it is open."""
+    """Return a descriptor. While it is open, the kernel counts the runs and run time of BPF programs."""
 
 def map_bytes(
     targets: Buffer,
@@ -143,7 +145,7 @@ def map_bytes(
     *,
     queue_time: bool = False,
 ) -> int:
-    """Map memory such a Tracer would take on `cpus` CPUs. Loads nothing."""
+    """Return the map memory of such a Tracer on `cpus` CPUs. Loads nothing."""
 
 def map_lanes(
     targets: Buffer,
@@ -154,9 +156,10 @@ def map_lanes(
     *,
     queue_time: bool = False,
 ) -> int:
-    """For how many of its `cpus` CPUs such a Tracer would have histograms; the CPUs share fewer."""
+    """Return the number of read and write histograms per target of such a Tracer. If below `cpus`, CPUs
+    share them."""
 
-# --- simulated SSD (always there) ---
+# --- simulated SSD (always present) ---
 
 # start_bytes, len_bytes, weight, stream
 FtlZone = tuple[int, int, int, int]
@@ -164,12 +167,13 @@ FtlZone = tuple[int, int, int, int]
 FtlLoadState = tuple[int, int, int, int]
 
 class Ftl:
-    """A drive of struct ow_ftl_config (ftl.h), its fields by name; ValueError says why not."""
+    """A simulated drive; the dict has the fields of struct ow_ftl_config (ftl.h). ValueError gives the
+    reason."""
 
     def __init__(self, config: Mapping[str, int], /) -> None: ...
     @classmethod
     def load(cls, saved: Buffer, /) -> Ftl:
-        """The drive that save() saved; OSError with EBADMSG or EPROTONOSUPPORT if it cannot be."""
+        """Return the drive of an earlier save(). Raise OSError with EBADMSG or EPROTONOSUPPORT if invalid."""
     def save(self) -> bytes: ...
     def write(self, offset_bytes: int, len_bytes: int, stream: int = 0, /) -> None: ...
     def write_zeroes(self, offset_bytes: int, len_bytes: int, stream: int = 0, /) -> None: ...
@@ -184,10 +188,10 @@ class Ftl:
     def is_mapped(self, offset_bytes: int, /) -> bool: ...
     def set_trim_mode(self, mode: int, /) -> None: ...
     def counters(self) -> dict[str, int]:
-        """Every field of struct ow_ftl_counters."""
+        """Return all fields of struct ow_ftl_counters."""
     def config(self) -> dict[str, int]: ...
     def check(self) -> str | None:
-        """The invariant that does not hold, None when all do."""
+        """Return the violated invariant, or None if all hold."""
     def run(
         self,
         pages: int,
@@ -200,7 +204,7 @@ class Ftl:
     ) -> FtlLoadState: ...
 
 class Service:
-    """The time a drive takes: struct ow_service_config, its fields by name."""
+    """The drive's timing model; the dict has the fields of struct ow_service_config."""
 
     def __init__(self, drive: Ftl, config: Mapping[str, int], /) -> None: ...
     def submit(
@@ -212,7 +216,7 @@ class Service:
         stream: int = 0,
         /,
     ) -> int:
-        """When it is done, in virtual ns."""
+        """Return the completion time in virtual nanoseconds."""
     def pause(self, pause_ns: int, /) -> None: ...
     def now_ns(self) -> int: ...
     def run(
@@ -229,22 +233,22 @@ class Service:
         rng: int,
         position: int,
     ) -> tuple[bytes, bytes, FtlLoadState]:
-        """struct ow_service_bucket each, the latency slots as u64, and the workload's state."""
+        """Return struct ow_service_bucket records, the latency slots as u64, and the workload's state."""
 
 # --- privileges ---
 
 def limit_capabilities(keep: int) -> None:
-    """Keep only the capabilities in this mask (1 << number), for this thread and those that it starts.
-    Executing a file gains none from now on. OSError when the kernel refuses."""
+    """Keep only the capabilities in this mask (1 << number) for this thread and threads that it starts
+    later. Executing a file gains none from now on. Raise OSError if the kernel refuses."""
 
-# --- NVMe admin commands that only read ---
+# --- read-only NVMe admin commands ---
 
 def nvme_get_log(
     fd: int, lid: int, length: int, lsi: int = 0, uuid_index: int = 0, nsid: int = 0
 ) -> tuple[int, bytes]:
-    """The NVMe status (0 is success) and the page, of all namespaces; D0h may be of one.
-    OSError when the kernel refuses, EPERM as well for a page that is not on the list of those that may be
-    read."""
+    """Return the NVMe status (0 is success) and the log page, for all namespaces; D0h may be for one
+    namespace. Raise OSError if the kernel refuses, and with EPERM for a page that is not on our list of
+    allowed pages."""
 
 def nvme_identify(fd: int, cns: int, nsid: int) -> tuple[int, bytes]:
-    """The NVMe status and the 4096 bytes of Identify."""
+    """Return the NVMe status and the 4096 bytes of Identify."""

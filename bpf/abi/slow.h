@@ -1,46 +1,49 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * Requests that were slower than a limit, for both sides; opwatch/trace/slow.py mirrors it and
- * tests/kernel/block/test_abi.py compares the mirror with the object's BTF.
+ * Requests that were slower than a limit, for BPF programs and user space; opwatch/trace/slow.py
+ * mirrors this file and tests/kernel/block/test_abi.py compares the mirror with the object's
+ * BTF.
  */
 #ifndef OPWATCH_SLOW_ABI_H
 #define OPWATCH_SLOW_ABI_H
 
 #include "block.h"
 
-/* Who asked for a request. */
+/* The submitter of a request. */
 enum ow_submitter_kind {
-	OW_NOBODY,	  /* it was not seen as it entered the queue */
-	OW_PROCESS,	  /* a process, by its number, with the name of the thread */
-	OW_KERNEL_THREAD, /* a thread of the kernel's own, likewise */
-	OW_KERNEL_WORK,	  /* a worker of a queue of work: the name says which work */
+	OW_NOBODY,	  /* unknown: the request was not seen entering the queue */
+	OW_PROCESS,	  /* a process, by PID, with the thread's name */
+	OW_KERNEL_THREAD, /* a kernel thread, by PID, with its name */
+	OW_KERNEL_WORK,	  /* a workqueue worker; the name is that of the work */
 };
 
 #define OW_SUBMITTER_NAME 24
 
-/* A request as it entered the queue. */
+/* A request when it entered the queue. */
 struct ow_submitter {
-	__u64 key; /* the request's address, or that of its bio; 0 when it has ended */
+	__u64 key; /* address of the request or its bio; 0 after its end */
 	__u64 time;
 	__u64 cgroup; /* of the process */
-	__u64 start;  /* when it began, which tells it from another of its number */
+	__u64 start;  /* start time of the process, which distinguishes it from others with the same
+			 PID */
 	__u32 pid;
 	__u32 kind;
 	char name[OW_SUBMITTER_NAME];
 };
 
-/* No time in the queue is so long: it is not known. */
+/* The queue time is unknown. */
 #define OW_NO_QUEUE_TIME (~0ULL)
-/* Nothing is slower. */
+/* A limit that no request exceeds. */
 #define OW_NEVER_SLOW (~0ULL)
 
-/* A slow request as it ended. */
+/* A slow request when it completed. */
 struct ow_slow {
 	__u64 end_ns;
 	__u64 latency_ns;
 	__u64 queue_ns;
 	__u64 sector;
-	__u64 cgroup; /* of a process its own, else that which the kernel accounts it to; 0: none */
+	__u64 cgroup; /* of the process, else the cgroup that the kernel accounts the request to; 0:
+			 none */
 	__u32 bytes;
 	__u32 pid;
 	__u8 target;
@@ -50,11 +53,11 @@ struct ow_slow {
 	char name[OW_SUBMITTER_NAME];
 };
 
-/* Room for some 600 of them between two readings. */
+/* Capacity for about 600 requests between two readings. */
 #define OW_SLOW_RING_BYTES (1 << 16)
-/* What is noted by the address of a request or bio as it enters the queue. */
+/* Maximum number of requests or bios noted by address when they enter the queue. */
 #define OW_HASHED_ENTRIES (1 << 16)
-/* Requests in flight that have completed in part. */
+/* Maximum number of partially completed requests in flight. */
 #define OW_SLOW_PARTS 1024
 
 #endif

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
-/* Trims as libata makes them of SCSI commands for a drive: two commands, two stages. */
+/* Trims as libata builds them from SCSI commands for a drive: two commands, two stages. */
 #ifndef OPWATCH_DISCARD_ATA_H
 #define OPWATCH_DISCARD_ATA_H
 
 #define ATA_DSM		     0x06
 #define ATA_FPDMA_SEND	     0x64
-#define ATA_FPDMA_SUBCOMMAND 0x1f /* of hob_nsect: 0 is DSM */
+#define ATA_FPDMA_SUBCOMMAND 0x1f /* mask of hob_nsect: 0 is DSM */
 
-/* Nothing is told of what a request of ours did not ask for, such as a command from user space. */
+/* Ignores commands that no discard request asked for, such as commands from user space. */
 static __always_inline int on_ata(struct ata_queued_cmd *qc, __u8 stage, bool ended)
 {
 	struct ow_flow_key key = {.stage = stage, .who = OW_WHO_OTHER};
@@ -16,7 +16,8 @@ static __always_inline int on_ata(struct ata_queued_cmd *qc, __u8 stage, bool en
 	struct gendisk *disk;
 	__u8 command;
 
-	/* libata is neither in the kernel nor was it a module when we were loaded. */
+	/* libata is neither in the kernel nor was it a loaded module when our programs were
+	 * loaded. */
 	if (!bpf_core_field_exists(qc->scsicmd))
 		return 0;
 	command = BPF_CORE_READ(qc, tf.command);

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
-/* Discards on their way, from block_bio_queue to their end, by the address of their bio. */
+/* Discards in flight, from block_bio_queue to completion, by the address of their bio. */
 #ifndef OPWATCH_DISCARD_BIO_H
 #define OPWATCH_DISCARD_BIO_H
 
 struct trim_bio {
-	__u64 end_sector; /* stays the same when its front is cut off */
+	__u64 end_sector; /* unchanged when the front is split off */
 	__u64 issued_ns;
-	char disk[OW_DISK_NAME]; /* where it was sent to last */
+	char disk[OW_DISK_NAME]; /* the device that it was sent to last */
 	__u32 dev;
-	__u32 bytes; /* without the pieces that were cut off it, which end for themselves */
+	__u32 bytes; /* without the parts that were split off, which complete separately */
 	__u32 who;
-	__u32 handed_down; /* sent on to another device, as it is */
+	__u32 handed_down; /* resubmitted unchanged to another device */
 };
 
-/* Most find their place here: one for each value of a hash, taken while the address is not 0. */
+/* An entry of the array that holds most bios: one per hash value, in use while the address is
+ * not 0. */
 struct bio_place {
 	__u64 address;
 	struct trim_bio bio;
@@ -28,10 +29,8 @@ struct {
 	__type(value, struct bio_place);
 } bio_places SEC(".maps");
 
-/*
- * Bios whose place was taken. One discard of 640 MiB is 10240 bios in each layer above a disk that
- * takes 64 KiB at a time, and all of them may be on their way at once.
- */
+/* Bios with a hash collision. One discard of 640 MiB becomes 10240 bios in each layer above a
+ * disk that takes 64 KiB at a time, and all of them may be in flight at once. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 65536);
@@ -39,7 +38,7 @@ struct {
 	__type(value, struct trim_bio);
 } bios SEC(".maps");
 
-/* Whether any place was ever taken: until then nobody looks there. */
+/* True if the hash map was ever used. Until then, skip its lookups. */
 bool crowded;
 
 static __always_inline struct bio_place *place_of(__u64 address)
@@ -69,7 +68,7 @@ static __always_inline void remember(__u64 address, const struct trim_bio *bio)
 		__sync_fetch_and_add(&loss.bios_full, 1);
 }
 
-/* What is known of a bio; NULL for one that we have not seen. */
+/* Return the state of a bio, or NULL if we have not seen it. */
 static __always_inline struct trim_bio *recall(__u64 address)
 {
 	struct bio_place *place = place_of(address);
@@ -83,20 +82,20 @@ static __always_inline void forget(__u64 address)
 {
 	struct bio_place *place = place_of(address);
 
-	/* A barrier sees to it that what we read is not the next one's. */
+	/* The barrier ensures that earlier reads do not see the next owner's data. */
 	if (place && place->address == address)
 		__sync_lock_test_and_set(&place->address, 0);
 	if (crowded)
 		bpf_map_delete_elem(&bios, &address);
 }
 
-/* BIO_CLONED, in an enum without a name: its place has been the same since v5.0 at least. */
+/* BIO_CLONED, from an anonymous enum: its value has been the same since v5.0 at least. */
 #define CLONED (1 << 1)
 
 /*
- * Whether device mapper made @bio for a target of @disk. What lies before a bio is its maker's only
- * where bios of its pool have room there: those of md have none, and before them lies what others
- * left, which may be what device mapper had there.
+ * Return true if device mapper made @bio for a target of @disk. The memory before a bio belongs
+ * to its creator only if its pool reserves room there. Bios of md have none; the memory before
+ * them has stale data, which may be a device mapper's.
  */
 static __always_inline bool is_made_by(struct bio *bio, struct gendisk *disk)
 {
@@ -108,21 +107,24 @@ static __always_inline bool is_made_by(struct bio *bio, struct gendisk *disk)
 }
 
 /*
- * A RAID of device mapper cuts what it is given as md does, and sends the rest, or RAID 10 the
- * front piece, to itself again: it passes block_bio_queue of the same device twice, as the copy
- * that this device made of the first or cut off it.
+ * Return true if a device resubmits a bio to itself. Device mapper's RAID splits bios like md
+ * does, and sends the rest (RAID 10: the front part) to itself again. Such a bio passes
+ * block_bio_queue of the same device twice, the second time as a clone that this device made of
+ * the first or split off it.
  */
 static __always_inline bool is_again(struct bio *bio)
 {
 	struct gendisk *disk;
 	struct bio *rest;
 
-	/* Device mapper is neither in the kernel nor was it a module when we were loaded. */
+	/* Device mapper is neither in the kernel nor was it a loaded module when our programs
+	 * were loaded. */
 	if (!(bio->bi_flags & CLONED) || !bpf_core_field_exists(struct dm_target_io, clone))
 		return false;
 	disk = BPF_CORE_READ(bio, bi_bdev, bd_disk);
 	rest = BPF_CORE_READ(bio, bi_private);
-	/* What is private to a bio of others is no bio, let alone one to the same device. */
+	/* Other creators may use bi_private for something else than a bio, so check for a bio to
+	 * this device. */
 	return is_made_by(bio, disk) ||
 	       (BPF_CORE_READ(rest, bi_bdev, bd_disk) == disk && is_made_by(rest, disk));
 }

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * Requests that device mapper copies for one of several paths (dm-multipath, unless it is told to
- * take bios): the bios of a copy pass no event before its issue. What came with those that they
- * are copies of is theirs.
+ * Requests that device mapper clones for one of several paths (dm-multipath, unless configured
+ * for bios). The bios of a clone pass no event before its issue, so they inherit the sender of
+ * the original bios.
  */
 #ifndef OPWATCH_DISCARD_CLONE_H
 #define OPWATCH_DISCARD_CLONE_H
 
 struct cloned {
 	struct trim_bio entry;
-	__u64 address; /* the next bio, 0 after the last */
+	__u64 address; /* address of the next bio; 0 after the last */
 };
 
 static __noinline long take_clone(__u32 index, struct cloned *c)
@@ -22,7 +22,7 @@ static __noinline long take_clone(__u32 index, struct cloned *c)
 		return 1;
 	info = (void *)bio - bpf_core_field_offset(struct dm_rq_clone_bio_info, clone);
 	known = recall((__u64)BPF_CORE_READ(info, orig));
-	/* One that was joined and forgotten was of the sender before it. */
+	/* An unknown bio was merged and forgotten: it had the sender of the bio before it. */
 	if (known)
 		c->entry.who = entry.who = known->who;
 	entry.bytes = BPF_CORE_READ(bio, bi_iter.bi_size);
@@ -34,7 +34,7 @@ static __noinline long take_clone(__u32 index, struct cloned *c)
 
 DEFINE_TURN(take_clone, struct cloned)
 
-/* Nothing is counted here: a path that is busy gives a copy back, and another is made. */
+/* Counts nothing here, because a busy path returns a clone and device mapper makes another. */
 SEC("raw_tp/block_rq_remap")
 int discard_cloned(__u64 *ctx)
 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 /*
- * Discards from the filesystem to the drive, added up by device, stage and who sent them; no event
- * is sent to the user side. Every program can be left out: which tracepoints and functions a
- * kernel has is looked up when this is loaded.
+ * Counts discards from the filesystem to the drive by device, stage and sender, without sending
+ * events to user space. Every program is optional: the loader checks which tracepoints and
+ * functions the kernel has.
  */
 #include "lib/kernel.h"
 #include <bpf/bpf_helpers.h>
@@ -23,10 +23,8 @@
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-/*
- * A bio fires block_bio_queue once in its life: a device that hands on the very bio that it was
- * sent does so without an event (bcache of 6.1; that of 6.12 copies it).
- */
+/* Count a bio that a device passes on unchanged. A bio fires block_bio_queue only once in its
+ * life, so such a device causes no event (bcache of 6.1; that of 6.12 clones the bio). */
 static __always_inline void on_handed_down(struct trim_bio *known, struct ow_flow_key *key,
 					   __u64 sector, __u64 end_sector)
 {
@@ -43,9 +41,9 @@ static __always_inline void on_handed_down(struct trim_bio *known, struct ow_flo
 }
 
 /*
- * What the block layer refuses ends before any event. What was seen by block_bio_queue before and
- * comes again is the rest of a split bio: some kernels send these through here as well (seen on
- * 6.1, not on 6.12).
+ * Sees bios that the block layer refuses before any event. A known bio with the same end is the
+ * rest of a split bio: some kernels resubmit it through this function (seen on 6.1, not on
+ * 6.12).
  */
 SEC("fentry/submit_bio_noacct")
 int discard_submitted(__u64 *ctx)
@@ -71,8 +69,9 @@ int discard_submitted(__u64 *ctx)
 }
 
 /*
- * A filesystem that goes through its space once sends nothing that lies before what it sent. One
- * CPU at a time does that for who is followed: no two write here.
+ * Count the part of a discard below the highest sector discarded so far. A filesystem that scans
+ * its space once sends no such part. The followed process runs on one CPU at a time, so there is
+ * a single writer.
  */
 static __always_inline void count_again(struct ow_flow_cell *cell, const struct ow_flow_key *key,
 					__u64 sector, __u64 end_sector)
@@ -105,7 +104,7 @@ static __always_inline int on_trim_bio(__u64 *ctx, struct bio *bio)
 	known = recall(number_of(ctx));
 	if (known && known->handed_down && known->dev == key.dev &&
 	    known->end_sector == entry.end_sector)
-		return 0; /* one that we knew by mistake, and counted as it was submitted */
+		return 0; /* a stale entry, already counted when this bio was submitted */
 	remember(number_of(ctx), &entry);
 	cell = flow_of(&key);
 	whole = cell ? add_range(cell, sector, entry.bytes, 1) : entry.bytes;
@@ -115,7 +114,7 @@ static __always_inline int on_trim_bio(__u64 *ctx, struct bio *bio)
 	return 0;
 }
 
-/* Every read and write passes here as well: nothing is prepared for them. */
+/* Every read and write passes here, so keep their path short. */
 SEC("tp_btf/block_bio_queue")
 int discard_bio(__u64 *ctx)
 {
@@ -134,14 +133,14 @@ int discard_remapped(__u64 *ctx)
 
 	if (!look_at(&key, bio, OW_REMAPPED, true))
 		return 0;
-	/* NVMe multipath hands on the bio itself. */
+	/* NVMe multipath passes on the bio itself. */
 	known = recall((__u64)bio);
 	if (known)
 		send_to(known, &key);
 	key.who = who_runs();
 	bytes = BPF_CORE_READ(bio, bi_iter.bi_size);
 	add_bytes(&key, bytes);
-	/* A disk with several layers above it shows only the sum of what they sent. */
+	/* Below several layers, OW_REMAPPED of a disk has only the sum of what they sent. */
 	key.stage = OW_HANDED;
 	key.dev = ctx[1];
 	add_bytes(&key, bytes);
@@ -149,8 +148,9 @@ int discard_remapped(__u64 *ctx)
 }
 
 /*
- * The bio is the front piece, a new one; the rest keeps its address. Device mapper tells of the
- * rest instead, which its own end_sector gives away: such a bio ends as a whole.
+ * The event's bio is the front part, a new bio; the rest keeps its address. Device mapper
+ * reports the rest instead, recognizable by its unchanged end_sector: such a bio completes as a
+ * whole.
  */
 SEC("raw_tp/block_split")
 int discard_split(__u64 *ctx)
@@ -173,8 +173,8 @@ int discard_split(__u64 *ctx)
 	entry.who = key.who = known ? known->who : who_runs();
 	send_to(&entry, &key);
 	add_bytes(&key, entry.bytes);
-	/* What md cut off without an event is unknown here: its bytes end with what it was cut
-	 * from. */
+	/* A bio that md split off without an event is unknown here: its bytes complete with its
+	 * parent. */
 	if (known && known->bytes >= entry.bytes)
 		__sync_fetch_and_add(&known->bytes, -entry.bytes);
 	else
@@ -184,9 +184,9 @@ int discard_split(__u64 *ctx)
 }
 
 /*
- * The bio was joined to a request that it touches. Whose it was is remembered, unless it is a
- * kernel thread's: a RAID 5 joins thousands to one request, and threads are not told apart. At the
- * front it is what the request is known by from now on.
+ * Count a bio that was merged into an adjacent request. Keep its sender, unless it is a kernel
+ * thread: RAID 5 merges thousands of bios into one request, and threads are not distinguished.
+ * After a front merge, keep the bio in any case, because the request is then found by this bio.
  */
 static __always_inline int on_merge(struct bio *bio, bool in_front)
 {
@@ -215,7 +215,7 @@ int discard_frontmerge(__u64 *ctx)
 	return on_merge((struct bio *)ctx[0], true);
 }
 
-/* A bio that ends without a request: a stacked device's, or one of a driver that takes bios. */
+/* Completion of a bio without a request: of a stacked device or a bio-based driver. */
 SEC("raw_tp/block_bio_complete")
 int discard_bio_done(__u64 *ctx)
 {
@@ -226,8 +226,7 @@ int discard_bio_done(__u64 *ctx)
 	if (!look_at(&key, bio, OW_BIO_DONE, true))
 		return 0;
 	known = recall((__u64)bio);
-	/* The first bio of each request of an NVMe multipath device passes here before the request
-	 * ends. */
+	/* The first bio of an NVMe multipath request passes here before the request completes. */
 	if (!known || known->issued_ns)
 		return 0;
 	key.who = known->who;

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
-/* Whose discard it is, which kind, and who sends how many. */
+/* Classification of discards, and counters per sender. */
 #ifndef OPWATCH_DISCARD_H
 #define OPWATCH_DISCARD_H
 
 #define PF_KTHREAD 0x00200000
 
-/* Set by the user side: before loading its own PID namespace, later whom to follow. */
+/* Set by user space: its PID namespace before loading, the followed process later. */
 const volatile __u64 pidns_dev;
 const volatile __u64 pidns_ino;
-/* xfs tells the group first, not the mount: see fs.h. */
+/* XFS events have the group first, not the mount: see fs.h. */
 const volatile bool xfs_by_group;
-/* Look at reads and writes as well: those that are issued while a discard is in flight. */
+/* Time reads and writes that are issued while a discard is in flight. */
 const volatile bool stalls;
 __u32 followed;
-/* The number of this process in the first namespace, once it was met. */
+/* The followed process's PID in the initial namespace, once it was seen. */
 __u32 met;
 struct ow_discard_loss loss;
 
@@ -52,7 +52,7 @@ static __always_inline __u8 who_runs(void)
 	return followed && is_followed() ? OW_WHO_OURS : OW_WHO_OTHER;
 }
 
-/* What takes data off a drive. OW_NR_OPS for everything else. */
+/* Return the class of an operation that discards data, or OW_NR_OPS for all others. */
 static __always_inline __u32 trim_op(__u32 cmd_flags)
 {
 	__u32 op = cmd_flags & 0xff;
@@ -65,9 +65,9 @@ static __always_inline __u32 trim_op(__u32 cmd_flags)
 }
 
 /*
- * Helper calls read these in programs of every kind: for each pointer that a typed one follows,
- * newer kernels search all their types (seen on 6.18), which takes longer than some hundred
- * thousand calls.
+ * Uses helper calls in programs of every type. For each pointer that a typed program follows
+ * directly, newer kernels search all their types (seen on 6.18), which takes longer than several
+ * hundred thousand helper calls.
  */
 static __always_inline void key_of_bdev(struct ow_flow_key *key, struct block_device *bdev)
 {
@@ -77,7 +77,7 @@ static __always_inline void key_of_bdev(struct ow_flow_key *key, struct block_de
 	bpf_probe_read_kernel(key->disk, OW_DISK_NAME, &disk->disk_name);
 }
 
-/* Key of @bio at a stage; false when it takes no data off a drive. */
+/* Fill the key of @bio at a stage. Returns false if @bio does not discard data. */
 static __always_inline bool look_at(struct ow_flow_key *key, struct bio *bio, __u8 stage, bool raw)
 {
 	__u32 op = trim_op(READ(raw, bio, bi_opf));
@@ -90,7 +90,7 @@ static __always_inline bool look_at(struct ow_flow_key *key, struct bio *bio, __
 	return true;
 }
 
-/* @whole: its bytes in whole granules. */
+/* Count a bio of @bytes, of which @whole are in whole granules, for its sender. */
 static __always_inline void count_origin(const struct ow_flow_key *at, __u64 bytes, __u64 whole)
 {
 	struct ow_origin_key key = {.dev = at->dev, .op = at->op, .who = at->who};
@@ -112,7 +112,7 @@ static __always_inline void count_origin(const struct ow_flow_key *at, __u64 byt
 	__sync_fetch_and_add(&origin->bytes, bytes);
 	if (!whole)
 		__sync_fetch_and_add(&origin->below_granule, 1);
-	/* Two at once may lose the smaller change: a hint, not a count. */
+	/* Not atomic: concurrent updates may lose one. These fields are hints, not counts. */
 	if (bytes < origin->min_bytes)
 		origin->min_bytes = bytes;
 	if (bytes > origin->max_bytes)

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
-/*
- * What FITRIM calls claim, whoever makes them: read from the caller's memory when the call returns.
- * Only x86-64's way to pass the arguments of a call is known here; a 32-bit program's is another.
- */
+/* Results of all FITRIM calls, read from the caller's memory when the call returns. Supports the
+ * x86-64 system call convention only, not that of 32-bit programs. */
 #ifndef OPWATCH_DISCARD_FITRIM_H
 #define OPWATCH_DISCARD_FITRIM_H
 
 #define X86_64_IOCTL 16
 #define FITRIM	     0xC0185879
-/* struct fstrim_range: start, len, minlen. */
+/* Offset of len in struct fstrim_range (start, len, minlen). */
 #define FITRIM_LEN 8
 
-/* The filesystem of an open file of the running process; 0 when there is none. */
+/* Return the dev_t of an open file's filesystem in the running process, or 0 if there is no such
+ * file. */
 static __always_inline __u32 dev_of_file(__u32 number)
 {
 	struct task_struct *task = (void *)bpf_get_current_task();
@@ -53,7 +52,7 @@ int discard_fitrim(__u64 *ctx)
 	return on_ioctl((struct pt_regs *)ctx[0], ctx[1]);
 }
 
-/* Stands in where functions cannot be attached to: it runs at the end of every system call. */
+/* Fallback for kernels that cannot attach to functions: runs at the end of every system call. */
 SEC("raw_tp/sys_exit")
 int discard_fitrim_any(__u64 *ctx)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
-/* The table of flows: where the counters of a key are, and how an event is added to them. */
+/* The flow table: finds the counters of a key, and adds events to them. */
 #ifndef OPWATCH_DISCARD_FLOW_H
 #define OPWATCH_DISCARD_FLOW_H
 
-/* Read by the user side without a system call. */
+/* Mapped by user space, which reads it without system calls. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -33,10 +33,8 @@ struct {
 
 __u32 nr_flows;
 
-/*
- * Where the flow was that was met last, by stage and device. It is only a guess, which the key in
- * the cell confirms: a run of discards of one kind looks nothing up.
- */
+/* Index of the most recent flow, by stage and device. A guess, verified against the key in the
+ * cell: a run of discards of the same kind needs no hash lookup. */
 #define NR_GUESSES 256
 __u32 guesses[NR_GUESSES];
 
@@ -49,7 +47,8 @@ static __always_inline bool same_key(const struct ow_flow_key *a, const struct o
 	return x[0] == y[0] && x[1] == y[1] && x[2] == y[2];
 }
 
-/* A cell of its own for @key. Two CPUs at once may take two: the one that has a place is used. */
+/* Allocate a cell for @key. Two CPUs at once may allocate two cells; the one in the hash map is
+ * used. */
 static __noinline int make_place(const struct ow_flow_key *key)
 {
 	struct ow_flow_cell *cell;
@@ -73,9 +72,10 @@ static __noinline int make_place(const struct ow_flow_key *key)
 }
 
 /*
- * The place of the flow of @asked, made if it is not there; OW_MAX_FLOWS when there is no room. It
- * is not static: the verifier looks at it once for a program, and not again for each path that
- * leads to it. It works on its own stack, for kernel 6.1 takes no key from a caller's.
+ * Return the index of @asked's flow, allocated if necessary; OW_MAX_FLOWS if the table is full.
+ * Not static, so that the verifier checks this function once per program instead of once per
+ * path. Copies the key to its own stack, because kernel 6.1 does not accept a key on a caller's
+ * stack.
  */
 __noinline int find_flow(const struct ow_flow_key *asked)
 {
@@ -97,14 +97,14 @@ __noinline int find_flow(const struct ow_flow_key *asked)
 	return *place;
 }
 
-/* The entry of @key, made if it is not there; NULL when there is no room. */
+/* Return the cell of @key, allocated if necessary; NULL if the table is full. */
 static __always_inline struct ow_flow_cell *flow_of(const struct ow_flow_key *key)
 {
 	__u32 slot = key->stage << 3 | (key->dev & 7), at;
 	struct ow_flow_cell *cell;
 	__u32 *guess;
 
-	/* The compiler sees that the mask is not needed, the verifier does not. */
+	/* Keep the compiler from dropping the mask, which the verifier needs. */
 	barrier_var(slot);
 	guess = &guesses[slot & (NR_GUESSES - 1)];
 	at = *guess;
@@ -113,7 +113,7 @@ static __always_inline struct ow_flow_cell *flow_of(const struct ow_flow_key *ke
 		return cell;
 	at = find_flow(key);
 	cell = bpf_map_lookup_elem(&flows, &at);
-	/* A barrier sees to it that who guesses this sees a whole cell. */
+	/* The barrier ensures that programs that use this guess see a complete cell. */
 	if (cell)
 		__sync_lock_test_and_set(guess, at);
 	return cell;
@@ -134,7 +134,8 @@ static __always_inline __u64 floor_to(__u64 sector, __u32 sectors)
 	return sectors & (sectors - 1) ? sector - sector % sectors : sector & -(__u64)sectors;
 }
 
-/* Bytes of whole granules in a range, all of it for a device whose granule we do not know. */
+/* Return the bytes of whole granules in a range; all bytes if the device's granule size is
+ * unknown. */
 static __always_inline __u64 whole_granules(const struct ow_flow_cell *cell, __u64 sector,
 					    __u64 sectors)
 {
@@ -143,14 +144,14 @@ static __always_inline __u64 whole_granules(const struct ow_flow_cell *cell, __u
 
 	if (one <= 1)
 		return sectors << 9;
-	/* Moved up by a granule, so that nothing becomes negative. */
+	/* Shift up by one granule to avoid negative numbers. */
 	sector += one - cell->granule_offset;
 	first = floor_to(sector + one - 1, one);
 	last = floor_to(sector + sectors, one);
 	return last > first ? (last - first) << 9 : 0;
 }
 
-/* Returns the bytes of it that are in whole granules. */
+/* Add a range to a flow. Returns the range's bytes in whole granules. */
 static __always_inline __u64 add_range(struct ow_flow_cell *cell, __u64 sector, __u64 bytes,
 				       __u32 count)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
-/* What filesystems say of the extents that they give away or leave. Lengths are in their blocks. */
+/* Filesystem events about extents that are discarded or skipped. Lengths are in filesystem
+ * blocks. */
 #ifndef OPWATCH_DISCARD_FS_H
 #define OPWATCH_DISCARD_FS_H
 
@@ -18,7 +19,7 @@ static __always_inline int on_super_block(struct super_block *sb, __u8 stage, __
 			 blocks << BPF_CORE_READ(sb, s_blocksize_bits));
 }
 
-/* It counts clusters, which are larger than blocks with bigalloc. */
+/* ext4 counts clusters, which are larger than blocks with bigalloc. */
 SEC("raw_tp/ext4_trim_extent")
 int discard_ext4_extent(__u64 *ctx)
 {
@@ -31,23 +32,21 @@ int discard_ext4_extent(__u64 *ctx)
 	return on_super_block(sb, OW_FS_EXTENT, blocks);
 }
 
-/* Its last argument is a block number: no length here. */
+/* The last argument is a block number, not a length. */
 SEC("raw_tp/ext4_trim_all_free")
 int discard_ext4_group(__u64 *ctx)
 {
 	return on_super_block((struct super_block *)ctx[0], OW_FS_GROUP, 0);
 }
 
-/*
- * Since v6.18 at the latest the first argument is the group, before that the mount and the group's
- * number follows; the length is the last in both.
- */
+/* Since v6.18 at the latest the first argument is the group. Before, it is the mount, followed
+ * by the group's number. The length is the last argument in both cases. */
 static __always_inline int on_xfs(__u64 *ctx, __u8 stage)
 {
 	struct xfs_mount *mount = (struct xfs_mount *)ctx[0];
 	struct xfs_group *group = (struct xfs_group *)ctx[0];
 
-	/* XFS was neither in the kernel nor a module of it when we were loaded. */
+	/* XFS was neither in the kernel nor a loaded module when our programs were loaded. */
 	if (!bpf_core_field_exists(mount->m_super))
 		return 0;
 	if (!xfs_by_group)
@@ -95,7 +94,7 @@ int discard_f2fs_queued(__u64 *ctx)
 			 (__u64)(__u32)ctx[2] << 12);
 }
 
-/* What every filesystem but xfs and f2fs calls, and BLKDISCARD before v6.10 or so. */
+/* Called by all filesystems except XFS and f2fs, and by BLKDISCARD before about v6.10. */
 SEC("fentry/blkdev_issue_discard")
 int discard_asked(__u64 *ctx)
 {

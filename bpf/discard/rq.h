@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
-/* Requests that discard, from issue to completion, the commands that drivers make of them, and what
- * waits behind them. */
+/* Discard requests from issue to completion, the commands that drivers build from them, and
+ * reads and writes that wait behind them. */
 #ifndef OPWATCH_DISCARD_RQ_H
 #define OPWATCH_DISCARD_RQ_H
 
-/* Discards in flight of each queue, and when requests were issued meanwhile. */
+/* Number of discards in flight per queue. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1024);
@@ -12,10 +12,8 @@ struct {
 	__type(value, __s64);
 } busy SEC(".maps");
 
-/*
- * The requests that are counted there. A request lowers the count once, and only if it raised it:
- * whichever way it ends, and not when it was issued before we looked.
- */
+/* The requests counted in busy. A request lowers the count once, whichever way it ends, and only
+ * if it raised it: requests issued before we attached do not count. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 4096);
@@ -30,7 +28,8 @@ struct {
 	__type(value, __u64);
 } behind SEC(".maps");
 
-/* Discards in flight of all queues; and whether `behind` ever held any: if not, nobody looks. */
+/* Discards in flight on all queues; and whether `behind` was ever used: if not, skip its
+ * lookups. */
 __s64 nr_busy;
 bool any_behind;
 
@@ -66,7 +65,7 @@ static __always_inline void end_busy(struct request *rq, bool raw)
 		count_busy(rq, -1, raw);
 }
 
-/* Note when a read or write goes to the driver while a discard of its queue is in flight. */
+/* Note the issue time of a read or write while a discard of its queue is in flight. */
 static __always_inline int on_other_issue(struct request *rq, bool raw)
 {
 	__u64 queue, address = (__u64)rq, now;
@@ -116,7 +115,7 @@ static __always_inline int on_other_done(struct request *rq, __u32 bytes, bool r
 	return 0;
 }
 
-/* Start of a walk over @rq; false when it takes no data off a drive. */
+/* Start a walk over @rq. Returns false if @rq does not discard data. */
 static __always_inline bool begin_walk(struct walk_state *w, struct request *rq, enum walk why,
 				       __u8 stage, bool raw)
 {
@@ -156,15 +155,17 @@ int discard_requeued(__u64 *ctx)
 	return 0;
 }
 
-/* It is not static: the verifier then takes any number for its result, not a path for each. */
+/* Not static, so that the verifier assumes any number as the result instead of checking a path
+ * for each. */
 __noinline int status_number(__s32 error)
 {
 	return status_of(error);
 }
 
 /*
- * A failed SCSI command ends twice, first with 0 bytes and no error. Drivers end a discard as a
- * whole; should one do it in parts, the bytes of each are counted, and with the last its bios end.
+ * A failed SCSI command completes twice, first with 0 bytes and no error. Drivers complete a
+ * discard as a whole. If one completes in parts, the bytes of each part are counted, and its
+ * bios end with the last part.
  */
 SEC("tp_btf/block_rq_complete")
 int discard_done(__u64 *ctx)
@@ -175,7 +176,7 @@ int discard_done(__u64 *ctx)
 
 	if (!begin_walk(&w, rq, WALK_DONE, OW_DONE, false))
 		return stalls ? on_other_done(rq, bytes, false) : 0;
-	/* One that NVMe multipath takes back has neither bytes nor data when it ends. */
+	/* A request that NVMe multipath takes back completes without bytes and without data. */
 	if (stalls && bytes >= rq->__data_len)
 		end_busy(rq, false);
 	if (!bytes)
@@ -187,8 +188,8 @@ int discard_done(__u64 *ctx)
 	return 0;
 }
 
-/* Two requests become one. Of those with several ranges every bio is walked later; of others only
- * the first. */
+/* A request is merged into another. If the result has several ranges, every bio is walked later;
+ * otherwise only the first. */
 SEC("raw_tp/block_rq_merge")
 int discard_rq_merge(__u64 *ctx)
 {
@@ -210,7 +211,7 @@ int discard_rq_merge(__u64 *ctx)
 	return 0;
 }
 
-/* NVMe: opcode and number of ranges lie at fixed places of the command. */
+/* Offsets of the opcode and the number of ranges in an NVMe command are fixed. */
 #define NVME_DSM	9
 #define NVME_DSM_RANGES 40
 
@@ -241,7 +242,7 @@ int discard_nvme(__u64 *ctx)
 #define SCSI_UNMAP	   0x42
 #define SCSI_WRITE_SAME_16 0x93
 
-/* The request lies right before its command. */
+/* The request is stored directly before its command. */
 SEC("raw_tp/scsi_dispatch_cmd_start")
 int discard_scsi(__u64 *ctx)
 {

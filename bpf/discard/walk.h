@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * The ranges of a request that discards. On a device that takes several ranges in a command, bios
- * that do not touch are joined without an event and the request's own sector and length tell
- * nothing: each bio is a range. Elsewhere the request is the range.
+ * Walks the ranges of a discard request. On a device that takes several ranges per command, bios
+ * that are not adjacent are merged without an event; the request's own sector and length are
+ * meaningless there, and each bio is a range. On other devices the request is the range.
  */
 #ifndef OPWATCH_DISCARD_WALK_H
 #define OPWATCH_DISCARD_WALK_H
 
-/* An NVMe command cannot have more ranges. */
+/* Maximum number of ranges of an NVMe command. */
 #define MAX_RANGES 256
 
 enum walk {
@@ -22,8 +22,8 @@ struct walk_state {
 	__u32 first;
 	__u64 now;
 	__u64 rq;
-	__u64 known;   /* bios that we had seen before */
-	__u64 address; /* the next bio, 0 after the last */
+	__u64 known;   /* number of bios that we had seen before */
+	__u64 address; /* address of the next bio; 0 after the last */
 };
 
 static __always_inline void count_latency(struct ow_flow *flow, __u64 since, __u64 now)
@@ -35,7 +35,7 @@ static __always_inline void count_latency(struct ow_flow *flow, __u64 since, __u
 		flow->max_ns = now - since;
 }
 
-/* Where the bio at @address goes, of which we know nothing. */
+/* Fill the key with the destination of an unknown bio at @address. */
 static __noinline int key_of_unknown(struct walk_state *w, __u64 address)
 {
 	struct bio *bio = (struct bio *)address;
@@ -48,11 +48,8 @@ static __noinline int key_of_unknown(struct walk_state *w, __u64 address)
 	return 0;
 }
 
-/*
- * One range of a request, which is that of the bio at w->address or begins with it. It is not
- * static: the verifier looks at it once for a program, and not again for each path that leads to
- * it.
- */
+/* Count one range of a request: that of the bio at w->address, or starting with it. Not static,
+ * so that the verifier checks this function once per program instead of once per path. */
 __noinline int count_range(struct walk_state *w, __u64 sector, __u64 bytes)
 {
 	struct ow_flow_cell *cell;
@@ -62,7 +59,7 @@ __noinline int count_range(struct walk_state *w, __u64 sector, __u64 bytes)
 		return 0;
 	bio = recall(w->address);
 	if (w->why == WALK_REQUEUE && (!bio || !bio->issued_ns))
-		return 0; /* refused before it was issued */
+		return 0; /* refused before the issue */
 	if (bio) {
 		__builtin_memcpy(w->key.disk, bio->disk, OW_DISK_NAME);
 		w->key.dev = bio->dev;
@@ -87,7 +84,7 @@ __noinline int count_range(struct walk_state *w, __u64 sector, __u64 bytes)
 	return 0;
 }
 
-/* Steps of loops over the bios of a request: 1 ends the loop. */
+/* Loop step: count one bio of a request. Returns 1 to end the loop. */
 static __noinline long count_next(__u32 index, struct walk_state *w)
 {
 	struct bio *bio = (struct bio *)w->address;
@@ -127,9 +124,10 @@ static __noinline long look_at_joined(__u32 index, struct joined *j)
 }
 
 /*
- * Without bpf_loop() the verifier goes through every turn, and a turn is a function that is not
- * static: it looks at such a function once, and not again for each path that leads to it. Each
- * works on its own stack, for kernel 6.1 takes no key from a caller's.
+ * Define the global function step_turn() for kernels without bpf_loop(), where the verifier
+ * follows every iteration. It checks a global function once instead of once per path. The
+ * function works on a copy on its own stack, because kernel 6.1 does not accept a key on a
+ * caller's stack.
  */
 #define DEFINE_TURN(step, type)              \
 	__noinline int step##_turn(type *at) \
@@ -157,10 +155,8 @@ static __noinline long look_at_joined(__u32 index, struct joined *j)
 DEFINE_TURN(count_next, struct walk_state)
 DEFINE_TURN(look_at_joined, struct joined)
 
-/*
- * Whether the bios that were joined to the one at @address are from the same sender; with @forget,
- * they are forgotten on the way. Two partitions that touch can meet in one request.
- */
+/* Return true if the bios merged with the one at @address have the same sender. With @forget,
+ * also forget them. Adjacent bios of two partitions can be in one request. */
 __noinline int joined_alike(__u64 address, __u32 forget)
 {
 	struct trim_bio *first = recall(address);
@@ -184,7 +180,7 @@ __noinline int walk_bios(struct walk_state *w)
 	return 0;
 }
 
-/* A request whose bios touch each other is one range, if they are all of one sender. */
+/* A request with adjacent bios is one range if all have the same sender. */
 static __always_inline bool is_one_range(struct walk_state *w, struct request *rq, bool raw)
 {
 	struct bio *bio = (struct bio *)w->address;

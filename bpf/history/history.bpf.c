@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-/*
- * Everything that changes what one disk holds, as it completes: one small record each, for a map of
- * the disk on the user side. Reads and flushes end at the first comparison.
- */
+/* Records each completed change of one disk's content, so that user space can keep a map of the
+ * disk. Reads and flushes return after the first comparison. */
 #include "lib/kernel.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
@@ -12,14 +10,14 @@
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-/* An NVMe command cannot have more ranges. */
+/* Maximum number of ranges of an NVMe command. */
 #define MAX_RANGES 256
 
-/* Set by the user side before loading: the disk's name, and whether it is a SCSI disk. */
+/* Set by user space before loading: the disk's name, and whether it is a SCSI disk. */
 const volatile __u64 disk_name[2];
 const volatile bool scsi;
 struct ow_history_loss loss;
-/* The tests read the record's type from the object: this puts it there. */
+/* Makes the compiler emit the record's type into BTF, where the tests read it. */
 const struct ow_change *record_type;
 
 struct {
@@ -27,7 +25,7 @@ struct {
 	__uint(max_entries, 4096);
 } changes SEC(".maps");
 
-/* Commands from outside of the block layer on their way, by request, and their opcodes. */
+/* Passthrough commands in flight: opcode by request address. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1024);
@@ -62,17 +60,15 @@ static __always_inline void count_lost(const struct ow_change *change)
 	}
 }
 
-/* The reader comes by itself, many times a second: nobody needs to be woken. */
+/* Send a record. No wakeup is needed, because the reader polls many times per second. */
 static __always_inline void tell(struct ow_change *change)
 {
 	if (bpf_ringbuf_output(&changes, change, sizeof(*change), BPF_RB_NO_WAKEUP))
 		count_lost(change);
 }
 
-/*
- * Bios that do not touch were joined to one command. A command that ends in parts would have
- * drivers that we do not know of: it counts as lost.
- */
+/* Record each range of a command, because bios that are not adjacent may be merged. No driver
+ * that we know of completes such a command in parts; if one does, its sectors count as lost. */
 static __always_inline void tell_ranges(struct ow_change *change, struct request *rq, __u32 bytes)
 {
 	struct bio *bio = rq->bio;
@@ -106,7 +102,7 @@ static __always_inline __u8 kind_of(__u32 op)
 	return op == OW_SECURE_ERASE ? OW_CHANGE_ERASE : OW_CHANGE_OTHER;
 }
 
-/* The command of a SCSI disk lies right behind its request. */
+/* The command of a SCSI disk is stored directly after its request. */
 static __always_inline void read_scsi(struct ow_change *change, struct request *rq)
 {
 	struct scsi_cmnd *cmd = (void *)rq + bpf_core_type_size(struct request);
@@ -120,10 +116,8 @@ static __always_inline void read_scsi(struct ow_change *change, struct request *
 	change->begin_ns = bytes[1];
 }
 
-/*
- * Neither of the block layer's operations. An NVMe controller's own queue has no disk: whose the
- * command was is not known, so that it counts for every NVMe disk.
- */
+/* Record a command that is none of the block layer's operations. An NVMe controller's admin
+ * queue has no disk, so the command's namespace is unknown and it counts for every NVMe disk. */
 static __always_inline int on_command(struct request *rq, struct ow_change *change)
 {
 	__u64 key = (__u64)rq, *opcode = bpf_map_lookup_elem(&commands, &key);
@@ -157,7 +151,8 @@ int history_done(__u64 *ctx)
 	change.status = status_of((__s32)ctx[1]);
 	if (op == OW_OTHER)
 		return on_command(rq, &change);
-	/* Nothing was done: a flush sequence ends, or a SCSI command is about to fail. */
+	/* No data transferred: the end of a flush sequence, or a SCSI command that is about to
+	 * fail. */
 	if (!bytes || !is_ours(rq))
 		return 0;
 	change.kind = kind_of(op);
@@ -172,7 +167,7 @@ int history_done(__u64 *ctx)
 	return 0;
 }
 
-/* The opcode can be seen here alone: it is the command's first byte. */
+/* The opcode, the command's first byte, is visible in this event only. */
 SEC("raw_tp/nvme_setup_cmd")
 int history_nvme(__u64 *ctx)
 {

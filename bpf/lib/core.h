@@ -1,18 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
-/*
- * What is libbpf's own way: constants set before loading, maps, relocated reads. The bodies in
- * target.h, inflight.h and rq.h are written against what is here and nothing else;
- * tools/bcc/dialect.h gives the same in bcc's dialect.
- */
+/* Code specific to libbpf: constants set before loading, maps, relocated reads. target.h,
+ * inflight.h and rq.h use only these names; tools/bcc/dialect.h defines the same names for bcc. */
 #ifndef OPWATCH_CORE_H
 #define OPWATCH_CORE_H
 
-/* Where a mask follows: bcc's compiler must not see that it is not needed, for the verifier does
- * not. */
+/* For values that are masked later: bcc's compiler must not drop a mask as redundant, because
+ * the verifier needs it. */
 #define opaque(value) (value)
 
 #define compare_and_swap(at, from, to) __sync_val_compare_and_swap(at, from, to)
-/* A barrier sees to it that what was read before is not the next owner's. */
+/* With shared entries, the barrier keeps earlier reads from seeing the next owner's data. */
 #define give_up(at) (any_crowded ? (void)__sync_lock_test_and_set(at, 0) : (void)(*(at) = 0))
 
 #define map_lookup(map, key)	    bpf_map_lookup_elem(&(map), key)
@@ -20,9 +17,9 @@
 #define map_delete(map, key)	    bpf_map_delete_elem(&(map), key)
 
 /*
- * Set by the user side before loading, constant from then on. They are not const here, or the
- * compiler would take what stands here for what the programs will see; volatile would make it read
- * a constant again and again.
+ * Set by user space before loading, and constant afterwards. Not const, because the compiler
+ * would then use these initial values; not volatile, because it would then re-read each
+ * constant.
  */
 struct ow_target targets[OW_MAX_TARGETS] SEC(".rodata") = {};
 struct ow_disk disks[OW_TABLE_SIZE] SEC(".rodata") = {};
@@ -32,7 +29,7 @@ struct ow_settings settings SEC(".rodata") __attribute__((aligned(64))) = {
 	.nr_lanes = 1,
 	.spread = 1,
 };
-/* Only the user side has these: they are here so that their layout can be compared. */
+/* Used by user space only. Declared here so that tests can compare the layout. */
 const struct ow_disk_key *disk_key_type __attribute__((unused));
 
 #define nr_cpus		settings.nr_cpus
@@ -54,7 +51,7 @@ struct {
 	__type(value, struct ow_own_row);
 } rows SEC(".maps");
 
-/* The rows alone, where CPUs share lanes. */
+/* Rows without histograms, if CPUs share lanes. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -63,7 +60,7 @@ struct {
 	__type(value, struct ow_row);
 } bare_rows SEC(".maps");
 
-/* Which rows are used: as many as rows, so that readers pass over the others. */
+/* One flag per row: readers skip unused rows. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -112,7 +109,7 @@ struct {
 	__type(value, struct ow_stamp);
 } stamps SEC(".maps");
 
-/* When requests entered the queue, same index. Only with queue time. */
+/* Times at which requests entered the queue, same index as stamps. Only with queue time. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -120,10 +117,8 @@ struct {
 	__type(value, struct ow_stamp);
 } queue_stamps SEC(".maps");
 
-/*
- * The same by request, for those without a place of their own. A request that was merged away never
- * asks for its time: the oldest goes when there is no more room.
- */
+/* Queue times by request address, for requests without an entry in queue_stamps. Merged requests
+ * never look up their time; LRU eviction removes them when the map is full. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1);
@@ -131,7 +126,7 @@ struct {
 	__type(value, __u64);
 } hashed_queue_stamps SEC(".maps");
 
-/* Takes what has no place above: no tag, or one beyond those we made room for. */
+/* Requests without an entry in stamps: they have no tag, or one beyond the allocated entries. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, OW_HASHED_STAMPS);
@@ -144,10 +139,8 @@ __u64 trims[OW_MAX_TARGETS];
 
 #define trims_of(disk) (&trims[(disk) & (OW_MAX_TARGETS - 1)])
 
-/*
- * What goes on with a discard when we are done with it: the programs of discard.bpf.c, so that
- * other requests run no further program. The user side puts them there, or leaves these empty.
- */
+/* Programs of discard.bpf.c that are tail-called for discards, so that other requests run no
+ * extra program. User space installs them or leaves the maps empty. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
 	__uint(max_entries, 1);
@@ -155,7 +148,7 @@ struct {
 	__type(value, __u32);
 } discard_issued SEC(".maps"), discard_done SEC(".maps");
 
-/* First target of the disk with this key, NULL when nobody watches it. */
+/* Return the first target of the disk with this key, or NULL if the disk is not watched. */
 static __always_inline const struct ow_target *look_up(__u64 a, __u64 b)
 {
 	const struct ow_disk *disk =

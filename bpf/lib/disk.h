@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
-/* Which disk a request or bio is for, and where its partition begins, in every kernel's types. */
+/* Finds the disk of a request or bio, and the start of its partition, on all supported kernels. */
 #ifndef OPWATCH_DISK_H
 #define OPWATCH_DISK_H
 
-/*
- * Since Linux kernel commit d152c682f03c ("block: add an explicit ->disk backpointer to the
- * request_queue") (in v5.15) the queue knows its disk; before, each request did.
- */
+/* Since Linux kernel commit d152c682f03c ("block: add an explicit ->disk backpointer to the
+ * request_queue") (in v5.15) the queue has a pointer to its disk; before, each request had one. */
 static __always_inline struct gendisk *disk_of_request(struct request *rq, bool raw)
 {
 	struct request_queue *q;
@@ -16,17 +14,17 @@ static __always_inline struct gendisk *disk_of_request(struct request *rq, bool 
 		return READ(raw, (struct request___with_disk *)rq, rq_disk);
 	q = READ(raw, rq, q);
 	disk = READ(raw, q, disk);
-	/* Followed here, where a program begins, and not again on each way where it is needed: see
-	 * READ_SELDOM(). */
+	/* Follow the pointer here, at the program's start, instead of on each path that needs
+	 * it: see READ_SELDOM(). */
 	asm volatile("" : "+r"(disk));
 	return disk;
 }
 
 /*
- * Where the partition begins that @rq was sent to; false when it names none. It is asked for of
- * requests without data, which are seldom. Since Linux kernel
- * commit 0d02129e76ed ("block: merge struct block_device and struct hd_struct") (in v5.11) a
- * partition is a block_device; before, it was a structure of its own.
+ * Get the start of the partition that @rq was sent to; returns false if it has none. Called for
+ * requests without data, which are rare. Since Linux kernel commit 0d02129e76ed ("block: merge
+ * struct block_device and struct hd_struct") (in v5.11) a partition is a block_device; before,
+ * it was a separate structure.
  */
 static __always_inline bool partition_start(struct request *rq, __u64 *sector)
 {
@@ -45,10 +43,8 @@ static __always_inline bool partition_start(struct request *rq, __u64 *sector)
 	return part;
 }
 
-/*
- * Since Linux kernel commit 309dca309fc3 ("block: store a block_device pointer in struct bio") (in
- * v5.12) the disk is reached through the block_device; before, the bio knew it.
- */
+/* Since Linux kernel commit 309dca309fc3 ("block: store a block_device pointer in struct bio")
+ * (in v5.12) the disk is reached through the block_device; before, the bio had a pointer to it. */
 static __always_inline struct gendisk *disk_of_bio(struct bio *bio, bool raw)
 {
 	struct block_device *bdev;

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 /*
- * What no tracer of requests is below, in three steps on the same events: the kernel's own
- * bookkeeping of programs that do nothing; two readings of the clock; and the least that measures a
- * latency exactly, for one disk and without any other counter: a place for each tag, a histogram
- * for each CPU.
+ * Lower bounds of a request tracer's cost on the same events, in three steps: the kernel's
+ * overhead for programs that do nothing; two clock reads; and a minimal exact latency
+ * measurement for one disk without any other counters: an entry per tag and a histogram per CPU.
  */
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
@@ -65,7 +64,7 @@ static __always_inline struct ow_stamp *stamp_of(struct request *rq)
 	return bpf_map_lookup_elem(&sketch_stamps, &key);
 }
 
-/* On kernels before 5.11 the queue comes first; what is measured here is measured on newer ones. */
+/* Kernels before 5.11 pass the queue first. Costs are measured on newer kernels only. */
 SEC("tp_btf/block_rq_issue")
 int sketch_issue(__u64 *ctx)
 {

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
-/* Log-linear slots: exact below 2^bits, then 2^bits slots an octave. opwatch/trace/hist.py is the
- * other half. */
+/* Log-linear slots: exact below 2^bits, then 2^bits slots per octave. opwatch/trace/hist.py is
+ * the Python counterpart. */
 #ifndef OPWATCH_HIST_H
 #define OPWATCH_HIST_H
 
 /*
- * 2^@shift where @v is above @limit, else 0, by the sign of a difference: latencies jump from
- * octave to octave and no branch predictor follows them. The compiler would make a branch of it.
+ * Return 2^@shift if @v is above @limit, else 0. Uses the sign of a difference, because
+ * latencies jump between octaves and defeat branch predictors. The asm keeps the compiler from
+ * using a branch.
  */
 static inline __attribute__((always_inline)) __u64 step_above(__u64 v, __u64 limit, __u32 shift)
 {
@@ -16,18 +17,19 @@ static inline __attribute__((always_inline)) __u64 step_above(__u64 v, __u64 lim
 	return difference >> 63 << shift;
 }
 
-/* Where the highest bit of 1 to 15 is, four bits each. */
+/* Position of the highest bit of 1 to 15, four bits each. */
 #define HIGHEST_BITS 0x3333333322221100ULL
 
 /*
- * Position of the highest bit set, by halving, and at last from a table in a constant: there is no
- * such instruction, and clang lowers no builtin to one for this target. Of 0 it says 0.
+ * Return the position of the highest bit set, by binary search with a constant as the final
+ * lookup table. BPF has no such instruction, and clang lowers no builtin to one. Returns 0 for
+ * 0.
  */
 static inline __attribute__((always_inline)) __u32 highest_bit(__u64 v)
 {
 	__u64 bit = 0, step;
 
-	/* More than four seconds, or a terabyte, is seldom. */
+	/* More than four seconds, or more than a terabyte, is rare. */
 	if (__builtin_expect(v >> 32 != 0, 0)) {
 		v >>= 32;
 		bit = 32;
@@ -44,7 +46,7 @@ static inline __attribute__((always_inline)) __u32 highest_bit(__u64 v)
 	return (__u32)bit + ((__u32)(HIGHEST_BITS >> (v << 2)) & 0xf);
 }
 
-/* The slot of @v with 2^@bits slots an octave, clamped to the last of @nr_slots. */
+/* Return the slot of @v with 2^@bits slots per octave, clamped to the last of @nr_slots. */
 static inline __attribute__((always_inline)) __u32 hist_slot(__u64 v, __u32 bits, __u32 nr_slots)
 {
 	__u32 octave, slot;
@@ -53,7 +55,7 @@ static inline __attribute__((always_inline)) __u32 hist_slot(__u64 v, __u32 bits
 	if (v < (2ULL << bits))
 		return (__u32)v;
 	octave = highest_bit(v) - bits;
-	/* The highest bit of what is left counts as one octave. */
+	/* The highest bit of the remainder counts as one octave. */
 	slot = (octave << bits) + (__u32)(v >> octave);
 	return slot < nr_slots ? slot : nr_slots - 1;
 }

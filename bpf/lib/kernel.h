@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * The kernel types we read, and only the fields we read: offsets are relocated against the running
- * kernel's BTF at load time. Every drift between kernels that matters to us is told here.
+ * The kernel types and fields that we read. Offsets are relocated against the running kernel's
+ * BTF at load time. This file documents all kernel drift that affects these types.
  *
  * Since Linux kernel commit a54895fa057c ("block: remove the request_queue to argument request
- * based tracepoints") (in v5.11) block_rq_issue and its sisters have the request as their only
- * argument; the commit was backported to 5.10.137. The user side counts the arguments in BTF
- * (issue_rq_arg below).
+ * based tracepoints") (in v5.11) block_rq_issue and similar tracepoints have the request as
+ * their only argument; the commit was backported to 5.10.137. User space counts the arguments in
+ * BTF (rq_arg in struct ow_settings).
  *
- * A program that a tracepoint runs could not be preempted; seen on 7.3, it can: tracepoints hold
- * SRCU there, and a preemptible kernel only keeps the task on its CPU. Meanwhile the kernel skips
- * that program on that CPU for other tasks and interrupts, and counts it (recursion_misses). No
- * program may therefore change by a plain addition what another program changes on the same CPU.
+ * A program on a tracepoint could not be preempted on older kernels. On 7.3 it can (seen):
+ * tracepoints hold SRCU there, and a preemptible kernel only keeps the task on its CPU. While
+ * the program is preempted, the kernel skips it on that CPU for other tasks and interrupts, and
+ * counts each skip (recursion_misses). Therefore a program must not use a plain addition on a
+ * counter that another program changes on the same CPU.
  *
- * block_rq_complete carries a blk_status_t (seen on v6.1 and later) where older kernels carry a
- * negative errno; the sign tells them apart.
+ * block_rq_complete carries a blk_status_t (seen on v6.1 and later); older kernels carry a
+ * negative errno. The sign distinguishes the two.
  */
 #ifndef OPWATCH_KERNEL_H
 #define OPWATCH_KERNEL_H
@@ -50,15 +51,17 @@ enum {
 	BPF_RB_NO_WAKEUP = 1 << 0,
 };
 
-/* bpf_loop() is there since Linux kernel commit e6f2dd0f8067 ("bpf: Add bpf_loop helper") (in
- * v5.17), and the typed current task since 3ca1032ab7ab ("bpf: Implement get_current_task_btf and
- * RET_PTR_TO_BTF_ID") (in v5.11). */
+/*
+ * bpf_loop() exists since Linux kernel commit e6f2dd0f8067 ("bpf: Add bpf_loop helper") (in
+ * v5.17), and the typed current task since 3ca1032ab7ab ("bpf: Implement get_current_task_btf
+ * and RET_PTR_TO_BTF_ID") (in v5.11).
+ */
 enum bpf_func_id {
 	BPF_FUNC_get_current_task_btf = 158,
 	BPF_FUNC_loop = 181,
 };
 
-/* Idle: not started since it was allocated or requeued. */
+/* Idle: not started since the request was allocated or requeued. */
 enum mq_rq_state {
 	MQ_RQ_IDLE = 0,
 };
@@ -106,7 +109,7 @@ struct request {
 	void *end_io; /* a function */
 };
 
-/* struct request as it was before v5.15, and its partition before v5.11: see disk.h. */
+/* struct request before v5.15, and its partition before v5.11: see disk.h. */
 struct request___with_disk {
 	struct gendisk *rq_disk;
 	struct hd_struct *part;
@@ -121,7 +124,7 @@ struct bvec_iter {
 	unsigned int bi_size;
 };
 
-/* Where bios come from, and how much room before each is their maker's. */
+/* The pool of a bio; front_pad is the number of bytes before each bio that its creator owns. */
 struct bio_set {
 	unsigned int front_pad;
 };
@@ -138,7 +141,7 @@ struct bio {
 	struct bio_set *bi_pool;
 };
 
-/* Which control group a bio is accounted to. */
+/* The control group that a bio is accounted to. */
 struct kernfs_node {
 	__u64 id;
 };
@@ -159,7 +162,7 @@ struct blkcg_gq {
 	struct blkcg *blkcg;
 };
 
-/* struct bio as it was before v5.12: see disk.h. */
+/* struct bio before v5.12: see disk.h. */
 struct bio___with_disk {
 	struct gendisk *bi_disk;
 };
@@ -172,13 +175,13 @@ struct dm_io {
 	struct mapped_device *md;
 };
 
-/* What device mapper gives a target: a copy of a bio that came to it. */
+/* Device mapper's data for a target: a clone of an incoming bio. */
 struct dm_target_io {
 	struct dm_io *io;
 	struct bio clone;
 };
 
-/* What device mapper keeps beside a bio where it copies requests. */
+/* Device mapper's data next to each bio of a cloned request. */
 struct dm_rq_clone_bio_info {
 	struct bio *orig;
 	struct bio clone;
@@ -203,7 +206,7 @@ struct task_struct {
 	char comm[16];
 };
 
-/* A thread of the kernel's, and what it is to its queue of work. */
+/* A kernel thread, and its data as a workqueue worker. */
 struct kthread {
 	void *data;
 };
@@ -212,7 +215,7 @@ struct worker {
 	char desc[24];
 };
 
-/* x86-64's: what a system call was given, also after it ended. */
+/* x86-64 registers: the arguments of a system call, still valid after the call. */
 struct pt_regs {
 	unsigned long di;
 	unsigned long si;
@@ -264,8 +267,9 @@ struct ata_queued_cmd {
 #pragma clang attribute pop
 
 /*
- * Since Linux kernel commit ff07a02e9e8e ("treewide: Rename enum req_opf into enum req_op") (in
- * v6.0). The values are those of the running kernel: relocated, never these numbers.
+ * Renamed by Linux kernel commit ff07a02e9e8e ("treewide: Rename enum req_opf into enum req_op")
+ * (in v6.0). The values are relocated to those of the running kernel; these numbers are never
+ * used.
  */
 enum req_op {
 	REQ_OP_READ = 0,
@@ -288,15 +292,16 @@ enum req_opf {
 };
 
 /*
- * Whether BLK_STS_ZONE_RESOURCE is there, which has one number between those of older and of newer
- * kernels: what follows it has another number in each. It is a macro, which types do not tell; but
- * the changes that replaced the locking of zones (in v6.10) took it away together with what queues
- * asked of their schedulers (both are there on v6.1, neither is on v6.12).
+ * True if the kernel has BLK_STS_ZONE_RESOURCE. Its number is in the middle of the status list,
+ * so that later statuses have other numbers on such kernels. It is a macro, which BTF does not
+ * contain. The changes that replaced zone locking (in v6.10) removed it together with the
+ * elevator features that queues require (both exist on v6.1, neither on v6.12), so we test for
+ * the latter.
  */
 #define HAS_ZONE_RESOURCE_STATUS \
 	bpf_core_field_exists(((struct request_queue *)0)->required_elevator_features)
 
-/* The value of one operation in the running kernel's own numbering. */
+/* Return the value of an operation in the running kernel's numbering. */
 #define OP_VALUE(name)                                    \
 	(bpf_core_enum_value_exists(enum req_op, name)    \
 		 ? bpf_core_enum_value(enum req_op, name) \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
-/* What an operation and a status are called on the user side. */
+/* Maps the kernel's operations and statuses to those of user space. */
 #ifndef OPWATCH_OP_H
 #define OPWATCH_OP_H
 
@@ -22,10 +22,8 @@ static __always_inline __u32 op_of(__u32 cmd_flags)
 	return OW_OTHER;
 }
 
-/*
- * Where a sequential successor of a request starts. A zone append names the start of its zone, and
- * the drive writes it where the last one ended.
- */
+/* Return the start sector of a request's sequential successor. A zone append has the start of
+ * its zone as its sector, and the drive writes it at the zone's write pointer. */
 static __always_inline __u64 next_sector(__u32 cmd_flags, __u64 sector, __u32 bytes)
 {
 	if ((cmd_flags & 0xff) == OP_VALUE(REQ_OP_ZONE_APPEND))
@@ -36,10 +34,8 @@ static __always_inline __u64 next_sector(__u32 cmd_flags, __u64 sector, __u32 by
 #define STATUS_ZONE_RESOURCE  14
 #define STATUS_DURATION_LIMIT 17
 
-/*
- * blk_status_t for what the tracepoint said: itself as the newest kernels number it, or by the
- * kernel's own table from an errno.
- */
+/* Return the blk_status_t of a tracepoint's status: the status itself in the newest kernels'
+ * numbering, or the errno converted by the kernel's own table. */
 static __always_inline __u32 status_of(__s32 error)
 {
 	switch (error) {
@@ -64,7 +60,7 @@ static __always_inline __u32 status_of(__s32 error)
 	case -11: /* EAGAIN */
 		return 12;
 	}
-	/* BLK_STS_IOERR is the kernel's answer to every other errno. */
+	/* The kernel maps every other errno to BLK_STS_IOERR. */
 	if (error < 0)
 		return 10;
 	if (HAS_ZONE_RESOURCE_STATUS && error > STATUS_ZONE_RESOURCE &&

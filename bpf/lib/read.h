@@ -2,24 +2,22 @@
 #ifndef OPWATCH_READ_H
 #define OPWATCH_READ_H
 
-/*
- * A program is tp_btf, where the kernel's types let us follow pointers directly, or raw_tp, where
- * every step is a helper call. One body serves both; @raw is a constant in each.
- */
+/* A program is tp_btf, which can follow pointers directly, or raw_tp, which needs a helper call
+ * per step. The same body serves both; @raw is a constant in each. */
 #define READ(raw, src, field) ((raw) ? BPF_CORE_READ(src, field) : (src)->field)
 
 /*
- * A pointer that is asked for seldom, of what a program was given. Since Linux kernel commit
- * 57539b1c0ac2 ("bpf: Enable annotating trusted nested pointers") (in v6.3) the verifier goes
- * through all names of the kernel's types, several times, whenever a path comes to such a load: a
- * millisecond or two for each of the many paths to what is rare. A helper's call costs none of it.
+ * Read a rarely needed pointer from a program's argument with a helper call. Since Linux kernel
+ * commit 57539b1c0ac2 ("bpf: Enable annotating trusted nested pointers") (in v6.3) the verifier
+ * searches all names of the kernel's types several times whenever a path reaches a direct load:
+ * one or two milliseconds for each of the many paths to rare cases. A helper call avoids this.
  */
 #define READ_SELDOM(src, field) READ(true, src, field)
 
 /*
- * The first argument of a tracepoint, or the second where an older kernel has its queue before it.
- * Without the barrier the compiler may calculate the place of either, and verifiers let nobody
- * calculate with the context (seen on 5.10).
+ * Return the first argument of a tracepoint, or the second on older kernels that pass the queue
+ * first. Without the barrier the compiler may compute the address of either, and verifiers
+ * refuse arithmetic on the context pointer (seen on 5.10).
  */
 static __always_inline __u64 argument(const __u64 *ctx, bool second)
 {
@@ -32,10 +30,8 @@ static __always_inline __u64 argument(const __u64 *ctx, bool second)
 	return value;
 }
 
-/*
- * An argument of a tracepoint or function as a number, where it is a pointer that the verifier
- * knows: it would let us compare such a pointer, but not calculate with it.
- */
+/* Return an argument that the verifier knows as a pointer as a plain number. The verifier allows
+ * comparisons of such pointers, but no arithmetic. */
 static __always_inline __u64 number_of(const __u64 *argument)
 {
 	__u64 number = 0;

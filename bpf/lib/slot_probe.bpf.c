@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-/* The slot functions alone, for the test that holds them against opwatch/trace/hist.py. */
+/* The slot functions alone, for the test that compares them with opwatch/trace/hist.py. */
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
 #include "abi/block.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* The extension module: glue between Python and the C libraries beside it. */
+/* The extension module: connects Python with the C libraries. */
 #include "_native/binding/native.h"
 
 static struct PyModuleDef native_module = {
@@ -9,7 +9,7 @@ static struct PyModuleDef native_module = {
 	.m_size = -1,
 };
 
-/* They stand in an order in which nobody needs what is not there yet. */
+/* In dependency order. */
 static int (*const bindings[])(PyObject *module) = {
 	ow_py_add_counts,   ow_py_add_ftl,	  ow_py_add_service,
 	ow_py_add_nvme,	    ow_py_add_privileges,

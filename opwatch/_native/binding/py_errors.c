@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* What every binding uses: errors, and adding a type. */
+/* Helpers for all bindings: raise errors and add types. */
 #include "native.h"
 
 #include <errno.h>

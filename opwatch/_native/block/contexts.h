@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Counts, by a program, how often the kernel switches from PID 1 to another task. */
+/* A BPF probe that counts context switches from PID 1 to another task. */
 #ifndef OPWATCH_TRACER_CONTEXTS_H
 #define OPWATCH_TRACER_CONTEXTS_H
 
@@ -7,7 +7,8 @@
 
 struct ow_contexts;
 
-/* Returns 0 or -errno; @log (OW_LOG_SIZE bytes) then holds what libbpf and the verifier said. */
+/* Returns 0 or -errno. @log (OW_LOG_SIZE bytes) receives the messages of libbpf and the
+ * verifier. */
 int ow_contexts_open(struct ow_contexts **ret, char *log);
 void ow_contexts_close(struct ow_contexts *contexts);
 __u64 ow_contexts_switches(const struct ow_contexts *contexts);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* How large the maps are, and where a disk lies in the table: arithmetic, nothing is loaded. */
+/* Computes the sizes of the maps and the hash of the disk table. Loads nothing. */
 #include "layout.h"
 
 #include <errno.h>
@@ -45,7 +45,7 @@ __u32 ow_cpus_of_list(const char *list)
 	return highest;
 }
 
-/* libbpf_num_possible_cpus() counts them: on some machines their numbers have gaps. */
+/* libbpf_num_possible_cpus() returns their count, but on some machines CPU numbers have gaps. */
 int ow_possible_cpus(void)
 {
 	char list[4096] = {};
@@ -61,7 +61,7 @@ int ow_possible_cpus(void)
 	return cpus ? (int)cpus : -ENODATA;
 }
 
-/* How many owners there is room for. */
+/* Return the maximum number of owners. */
 static __u32 owners_of(const struct ow_tracer_config *config, const struct ow_shape *shape)
 {
 	__u32 most = OW_OWNER_BYTES / sizeof(struct ow_owner_counts) / shape->nr_cpus;
@@ -105,7 +105,7 @@ struct map_sizes ow_map_sizes(const struct ow_tracer_config *config, const struc
 	};
 }
 
-/* A hash takes some 64 bytes beside each of its values. */
+/* A hash map takes about 64 bytes per entry in addition to the value. */
 #define HASHED(type) (64 + sizeof(type))
 
 static __u64 map_bytes(const struct ow_tracer_config *config, const struct ow_shape *shape)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a tracer is asked for, and how large its maps are for that. */
+/* Configuration of a tracer, and the sizes of its maps. */
 #ifndef OPWATCH_TRACER_LAYOUT_H
 #define OPWATCH_TRACER_LAYOUT_H
 
@@ -9,7 +9,7 @@
 #include "abi/owners.h"
 #include "_native/common/programs.h"
 
-/* What the maps may take before CPUs share histograms, and the highest number a CPU may have. */
+/* Memory limit for per-CPU histograms (above it, CPUs share them), and the limit of CPU numbers. */
 #define OW_MOST_MAP_BYTES (256ULL << 20)
 #define OW_MOST_CPUS	  65536
 
@@ -18,49 +18,53 @@ struct ow_tracer_config {
 	__u32 nr_targets;
 	const struct ow_disk_key *disks;
 	__u32 nr_disks;
-	__u32 nr_stamps; /* places for requests in flight, all disks together */
-	__u32 nr_bios;	 /* places for bios in flight; 0 when no target is bio-based */
-	__u32 nr_cpus;	 /* only ow_tracer_map_bytes() looks at it; a tracer takes those of the
-			    machine */
+	__u32 nr_stamps; /* entries for requests in flight, all disks together */
+	__u32 nr_bios;	 /* entries for bios in flight; 0 if no target is bio-based */
+	__u32 nr_cpus;	 /* used by ow_tracer_map_bytes() and ow_tracer_lanes() only; a tracer uses
+			    the machine's CPUs */
 	bool queue_time;
-	__u64 slow_ns; /* requests slower than this are told one by one; 0: none */
-	enum ow_by by; /* whose requests are counted apart */
+	__u64 slow_ns; /* report each request slower than this; 0: none */
+	enum ow_by by; /* count requests by cgroup, by process, or not at all */
 	struct ow_wanted_list wanted;
 };
 
-/* How many copies there are of what is kept by CPU. */
+/* Number of copies of the per-CPU data. */
 struct ow_shape {
 	__u32 nr_cpus;
-	__u32 nr_lanes; /* of histograms: one a CPU, or a lower power of two to save memory */
-	__u32 spread;	/* histograms of OW_OTHER */
+	__u32 nr_lanes; /* copies of the histograms: one per CPU, or a lower power of two to save
+			   memory */
+	__u32 spread;	/* number of histograms of OW_OTHER */
 };
 
-/* Whether CPUs share histograms; where they do not, those of a CPU lie behind its row. */
+/* Return true if CPUs share histograms. Otherwise each CPU's histograms are in its own row. */
 static inline bool ow_shares_lanes(const struct ow_shape *shape)
 {
 	return shape->nr_lanes < shape->nr_cpus;
 }
 
-/* How many entries each map needs. */
+/* Number of entries of each map. */
 struct map_sizes {
 	__u32 own_rows, bare_rows, used_rows, hot_hists, cold_hists, queue_latency, statuses,
 		stamps, queue_stamps, hashed_queue_stamps, bios, submitters, hashed_submitters,
 		parts, slow_ring, owners, owner_counts, recent_owners,
-		owner_places; /* the places of each CPU */
+		owner_places; /* entries per CPU in owner_counts */
 };
 
 struct map_sizes ow_map_sizes(const struct ow_tracer_config *config, const struct ow_shape *shape);
-/* One more than the highest number in a list of CPUs such as 0-3,8; 0 when it is no such list. */
+/* Parse a list of CPUs such as 0-3,8. Returns the highest number plus one, or 0 on a syntax
+ * error. */
 __u32 ow_cpus_of_list(const char *list);
-/* How many CPUs this machine can have, or -errno. */
+/* Returns the highest possible CPU number of this machine plus one, or -errno. */
 int ow_possible_cpus(void);
-/* The histograms of each CPU, or shared ones where that would take more than OW_MOST_MAP_BYTES. */
+/* Choose per-CPU histograms, or shared ones if per-CPU maps would exceed OW_MOST_MAP_BYTES. */
 struct ow_shape ow_shape_of(const struct ow_tracer_config *config, __u32 nr_cpus);
-/* A multiplier with which no two watched disks meet in the table; 0 if none was found. */
+/* Find a multiplier that hashes all watched disks without collisions. Returns 0 if none was
+ * found. */
 __u64 ow_find_multiplier(const struct ow_disk_key *disks, __u32 n);
-/* Bytes of map memory that @config asks for, on @config->nr_cpus CPUs. Loads nothing. */
+/* Compute the map memory in bytes for @config on @config->nr_cpus CPUs, without loading
+ * anything. */
 __u64 ow_tracer_map_bytes(const struct ow_tracer_config *config);
-/* How many CPUs have histograms of reads and writes of their own: all, or some share them. */
+/* Compute the number of lanes (copies of the read and write histograms) for @config. */
 __u32 ow_tracer_lanes(const struct ow_tracer_config *config);
 
 #endif

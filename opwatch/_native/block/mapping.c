@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Arrays of the kernel side in our memory, which are read without a call. */
+/* Maps BPF arrays into our memory, so that reading them needs no system calls. */
 #include "tracer_internal.h"
 
 #include <bpf/libbpf.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Whose the requests are: the keys of a map, and counters by place that are read without a call. */
+/* Reads the counters of owners: keys from a hash map, counters from a mapped array. */
 #include "tracer_internal.h"
 
 #include <bpf/bpf.h>
@@ -10,14 +10,14 @@
 
 #include "blk.skel.h"
 
-/* What was counted at a place for owners before, what it was at the last reading, and when its
- * owner was seen to do anything; 0 if never. */
+/* Counters of an entry: @before: total of its earlier owners, @last: at the last reading.
+ * @changed_ns: time of the last reading with activity of its owner; 0 if never. */
 struct past {
 	struct ow_owner_counts before, last;
 	__u64 changed_ns;
 };
 
-/* The map as it was when it was looked at last: a key and its owner at each number. */
+/* The map at the last reading: key and owner by index. */
 struct ow_owners {
 	struct mapping counts;
 	__u32 places, room, nr;
@@ -25,12 +25,11 @@ struct ow_owners {
 	struct ow_owner_key *keys;
 	struct ow_owner *owners;
 	struct ow_owner_sample *samples;
-	struct past *past; /* by place */
-	/* Keys and places of owners that were forgotten: a program may still be counting there. */
+	struct past *past; /* by entry */
+	/* Keys and entries of forgotten owners. A program may still be counting there. */
 	struct ow_owner_key *leaving_keys;
 	__u32 *leaving, nr_leaving;
-	/* By target and class: what was counted for owners after the reading that they were
-	 * forgotten at. */
+	/* By target and class: activity of forgotten owners after their last reading. */
 	struct ow_owner_counts late[OW_SHARED_PLACES];
 };
 
@@ -46,7 +45,7 @@ static void free_owners(struct ow_owners *o)
 	free(o);
 }
 
-/* Each owner has a place of its own, behind those that are shared. */
+/* Make the entries after the shared ones available, one per owner. */
 static int offer_places(const struct bpf_map *map, __u32 room)
 {
 	__u32 place = OW_SHARED_PLACES, end = place + room;
@@ -95,7 +94,7 @@ void ow_owners_close(struct ow_tracer *t)
 	t->owners = NULL;
 }
 
-/* Look at the map again where there are new owners. What comes meanwhile is seen the next time. */
+/* Re-read the map if owners were added. Owners added during the read are seen by the next one. */
 static int look_again(struct ow_tracer *t)
 {
 	struct ow_owners *o = t->owners;
@@ -121,7 +120,7 @@ static int look_again(struct ow_tracer *t)
 	return 0;
 }
 
-/* What all CPUs ever counted at a place. */
+/* Return the sum over CPUs of an entry's counters. */
 static struct ow_owner_counts sum_of_place(const struct ow_tracer *t, __u32 place)
 {
 	const struct ow_owner_counts *counts = t->owners->counts.at, *c;
@@ -155,7 +154,7 @@ static void put_counts(struct ow_owner_sample *to, struct ow_owner_counts counts
 	to->sum_ns = counts.sum_ns;
 }
 
-/* What the owner of a place did. False where that is nothing. */
+/* Set @to's counters to the activity of the entry's owner. Return false if there was none. */
 static bool fill(const struct ow_tracer *t, __u32 place, struct ow_owner_sample *to)
 {
 	struct ow_owner_counts sum = sum_of_place(t, place);
@@ -168,7 +167,7 @@ static bool fill(const struct ow_tracer *t, __u32 place, struct ow_owner_sample 
 	return to->requests || to->bytes;
 }
 
-/* What owners of a target and class did after they were forgotten. */
+/* Return what owners of a target and class did after they were forgotten. */
 static struct ow_owner_counts late_counts(const struct ow_tracer *t, __u32 target, __u8 op)
 {
 	const struct ow_owners *o = t->owners;
@@ -217,7 +216,7 @@ int ow_tracer_owners(struct ow_tracer *t, __u32 target, const struct ow_owner_sa
 	return n;
 }
 
-/* The next owner that is counted there starts from nothing. */
+/* Release the entries of forgotten owners. The next owner of an entry starts at zero. */
 static int free_places(struct ow_tracer *t)
 {
 	struct ow_owners *o = t->owners;
@@ -238,7 +237,7 @@ static int free_places(struct ow_tracer *t)
 	return 0;
 }
 
-/* Forget the owner with this number; @to becomes what it did by the last reading. */
+/* Forget owner number @i. @to receives its counters at the last reading. */
 static int forget(struct ow_tracer *t, __u32 i, struct ow_owner_sample *to)
 {
 	struct ow_owners *o = t->owners;
@@ -247,7 +246,7 @@ static int forget(struct ow_tracer *t, __u32 i, struct ow_owner_sample *to)
 
 	if (bpf_map_delete_elem(bpf_map__fd(t->skel->maps.owners), &o->keys[i]))
 		return -errno;
-	/* The programs remember it, and have to look again. */
+	/* Invalidate the owners that the programs have cached. */
 	__atomic_add_fetch(&t->skel->bss->owners_era, 1, __ATOMIC_RELEASE);
 	*to = (struct ow_owner_sample){.key = o->keys[i]};
 	memcpy(to->name, o->owners[i].name, sizeof(to->name));
@@ -274,7 +273,7 @@ static __u64 bytes_of(const struct ow_owners *o, __u32 i)
 	return past->last.bytes - past->before.bytes;
 }
 
-/* Of all owners but the @keep largest none has more bytes than this. */
+/* Find the most bytes of any owner, the @keep largest excluded. */
 static int most_of_small(const struct ow_owners *o, __u32 keep, __u64 *ret)
 {
 	__u64 *bytes = calloc(o->nr, sizeof(*bytes));
@@ -289,7 +288,8 @@ static int most_of_small(const struct ow_owners *o, __u32 keep, __u64 *ret)
 	return 0;
 }
 
-/* Whether an owner makes room: of those that were never read nobody knows yet what they did. */
+/* Return true if the owner can be forgotten. Owners that were never read are kept because their
+ * activity is not known yet. */
 static bool makes_room(const struct ow_owners *o, __u32 i, __u64 idle_since, __u64 most_bytes)
 {
 	__u64 changed_ns = o->past[o->owners[i].place].changed_ns;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* What the bindings of all tracers share; opwatch._native.Floor and enable_stats(): see
+/* Code shared by the tracers' bindings, and opwatch._native.Floor and enable_stats(): see
  * _native.pyi. */
 #include "py_tracer.h"
 

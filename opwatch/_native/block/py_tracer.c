@@ -13,7 +13,7 @@ struct tracer_object {
 	__u32 nr_targets;
 };
 
-/* Fill @config from the constructor's arguments. The buffers keep what it points to. */
+/* Fill @config from the constructor's arguments. @config points into the buffers. */
 static int parse_config(PyObject *args, PyObject *kwargs, Py_buffer *targets, Py_buffer *disks,
 			struct ow_tracer_config *config)
 {
@@ -100,7 +100,7 @@ static PyObject *tracer_sample(PyObject *self, PyObject *arg)
 	return bytes;
 }
 
-/* The ring has room for no more than these. */
+/* The maximum number of records in the ring. */
 #define SLOW_ROOM (OW_SLOW_RING_BYTES / sizeof(struct ow_slow))
 
 static PyObject *tracer_slow(PyObject *self, PyObject *Py_UNUSED(arg))
@@ -244,7 +244,7 @@ static PyType_Spec tracer_spec = {
 	.slots = tracer_slots,
 };
 
-/* What @config would take is asked for without the buffers that it points to. */
+/* Parse a configuration for map_bytes() and map_lanes(), which do not read the buffers. */
 static int parse_shape(PyObject *args, PyObject *kwargs, struct ow_tracer_config *config)
 {
 	Py_buffer targets, disks;

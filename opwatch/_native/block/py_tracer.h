@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the bindings of the tracers share. */
+/* Declarations shared by the tracers' bindings. */
 #ifndef OPWATCH_PY_TRACER_H
 #define OPWATCH_PY_TRACER_H
 
@@ -8,9 +8,9 @@
 
 /* Raise ProbeError(errno, what, log). */
 void ow_py_raise_probe_error(int err, const char *what, const char *log);
-/* [(name, id, runs, run_ns, recursion_misses)]; @n below 0 is an error to raise. */
+/* Return [(name, id, runs, run_ns, recursion_misses)]. A negative @n is raised as an error. */
 PyObject *ow_py_programs_list(const struct ow_program_info *info, int n);
-/* A PyArg_Parse converter, of programs as in opwatch/trace/programs.py to struct ow_wanted_list. */
+/* PyArg_Parse converter from programs (see opwatch/trace/programs.py) to struct ow_wanted_list. */
 int ow_py_wanted(PyObject *programs, void *ret);
 
 #endif

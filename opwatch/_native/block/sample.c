@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
-/* Reading the maps: absolute counters, summed over CPUs. */
+/* Reads the maps: absolute counters, summed over CPUs. */
 #include "tracer_internal.h"
 
 #include <string.h>
 #include <time.h>
 
-/* Counts and sums that were read apart: at most so many more in one of them, of all CPUs. */
+/* Maximum difference between counts and sums that were read at different moments, all CPUs
+ * together. */
 #define OW_MOST_TORN 32
-/* So often one operation is read, if requests complete meanwhile. */
+/* Maximum number of readings of one operation if requests complete during the reading. */
 #define OW_MOST_READS 4
 
 __u64 ow_monotonic_ns(void)
@@ -29,7 +30,7 @@ static __u64 larger(__u64 one, __u64 other)
 	return one > other ? one : other;
 }
 
-/* Add what the completion and requeue programs wrote: counters are added, maxima compared. */
+/* Add the counters of the completion and requeue programs, and keep the larger maxima. */
 static void add_ends(struct ow_counts *to, const struct ow_counts *from)
 {
 	__u64 max_ns = larger(to->complete.max_ns, from->complete.max_ns);
@@ -43,7 +44,7 @@ static void add_ends(struct ow_counts *to, const struct ow_counts *from)
 	to->complete.behind_max_ns = behind_max_ns;
 }
 
-/* Add what the issue program wrote. The sequential marker means nothing in a sum. */
+/* Add the counters of the issue program. The sequential marker is meaningless in a sum. */
 static void add_issues(struct ow_counts *to, const struct ow_counts *from)
 {
 	__u64 queue_max_ns = larger(to->entry.queue_max_ns, from->entry.queue_max_ns);
@@ -73,7 +74,7 @@ static const struct ow_row *row_at(const struct ow_tracer *t, size_t index)
 	return (const void *)((const char *)t->rows.at + index * bytes);
 }
 
-/* The histograms of reads and writes. */
+/* Return the histograms of reads and writes. */
 static const struct ow_hot_hists *hot_hists_at(const struct ow_tracer *t, size_t index)
 {
 	const struct ow_hot_hists *shared = t->hot_hists.at;
@@ -83,13 +84,13 @@ static const struct ow_hot_hists *hot_hists_at(const struct ow_tracer *t, size_t
 	return &((const struct ow_own_row *)row_at(t, index))->hists;
 }
 
-/* A CPU that never saw the operation has untouched histograms, not worth their cache misses. */
+/* If a CPU never saw the operation, its histograms are empty and not worth the cache misses. */
 static bool is_untouched(const struct ow_counts *c)
 {
 	return !c->issue.issued && !c->complete.sum_ns && !c->complete.clock_back;
 }
 
-/* CPUs that share a lane add to the same histograms: those are read once, whoever used them. */
+/* CPUs that share a lane add to the same histograms, so each lane is read once. */
 static void add_hot(const struct ow_tracer *t, __u32 target, __u32 op, struct ow_op_sample *to)
 {
 	size_t first = (size_t)target * t->shape.nr_cpus;
@@ -107,7 +108,7 @@ static void add_hot(const struct ow_tracer *t, __u32 target, __u32 op, struct ow
 	}
 }
 
-/* The histograms of all other classes, of which only OW_OTHER has more than one. */
+/* Add the histograms of all other classes. Only OW_OTHER has more than one. */
 static void add_cold(const struct ow_tracer *t, __u32 target, __u32 op, struct ow_op_sample *to)
 {
 	const struct ow_hist *hists = t->cold_hists.at;
@@ -118,10 +119,8 @@ static void add_cold(const struct ow_tracer *t, __u32 target, __u32 op, struct o
 			 ow_queue_hist(target, op, i, t->shape.nr_lanes, spread), to);
 }
 
-/*
- * Rows of CPUs that counted nothing are not looked at: there may be hundreds. Completions are read
- * before issues, so that no completion is read without its issue.
- */
+/* Skip the rows of CPUs that counted nothing; there may be hundreds. Read completions before
+ * issues, so that each completion that was read has its issue. */
 static bool add_rows(const struct ow_tracer *t, __u32 target, __u32 op, struct ow_op_sample *to)
 {
 	const __u64 *used = t->used_rows.at;
@@ -139,7 +138,7 @@ static bool add_rows(const struct ow_tracer *t, __u32 target, __u32 op, struct o
 	return !is_untouched(&to->counts);
 }
 
-/* Remembered requests that ended. */
+/* Return the number of remembered requests that ended. */
 static __u64 ended_of(const struct ow_counts *c)
 {
 	const struct ow_complete_counts *ended = &c->complete;
@@ -148,18 +147,18 @@ static __u64 ended_of(const struct ow_counts *c)
 	return ended->ends + ended->first_ends + ended->missed - unseen;
 }
 
-/* Of these and of all others that left: they were freed, or their completion was missed. */
+/* Add the requests that left without a seen completion: freed, or the completion was missed. */
 static __u64 left_of(const struct ow_counts *c)
 {
 	return ended_of(c) + c->entry.overwritten + c->entry.abandoned;
 }
 
 /*
- * The integral of the number in flight over time is the sum of the times that requests left at,
- * less that of the times they were issued at, plus what those in flight have waited until now.
- * Counts and sums that were read at different moments differ by whole terms: see OW_TIME_MARK. The
- * integral exceeds the latencies of completed requests by the ages of the others, which is far
- * less.
+ * The integral of the number in flight over time is the sum of the requests' leave times, less
+ * the sum of their issue times, plus the ages of the requests in flight. Counts and sums that
+ * were read at different moments differ by whole terms: see OW_TIME_MARK. The integral exceeds
+ * the latencies of completed requests by the ages of the requests in flight, which are much
+ * smaller than a mark.
  */
 static void find_in_flight(struct ow_op_sample *to, __u64 now)
 {
@@ -180,11 +179,11 @@ static void find_in_flight(struct ow_op_sample *to, __u64 now)
 	}
 	to->in_flight = (__s64)number > 0 ? number : 0;
 	to->in_flight_ns = integral;
-	/* Only their difference means anything, and it is in the integral. */
+	/* Only the difference of these sums is meaningful, and in_flight_ns includes it. */
 	c->issue.issue_sum_ns = c->complete.end_sum_ns = c->entry.lost_sum_ns = 0;
 }
 
-/* Requests of which the latency was measured. */
+/* Return the number of requests with a measured latency. */
 static __u64 completed_of(const struct ow_counts *c)
 {
 	return ended_of(c) - (c->complete.taken_back - c->complete.refused) - c->complete.missed;
@@ -199,10 +198,8 @@ static __u64 total_of(const __u64 *slots, size_t n)
 	return total;
 }
 
-/*
- * Histograms first, the rest behind a barrier: a program writes its counters before the slot, so
- * the maximum is that of all that the histogram holds.
- */
+/* Read histograms first, and counters after a barrier. Because a program writes its counters
+ * before the slot, the maximum covers all requests in the histogram. */
 static void read_op(const struct ow_tracer *t, __u32 target, __u32 op, struct ow_op_sample *to)
 {
 	const __u64(*statuses)[OW_NR_STATUS] = t->statuses.at;
@@ -220,9 +217,9 @@ static void read_op(const struct ow_tracer *t, __u32 target, __u32 op, struct ow
 }
 
 /*
- * The number of requests is that of their summed latency, from the same words at the same moment: a
- * mean is of the requests that it is divided by. The histogram may miss those that completed since
- * it was read. Then it is read again; where requests complete all the time, they are few of many.
+ * The request count and the summed latency come from the same reading, so that a mean is divided
+ * by the right count. The histogram may miss requests that completed after it was read. In that
+ * case, read again. If requests complete all the time, the missing ones are a small share.
  */
 static void sample_op(const struct ow_tracer *t, __u32 target, __u32 op, struct ow_op_sample *to)
 {

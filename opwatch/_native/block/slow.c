@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Requests that were slower than the limit, out of their ring. */
+/* Takes requests that were slower than the limit out of their ring. */
 #include "tracer_internal.h"
 
 #include <bpf/libbpf.h>
@@ -8,7 +8,7 @@
 
 #include "blk.skel.h"
 
-/* Called for each record: the one that takes the last room ends the drain. */
+/* Called for each record. The record that fills the buffer ends the drain. */
 static int take(void *context, void *data, size_t size)
 {
 	struct ow_tracer *t = context;

@@ -66,7 +66,7 @@ static int fill_disks(struct opwatch_blk__rodata *ro, const struct ow_tracer_con
 	return 0;
 }
 
-/* Fill what the programs see as constants. */
+/* Set the constants of the programs. */
 static int configure(struct ow_tracer *t, const struct ow_tracer_config *config,
 		     const struct ow_types *types, const struct map_sizes *sizes)
 {
@@ -136,9 +136,9 @@ static int load_and_attach(struct ow_tracer *t, const struct ow_tracer_config *c
 			   const struct ow_types *types)
 {
 	/*
-	 * Types that this kernel lacks are looked for in its modules as well, which takes
-	 * CAP_SYS_ADMIN, unless the types were named: then only there. All that we want are the
-	 * kernel's own.
+	 * libbpf also searches modules for types that the kernel lacks, which needs
+	 * CAP_SYS_ADMIN. With a named BTF file it searches only that file. All types that we
+	 * need are the kernel's own.
 	 */
 	DECLARE_LIBBPF_OPTS(bpf_object_open_opts, options, .btf_custom_path = types->path);
 	struct map_sizes sizes = ow_map_sizes(config, &t->shape);
@@ -165,7 +165,7 @@ int ow_tracer_open(const struct ow_tracer_config *config, struct ow_tracer **ret
 	const struct ow_types *types;
 	int err, cpus = ow_possible_cpus();
 
-	/* What fails before anything is loaded has no log. */
+	/* Errors before the load have no log. */
 	log[0] = '\0';
 	if (!t)
 		return -ENOMEM;
@@ -191,7 +191,7 @@ void ow_tracer_close(struct ow_tracer *t)
 {
 	if (!t)
 		return;
-	/* The programs of beginnings, which were attached last, go first. */
+	/* Detach in reverse order: the issue programs, which were attached last, go first. */
 	while (t->nr_attached)
 		bpf_link__destroy(t->links[--t->nr_attached]);
 	ow_slow_close(t);
@@ -228,7 +228,7 @@ static int put_program(const struct bpf_map *map, int program)
 	return bpf_map_update_elem(fd, &first, &program, BPF_ANY) ? -errno : 0;
 }
 
-/* The program of ends is put there before that of beginnings. */
+/* Install the completion program before the issue program. */
 int ow_tracer_chain(struct ow_tracer *t, int issued, int done)
 {
 	int err;

@@ -11,11 +11,12 @@
 #include "_native/common/programs.h"
 #include "layout.h"
 
-/* One operation of one target, summed over CPUs. Everything is absolute. */
+/* Absolute counters of one operation on one target, summed over CPUs. */
 struct ow_op_sample {
-	__u64 completed;    /* requests in sum_ns; of latency[] too, if no reading was cut short */
+	__u64 completed;    /* requests in sum_ns; equals the sum of latency[] if sample_op() got a
+			       consistent reading */
 	__u64 in_flight;    /* remembered requests that are issued and not completed, at end_ns */
-	__u64 in_flight_ns; /* the integral of that number over time, up to end_ns */
+	__u64 in_flight_ns; /* integral of in_flight over time, up to end_ns */
 	struct ow_counts counts;
 	__u64 latency[OW_LAT_SLOTS];
 	__u64 queue[OW_LAT_SLOTS];
@@ -24,14 +25,16 @@ struct ow_op_sample {
 };
 
 struct ow_sample {
-	__u64 begin_ns; /* CLOCK_MONOTONIC around the reading */
+	__u64 begin_ns; /* CLOCK_MONOTONIC before the reading; end_ns: after it */
 	__u64 end_ns;
 	struct ow_op_sample op[OW_NR_OPS];
 };
 
-/* What an owner did since the tracer was attached, or since it came back. A key without `by` stands
- * for all that there was no place for, or with the kind OW_LATE for what owners did after they were
- * forgotten. */
+/*
+ * Counters of one owner since the tracer was attached, or since the owner came back after it was
+ * forgotten. A key without `by` is the sum over owners that had no free entry; with kind
+ * OW_LATE, it is the activity of owners after they were forgotten.
+ */
 #define OW_LATE 1
 struct ow_owner_sample {
 	struct ow_owner_key key;
@@ -43,43 +46,39 @@ struct ow_owner_sample {
 
 struct ow_tracer;
 
-/*
- * Load and attach. Returns 0 or -errno; @log (OW_LOG_SIZE bytes) then holds what libbpf and the
- * verifier said.
- */
+/* Load and attach. Returns 0 or -errno. @log (OW_LOG_SIZE bytes) receives the messages of libbpf
+ * and the verifier. */
 int ow_tracer_open(const struct ow_tracer_config *config, struct ow_tracer **ret, char *log);
 void ow_tracer_close(struct ow_tracer *tracer);
 void ow_tracer_sample(const struct ow_tracer *tracer, __u32 target, struct ow_sample *ret);
 /*
- * Take slow requests out of the ring, at most @room: their number, or -errno. @left_out becomes, by
- * target, the number of those that there never was room for. -ENOTSUP where none are told.
+ * Take at most @room slow requests out of the ring. Returns their number or -errno; -ENOTSUP if
+ * the tracer does not report slow requests. @left_out receives, per target, the number of slow
+ * requests that did not fit into the ring.
  */
 int ow_tracer_slow(struct ow_tracer *tracer, struct ow_slow *ret, size_t room,
 		   __u64 left_out[OW_MAX_TARGETS]);
-/*
- * The owners of what was counted of a target. Returns their number or -errno; @ret is theirs, until
- * the next call.
- */
+/* List the owners of a target's counted requests. Returns their number or -errno. @ret stays
+ * valid until the next call. */
 int ow_tracer_owners(struct ow_tracer *tracer, __u32 target, const struct ow_owner_sample **ret);
-/*
- * Make room for other owners: where there are more than @keep, forget those that did nothing for
- * @idle_ns; where more than @most are left, forget the smallest until @keep are left.
- */
+/* How to free entries for new owners. If there are more than @keep, forget owners that were idle
+ * for @idle_ns. If more than @most remain, forget the smallest until @keep remain. */
 struct ow_forgetting {
 	__u32 keep, most;
 	__u64 idle_ns;
 };
 /*
- * Returns how many were forgotten, or -errno; @ret is what each did, as it was read last, until the
- * next call. An owner that comes back starts from nothing.
+ * Forget owners as @how describes. Returns the number of forgotten owners or -errno. @ret holds
+ * their counters at the last reading and stays valid until the next call. An owner that comes
+ * back starts at zero.
  */
 int ow_tracer_forget_owners(struct ow_tracer *tracer, const struct ow_forgetting *how,
 			    const struct ow_owner_sample **ret);
-/* How many owners there is room for; 0 where none are counted. */
+/* Return the maximum number of owners; 0 if the tracer does not count owners. */
 __u32 ow_tracer_owner_room(const struct ow_tracer *tracer);
-/* Let programs of these descriptors go on with discards, -1 for none. Typed programs only. */
+/* Tail-call these program descriptors (-1: none) for discards. Typed programs only. */
 int ow_tracer_chain(struct ow_tracer *tracer, int issued, int done);
-/* The lanes that a tracer has, and how many CPUs there are. */
+/* Return the tracer's number of lanes. */
 __u32 ow_tracer_nr_lanes(const struct ow_tracer *tracer);
 __u32 ow_tracer_nr_cpus(const struct ow_tracer *tracer);
 /* Fills at most OW_MAX_PROGRAMS entries; returns their number or -errno. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the tracer's own files share. */
+/* Declarations shared by the tracer's own files. */
 #ifndef OPWATCH_TRACER_INTERNAL_H
 #define OPWATCH_TRACER_INTERNAL_H
 
@@ -23,26 +23,26 @@ struct ow_tracer {
 	int nr_attached;
 	struct ow_shape shape;
 	bool queue_time;
-	struct ring_buffer *slow_ring; /* NULL where slow requests are not told */
-	/* Where a drain of it puts what it takes. */
+	struct ring_buffer *slow_ring; /* NULL if slow requests are not reported */
+	/* destination of a drain of slow_ring */
 	struct ow_slow *slow_into;
 	size_t slow_taken, slow_room;
 	struct mapping rows, used_rows, hot_hists, cold_hists, queue_latency, statuses;
-	struct ow_owners *owners; /* NULL where nobody asks for them */
+	struct ow_owners *owners; /* NULL if owners are not counted */
 };
 
-/* Read slow requests from a tracer that is loaded, if @slow_ns. Returns 0 or -errno. */
+/* Open the ring of slow requests of a loaded tracer if @slow_ns is not 0. Returns 0 or -errno. */
 int ow_slow_open(struct ow_tracer *tracer, __u64 slow_ns);
 void ow_slow_close(struct ow_tracer *tracer);
 
-/* Read owners from a tracer that is loaded, if any are counted. Returns 0 or -errno. */
+/* Prepare to read the owners of a loaded tracer, if they are counted. Returns 0 or -errno. */
 int ow_owners_open(struct ow_tracer *tracer, enum ow_by by);
 void ow_owners_close(struct ow_tracer *tracer);
 
-/* CLOCK_MONOTONIC. */
+/* Return CLOCK_MONOTONIC in nanoseconds. */
 __u64 ow_monotonic_ns(void);
 
-/* Map the whole of an mmapable array read-only. */
+/* Map a whole mmapable array read-only. */
 int ow_mapping_open(struct mapping *ret, const struct bpf_map *map);
 void ow_mapping_close(const struct mapping *m);
 

@@ -49,7 +49,7 @@ int ow_replace_atomics(struct bpf_program *prog)
 	memcpy(copy, bpf_program__insns(prog), n * sizeof(*copy));
 	for (size_t i = 0; i < n; i++) {
 		if (is_atomic(&copy[i], BPF_CMPXCHG)) {
-			/* No request and no bio has this address. */
+			/* 1 is not the address of any request or bio, so the comparison fails. */
 			copy[i] = (struct bpf_insn){.code = BPF_ALU64 | BPF_MOV | BPF_K,
 						    .dst_reg = BPF_REG_0,
 						    .imm = 1};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Instructions that return what was in memory before, and kernels that do not know them. */
+/* Atomic instructions that return the old value, and a replacement for kernels without them. */
 #ifndef OPWATCH_TRACER_ATOMICS_H
 #define OPWATCH_TRACER_ATOMICS_H
 
@@ -7,15 +7,16 @@
 #include <stdbool.h>
 
 /*
- * Whether programs may compare and swap here. They may since Linux kernel commit 5ffa25502b5a
- * ("bpf: Add instructions for atomic_[cmp]xchg") (in v5.12); before, a program is refused that has
- * such an instruction anywhere, also where it is never reached.
+ * Return true if programs may use atomic compare-and-exchange. Supported since Linux kernel
+ * commit 5ffa25502b5a ("bpf: Add instructions for atomic_[cmp]xchg") (in v5.12). Older kernels
+ * refuse a program that contains such an instruction anywhere, even in unreachable code.
  */
 bool ow_has_atomics(void);
 
 /*
- * Must be called before loading, where there are none: a place in memory that is shared is always
- * somebody else's, so that what would have claimed it goes to its hash.
+ * Replace the atomics of @prog for kernels without them. Call before loading. A
+ * compare-and-exchange then always fails, as if another CPU held the shared entry, so that
+ * programs use the hash map.
  */
 int ow_replace_atomics(struct bpf_program *prog);
 

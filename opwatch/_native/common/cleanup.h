@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Scope guards: what a function acquires is released on every way out of it. */
+/* Scope guards that release a function's resources on every return path. */
 #ifndef OPWATCH_CLEANUP_H
 #define OPWATCH_CLEANUP_H
 

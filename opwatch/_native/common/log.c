@@ -10,7 +10,7 @@
 
 static __thread char *current_log;
 
-/* The end of a verifier log says why: when the log is full, its beginning makes room. */
+/* The end of a verifier log has the reason, so a full log drops its beginning. */
 static void append(const char *text)
 {
 	size_t used = strlen(current_log), length = strlen(text);

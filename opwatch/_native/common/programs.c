@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-/* Which programs of an object are loaded; what they cost and miss, from the kernel's own
- * bookkeeping; and the empty programs to compare with. */
+/* Chooses the programs of an object to load, reads their cost and misses from the kernel's
+ * statistics, and loads the empty programs that serve as a comparison. */
 #include "programs.h"
 
 #include <bpf/bpf.h>
@@ -96,7 +96,7 @@ static int load_floor(struct ow_floor *floor, const struct ow_wanted_list *wante
 	if (!floor->skel)
 		return -errno;
 	err = ow_choose(floor->skel->obj, wanted, &floor->chosen);
-	/* What only the sketch keeps takes memory. */
+	/* Only the sketch needs the full-size maps. */
 	if (!bpf_program__autoload(floor->skel->progs.sketch_complete)) {
 		bpf_map__set_max_entries(floor->skel->maps.sketch_stamps, 1);
 		bpf_map__set_max_entries(floor->skel->maps.sketch_hists, 1);

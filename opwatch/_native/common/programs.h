@@ -8,35 +8,35 @@ struct bpf_object;
 struct bpf_program;
 struct btf;
 
-/* More than any of our objects has. */
+/* More than the number of programs of any of our objects. */
 #define OW_MAX_PROGRAMS 32
 
-/* What becomes of a program that is loaded. */
+/* How to treat a loaded program. */
 enum ow_attachment {
-	OW_MAY_ATTACH, /* it does without where the kernel has no such event */
+	OW_MAY_ATTACH, /* optional: the kernel may lack the event */
 	OW_MUST_ATTACH,
-	OW_IS_CALLED, /* it is not attached: another program goes on with it */
+	OW_IS_CALLED, /* not attached: another program calls it */
 };
 
-/* This stands before a name that must not be there. */
+/* Prefix of a type name that must not exist. */
 #define OW_ABSENT '!'
 
-/* A program to load, by its name in the object: opwatch/trace/programs.py says which. */
+/* A program to load, by its name in the object. opwatch/trace/programs.py chooses the programs. */
 struct ow_wanted {
 	char name[32];
-	/* It is left out where the kernel's types lack this name, or with OW_ABSENT before it where
-	 * they have it; empty: never. */
+	/* Skip the program if the kernel has no type of this name or, with the prefix OW_ABSENT,
+	 * if it has one. Empty: never skip. */
 	char needs[48];
 	enum ow_attachment attachment;
 };
 
-/* The programs to load, in the order in which they are attached. */
+/* The programs to load, in the order of attachment. */
 struct ow_wanted_list {
 	struct ow_wanted programs[OW_MAX_PROGRAMS];
 	int nr;
 };
 
-/* The programs of the list that are loaded, in its order. */
+/* The programs of the list that are loaded, in the list's order. */
 struct ow_chosen {
 	struct bpf_program *programs[OW_MAX_PROGRAMS];
 	enum ow_attachment attachments[OW_MAX_PROGRAMS];
@@ -44,14 +44,14 @@ struct ow_chosen {
 };
 
 /*
- * Before loading: let @object load those that are wanted, and nothing else. The kernel's
- * types are read where a program needs something of them. Returns 0, -EINVAL for a name that
- * @object does not have, or another -errno.
+ * Make @object load the wanted programs and no others. Call before loading. Reads the kernel's
+ * types if a program needs one. Returns 0, -EINVAL if @object has no program of a wanted name,
+ * or another -errno.
  */
 int ow_choose(struct bpf_object *object, const struct ow_wanted_list *wanted,
 	      struct ow_chosen *ret);
 
-/* What the kernel's bookkeeping says of one of our programs. */
+/* The kernel's statistics of one of our programs. */
 struct ow_program_info {
 	char name[32];
 	__u32 id;
@@ -60,16 +60,16 @@ struct ow_program_info {
 	__u64 recursion_misses;
 };
 
-/* Kernel-side facts of one loaded program. Returns 0 or -errno. */
+/* Read the kernel's statistics of a loaded program. Returns 0 or -errno. */
 int ow_program_info(const struct bpf_program *prog, struct ow_program_info *ret);
 
-/* Programs that no tracer can be cheaper than, see floor.bpf.c. */
+/* Minimal programs: a lower bound of every tracer's cost, see floor.bpf.c. */
 struct ow_floor;
 int ow_floor_open(const struct ow_wanted_list *wanted, struct ow_floor **ret, char *log);
 void ow_floor_close(struct ow_floor *floor);
 int ow_floor_programs(const struct ow_floor *floor, struct ow_program_info *ret);
 
-/* Kernel statistics of BPF programs, for as long as the returned descriptor is open. Or -errno. */
+/* Enable the kernel's BPF statistics until the returned descriptor is closed. Or -errno. */
 int ow_enable_stats(void);
 
 #endif

@@ -52,12 +52,12 @@ static const char *const named[] = {
 struct ow_selection {
 	const struct btf *from;
 	struct btf *to;
-	__u32 *numbers; /* of a type in @to, by that in @from; 0 for none */
-	__u32 *taken;	/* the other way round */
-	__u32 room;	/* in @taken */
-	__u32 base;	/* types of the kernel, which each module begins with */
+	__u32 *numbers; /* type ID in @to by type ID in @from; 0 for none */
+	__u32 *taken;	/* the reverse: type ID in @from by type ID in @to */
+	__u32 room;	/* capacity of @taken */
+	__u32 base;	/* number of kernel types; a module's own types follow */
 	int round;
-	int rounds[NR_NAMED]; /* in which a name was met; 0 for none */
+	int rounds[NR_NAMED]; /* the round that found a name; 0 for none */
 };
 
 typedef int (*ow_visit)(struct ow_selection *s, __u32 *id);
@@ -146,7 +146,8 @@ static int renumber(struct ow_selection *s, __u32 *id)
 	return 0;
 }
 
-/* Visit what a type consists of, but not what pointers lead to: that would be the whole kernel. */
+/* Visit the members of a type but do not follow pointers, because that would visit the whole
+ * kernel. */
 static int visit_parts(struct ow_selection *s, const struct btf_type *type, ow_visit visit)
 {
 	struct btf_type *t = (struct btf_type *)type;
@@ -187,7 +188,7 @@ static int take_named(struct ow_selection *s, __u32 first)
 	return err;
 }
 
-/* Types move while others are added: they are taken first, and renumbered when all are there. */
+/* Types move while others are added. Add all types first, then renumber their references. */
 static int select_types(struct ow_selection *s, __u32 first)
 {
 	__u32 before = btf__type_cnt(s->to);
@@ -214,8 +215,8 @@ int ow_selection_add(struct ow_selection *s, const struct btf *from)
 	if (!numbers)
 		return -ENOMEM;
 	s->numbers = numbers;
-	/* Of types of the kernel those of the rounds before stay; what follows is this module's
-	 * own. */
+	/* Keep the numbers of kernel types from earlier rounds. The rest belonged to the
+	 * previous module. */
 	memset(numbers + s->base, 0, (count - s->base) * sizeof(*numbers));
 	s->from = from;
 	s->round++;

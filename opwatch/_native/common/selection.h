@@ -6,20 +6,21 @@
 
 struct btf;
 
-/* The types that our programs name, and what they consist of, as a set of their own. */
+/* The kernel types that our programs use, and their members, as a separate BTF. */
 struct ow_selection;
 
-/* NULL with no memory. */
+/* Returns NULL if out of memory. */
 struct ow_selection *ow_selection_new(void);
 void ow_selection_free(struct ow_selection *s);
 
 /*
- * Take them from the kernel first, then from modules that are based on it: of these those that
- * nothing before had. Returns 0 or -errno, after which the selection is of no use.
+ * Add types from @from: first from the kernel, then from modules that are based on it. A name
+ * that an earlier call found is not taken again. Returns 0 or -errno; after an error the
+ * selection is unusable.
  */
 int ow_selection_add(struct ow_selection *s, const struct btf *from);
 
-/* The set as libbpf reads it, NULL with no memory. */
+/* Return the raw BTF for libbpf, or NULL if out of memory. */
 const void *ow_selection_data(const struct ow_selection *s, __u32 *size);
 
 #endif

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-/* What the running kernel's types say about its tracepoints. */
+/* Reads facts about tracepoints from the running kernel's types. */
 #include "shape.h"
 
 #include <bpf/btf.h>
 #include <errno.h>
 #include <string.h>
 
-/* Of types of one name and kind the first counts. */
+/* Of several types with the same name and kind, the first counts. */
 static void note_type(struct ow_type_name *wanted, int nr, const char *name, __u32 kind, __s32 id)
 {
 	for (int i = 0; i < nr; i++) {
@@ -15,7 +15,7 @@ static void note_type(struct ow_type_name *wanted, int nr, const char *name, __u
 	}
 }
 
-/* A bit for each letter that a name begins with: most names among the types are told from it. */
+/* Return a bit mask of the names' first letters. It rejects most type names quickly. */
 static __u64 first_letters(const struct ow_type_name *wanted, int nr)
 {
 	__u64 ret = 0;

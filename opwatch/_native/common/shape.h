@@ -6,28 +6,31 @@
 
 struct btf;
 
-/* A name to be found among types, a typedef's or a function's. */
+/* The name of a typedef or function to find among the types; @id is 0 if not found. */
 struct ow_type_name {
 	const char *name;
 	__u32 kind;
 	__s32 id; /* 0 where there is none */
 };
 
-/* Find names among the types from @first on, all in one pass: they are a hundred thousand. */
+/* Find names among the types from @first on, in one pass because a kernel has about 100,000
+ * types. */
 void ow_find_types(const struct btf *btf, __u32 first, struct ow_type_name *wanted, int nr);
 
 /*
- * A tracepoint named x has the type btf_trace_x, @id: a pointer to a function whose first argument
- * is the probe's own data. Returns the number of arguments after that one, or -ENOENT.
+ * Return the number of arguments of a tracepoint, or -ENOENT. The tracepoint x has the type
+ * btf_trace_x, @id: a pointer to a function. Its first argument, the probe's own data, is not
+ * counted.
  */
 int ow_tracepoint_args(const struct btf *btf, __s32 id);
 
-/* The value of an enumerator, of whichever type, or -ENOENT. */
+/* Return the value of an enumerator of any type, or -ENOENT. */
 int ow_enumerator(const struct btf *btf, const char *name);
 
 /*
- * RQF_FLUSH_SEQ: a bit whose number is an enumerator of a type without a name on v6.12, so that
- * nothing can be relocated, and bit 4 of a macro on v5.10 and v6.1, which types do not tell.
+ * Return the mask of RQF_FLUSH_SEQ. On v6.12 its bit number is an enumerator of an anonymous
+ * type, which CO-RE cannot relocate. On v5.10 and v6.1 the flag is a macro (bit 4), which BTF
+ * does not contain.
  */
 __u32 ow_flush_sequence_flag(const struct btf *btf);
 

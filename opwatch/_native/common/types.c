@@ -15,11 +15,11 @@
 #include "selection.h"
 #include "shape.h"
 
-/* Modules that have some of the types, where those are not the kernel's own. */
+/* Modules that define some of the types if the kernel itself does not. */
 static const char *const modules[] = {"dm_mod", "ext4", "libata", "scsi_mod", "xfs"};
 #define NR_MODULES (sizeof(modules) / sizeof(modules[0]))
 
-/* What typed programs are attached to: the section of the program, and its name among the types. */
+/* Attach targets of typed programs: the program's section and the target's type name. */
 static const struct target {
 	const char *section;
 	const char *name;
@@ -45,7 +45,7 @@ static const struct target {
 };
 #define NR_TARGETS (sizeof(targets) / sizeof(targets[0]))
 
-/* Events of which we want to know how many arguments they have. */
+/* Events whose number of arguments we need. */
 enum shaped {
 	REQUEST,
 	BIO,
@@ -59,9 +59,9 @@ enum shaped {
 #define XFS_EVENT EVENT("xfs_discard_extent")
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-/* Those that were read last. None is ever freed: who was given it may still be at it. */
+/* The latest facts. Never freed, because earlier callers may still use older ones. */
 static struct ow_types *types;
-static __u32 read_modules; /* a bit each */
+static __u32 read_modules; /* one bit per module */
 static __s32 ids[NR_TARGETS];
 
 static __u32 present_modules(void)
@@ -76,7 +76,7 @@ static __u32 present_modules(void)
 	return ret;
 }
 
-/* Keep the selection in memory that has a name for libbpf, as long as we run. */
+/* Keep the selection in a memfd, so that libbpf can open it by path until the process ends. */
 static int keep(const struct ow_selection *selection, struct ow_types *ret)
 {
 	__u32 size = 0;
@@ -93,7 +93,7 @@ static int keep(const struct ow_selection *selection, struct ow_types *ret)
 	return 0;
 }
 
-/* A module that has gone, or whose types cannot be read, is as one that was never there. */
+/* A module that was unloaded or has unreadable types is skipped. */
 static int add_module(struct ow_selection *selection, struct btf *kernel, const char *name,
 		      struct ow_types *ret)
 {
@@ -186,7 +186,7 @@ int ow_kernel_types(const struct ow_types **ret)
 	return err;
 }
 
-/* Until here libbpf took the program for one that needs no types of the kernel's. */
+/* Turn a program that libbpf treated as untyped into a tracing program. */
 static int prepare(struct bpf_program *prog, struct bpf_prog_load_opts *opts, long target)
 {
 	const struct ow_types *known;

@@ -8,30 +8,32 @@ struct bpf_object_skeleton;
 struct bpf_link;
 struct bpf_program;
 
-/* What the types of the running kernel say, and where those are that our programs name, its and
- * those of modules. */
+/* Facts from the running kernel's BTF, and the path of a reduced BTF with the types that our
+ * programs use, from the kernel and its modules. */
 struct ow_types {
 	char path[32]; /* for btf_custom_path */
 	__u32 rq_arg;
 	__u32 bio_arg;
 	__u32 flush_sequence;
-	int xfs_args; /* of its discard events; negative where the kernel has no XFS yet */
+	int xfs_args; /* arguments of XFS's discard events; negative while the kernel has no XFS */
 };
 
 /*
- * The kernel's types take megabytes, and each time that libbpf reads them more than all the rest
- * of a start: they are read once, and again when a module of those came that have some; what we
- * need of them is kept. Returns 0 or -errno.
+ * Return the cached facts. The kernel's BTF takes megabytes, and reading it takes longer than
+ * the rest of a start. It is therefore read once, and again only after a module that defines
+ * some of the types was loaded. Returns 0 or -errno.
  */
 int ow_kernel_types(const struct ow_types **ret);
 
-/* Let libbpf load typed programs without reading all types for each object: call it once, first. */
+/* Make libbpf load typed programs without reading the full BTF for each object. Call once,
+ * first. */
 int ow_types_register(void);
 
-/* bpf_program__attach() that knows the programs which the above is for. NULL with errno. */
+/* Like bpf_program__attach(), and handles programs of ow_types_register(). Returns NULL with
+ * errno. */
 struct bpf_link *ow_attach(const struct bpf_program *prog);
 
-/* Attach all programs of an object that are loaded. Returns 0 or -errno. */
+/* Attach all loaded programs of an object. Returns 0 or -errno. */
 int ow_attach_all(const struct bpf_object_skeleton *skeleton);
 
 #endif

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* The order of the format, which as all of this may not change with the rest of the program. */
+/* The order of the recording format. This file must not change with the rest of the program. */
 enum {
 	LATENCY,
 	QUEUE,
@@ -17,7 +17,7 @@ static const size_t nr_slots[OW_HISTOGRAMS] = {1024, 1024, 256, 32};
 #define SIZE_BITS    3
 #define SECTOR	     512
 
-/* The plain counters that mostly follow from slots, by their places. */
+/* Indices of the plain counters that can mostly be derived from slots. */
 enum {
 	COMPLETED = 0,
 	IN_FLIGHT_NS = 2,
@@ -29,7 +29,7 @@ enum {
 	QUEUE_SUM_NS = 35,
 };
 
-/* What the slots of one histogram have grown by: how many, and the sum of what each is about. */
+/* Growth of a histogram: number of requests, and the sum of their values. */
 struct total {
 	uint64_t count, amount;
 };
@@ -46,7 +46,7 @@ static void put(struct ow_stream *out, uint64_t value)
 	out->at[out->length++] = value;
 }
 
-/* Small differences take little room, whichever way they go. */
+/* Zigzag encoding: small changes of either sign take few bytes. */
 static void put_change(struct ow_stream *out, uint64_t change)
 {
 	put(out, change >> 63 ? -change * 2 - 1 : change * 2);
@@ -61,7 +61,7 @@ static uint64_t word_at(const struct ow_slots *slots, size_t at)
 	return word;
 }
 
-/* The least that lies in a slot, and what it is about. */
+/* Return the lowest value of a slot, and its octave. */
 static uint64_t low_of(size_t slot, int bits, int *octave)
 {
 	uint64_t one = 1ULL << bits;
@@ -92,7 +92,7 @@ static size_t nr_changed(const struct ow_slots *then, const struct ow_slots *now
 	return changed;
 }
 
-/* Which slots of a histogram have changed, and by how much. */
+/* Write the changed slots of a histogram and their growth. */
 static struct total put_histogram(struct ow_operation_change *ret, int histogram,
 				  const struct ow_slots *then, const struct ow_slots *now)
 {
@@ -115,7 +115,7 @@ static struct total put_histogram(struct ow_operation_change *ret, int histogram
 	return total;
 }
 
-/* What the slots do not tell of the plain counters. */
+/* Write the part of the plain counters that does not follow from the slots. */
 static void put_counters(struct ow_operation_change *ret, const struct ow_operation *then,
 			 const struct ow_operation *now, const struct total *totals)
 {
@@ -123,7 +123,7 @@ static void put_counters(struct ow_operation_change *ret, const struct ow_operat
 
 	for (int i = 0; i < OW_PLAIN_COUNTERS; i++)
 		left[i] = now->counters[i] - then->counters[i];
-	/* Mostly the two grow alike: what differs is the age of requests in flight. */
+	/* These two mostly grow alike. The difference is the age of requests in flight. */
 	left[IN_FLIGHT_NS] -= left[SUM_NS];
 	left[COMPLETED] -= totals[LATENCY].count;
 	left[ENDS] -= totals[LATENCY].count;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How the counters of one operation have changed between two readings, as a recording has it: three
- * streams of numbers, seven bits a byte. opwatch/recording/coding/operations.py says what they are
- * and writes the same; this is for every disk and second.
+ * Encodes the change of an operation's counters between two readings, as a recording stores it:
+ * three streams of numbers, seven bits per byte. opwatch/recording/coding/operations.py
+ * describes the format and writes the same bytes; this faster version runs for every disk and
+ * second.
  */
 #ifndef OPWATCH_OPERATION_H
 #define OPWATCH_OPERATION_H
@@ -12,13 +13,13 @@
 
 #define OW_PLAIN_COUNTERS 39
 #define OW_HISTOGRAMS	  4
-/* Times in the device, times in the queue, sizes, statuses. */
+/* Slots of the latency, queue time, size and status histograms. */
 #define OW_RECORDED_SLOTS (1024 + 1024 + 256 + 32)
-/* A number of 64 bits takes so many bytes at most, one below 2^14 two. */
+/* Maximum bytes of an encoded 64-bit number, and of a number below 2^14. */
 #define OW_MOST_NUMBER 10
 #define OW_MOST_SMALL  2
 
-/* Words that may begin anywhere; NULL stands for as many zeros. */
+/* Words at any alignment; NULL stands for as many zeros. */
 struct ow_slots {
 	const void *words;
 	size_t nr;
@@ -41,11 +42,11 @@ struct ow_operation_change {
 	uint8_t of_counts[OW_RECORDED_SLOTS * OW_MOST_NUMBER];
 };
 
-/* Both have as many slots as a recording: see ow_recorded_slots(). */
+/* Encode the change from @then to @now. Each histogram must have ow_recorded_slots() slots. */
 void ow_write_change(struct ow_operation_change *ret, const struct ow_operation *then,
 		     const struct ow_operation *now);
 
-/* How many slots a recording has of each histogram. */
+/* Return the number of slots that a recording stores of a histogram. */
 size_t ow_recorded_slots(int histogram);
 
 #endif

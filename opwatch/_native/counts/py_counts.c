@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
-/* Counters as Python has them: views of 64-bit words. */
+/* Counters as seen by Python: buffers of 64-bit words. */
 #include "_native/binding/native.h"
 #include "operation.h"
 
 #include <stdint.h>
 #include <string.h>
 
-/* A view of whole words, which is released by the caller. Returns 0 or -1 with an exception set. */
+/* Get a buffer of whole words, which the caller releases. Returns 0, or -1 with an exception
+ * set. */
 static int words_of(PyObject *object, Py_buffer *view)
 {
 	if (PyObject_GetBuffer(object, view, PyBUF_SIMPLE))
@@ -18,7 +19,7 @@ static int words_of(PyObject *object, Py_buffer *view)
 	return -1;
 }
 
-/* A view may begin anywhere. */
+/* The buffer may be unaligned. */
 static uint64_t word_of(const Py_buffer *view, size_t index)
 {
 	uint64_t word;
@@ -36,8 +37,7 @@ static int append_number(PyObject *list, uint64_t number)
 	return failed ? -1 : 0;
 }
 
-/* Returns 1 when all is done, 0 when a counter shrank or the total has no room, -1 with an
- * exception set. */
+/* Returns 1 on success, 0 if a counter shrank or the total overflows, -1 with an exception set. */
 static int tell_grown(const Py_buffer *now, const Py_buffer *then, PyObject *slots,
 		      PyObject *running)
 {
@@ -81,7 +81,7 @@ static PyObject *grown_between(const Py_buffer *now, const Py_buffer *then)
 static PyObject *grown(PyObject *Py_UNUSED(module), PyObject *args)
 {
 	PyObject *objects[2], *answer = NULL;
-	/* A view of nothing may be released. */
+	/* Releasing an empty view is allowed. */
 	Py_buffer now = {}, then = {};
 
 	if (!PyArg_ParseTuple(args, "OO:grown", &objects[0], &objects[1]))
@@ -93,7 +93,7 @@ static PyObject *grown(PyObject *Py_UNUSED(module), PyObject *args)
 	return answer;
 }
 
-/* The plain counters, whatever they are modulo 2^64. Returns 0 or -1 with an exception set. */
+/* Read the plain counters modulo 2^64. Returns 0, or -1 with an exception set. */
 static int take_counters(PyObject *object, uint64_t *counters)
 {
 	if (!PyTuple_Check(object) || PyTuple_GET_SIZE(object) != OW_PLAIN_COUNTERS) {
@@ -108,7 +108,7 @@ static int take_counters(PyObject *object, uint64_t *counters)
 	return 0;
 }
 
-/* The histograms; views[] are released by the caller, as many as *nr says. */
+/* Read the histograms. The caller releases the first *nr views[]. */
 static int take_slots(PyObject *object, struct ow_slots *slots, Py_buffer *views, int *nr)
 {
 	if (!PyTuple_Check(object) || PyTuple_GET_SIZE(object) != OW_HISTOGRAMS) {
@@ -131,7 +131,7 @@ static int take_slots(PyObject *object, struct ow_slots *slots, Py_buffer *views
 	return 0;
 }
 
-/* None stands for zeros. */
+/* Read an operation; None stands for zeros. */
 static int take_operation(PyObject *counters, PyObject *slots, struct ow_operation *ret,
 			  Py_buffer *views, int *nr)
 {

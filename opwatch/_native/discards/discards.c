@@ -18,11 +18,11 @@
 
 struct ow_discards {
 	struct opwatch_discard *skel;
-	const struct ow_flow_cell *flows; /* mapped */
+	const struct ow_flow_cell *flows; /* mmap of the flows map */
 	struct bpf_link *links[OW_MAX_PROGRAMS];
 	struct ow_discard_program programs[OW_MAX_PROGRAMS];
 	struct ow_chosen chosen;
-	int nr_programs; /* attached, or tried to */
+	int nr_programs; /* programs that we tried to attach */
 };
 
 bool ow_may_attach_to_functions(void)
@@ -49,7 +49,7 @@ static bool is_called(const struct ow_chosen *chosen)
 	return false;
 }
 
-/* A map has memory for as many as it may ever hold. */
+/* Hash maps preallocate all entries, so keep the maps of unused features small. */
 static int shrink(const struct ow_discards *d)
 {
 	int err = bpf_map__set_max_entries(d->skel->maps.busy, 1);
@@ -65,9 +65,10 @@ static int configure(struct ow_discards *d, const struct ow_discards_config *con
 
 	d->skel->rodata->pidns_dev = config->pidns_dev;
 	d->skel->rodata->pidns_ino = config->pidns_ino;
-	/* Who calls us knows what is in flight. */
+	/* A calling block tracer knows the discards in flight. */
 	d->skel->rodata->stalls = config->stalls && !is_called(&d->chosen);
-	/* The group and two numbers, or else the mount and three: see bpf/discard/fs.h. */
+	/* The events have either (group, two numbers) or (mount, three numbers): see
+	 * bpf/discard/fs.h. */
 	d->skel->rodata->xfs_by_group = types->xfs_args == 3;
 	if (!d->skel->rodata->stalls)
 		err = err ?: shrink(d);
@@ -99,7 +100,7 @@ static void attach_one(struct ow_discards *d, int place)
 	entry->error = entry->attached ? 0 : -errno;
 }
 
-/* All are tried, so that they can be asked about whatever comes of it. */
+/* Try all programs even after an error, so that ow_discards_programs() can report each. */
 static int attach_all(struct ow_discards *d)
 {
 	int err = 0;
@@ -204,7 +205,7 @@ void ow_discards_follow(struct ow_discards *d, __u32 tgid)
 	__atomic_store_n(&d->skel->bss->followed, tgid, __ATOMIC_SEQ_CST);
 }
 
-/* Keys are never deleted, so that a walk from key to key misses none that was there before it. */
+/* Keys are never deleted, so that walking from key to key visits all keys that existed before. */
 static int dump(const struct bpf_map *map, void **ret, size_t *pair_bytes)
 {
 	size_t key = bpf_map__key_size(map), value = bpf_map__value_size(map), pair = key + value;
@@ -231,7 +232,7 @@ static int dump(const struct bpf_map *map, void **ret, size_t *pair_bytes)
 	return n;
 }
 
-/* A cell that nothing was added to was given up for another of the same key. */
+/* An empty cell was given up in favor of another cell with the same key. */
 static bool is_used(const struct ow_flow_cell *cell)
 {
 	return cell->flow.count || cell->flow.ranges || cell->flow.bytes;
@@ -248,7 +249,7 @@ int ow_discards_flows(const struct ow_discards *d, void **ret, size_t *pair_byte
 	if (!pairs)
 		return -ENOMEM;
 	for (__u32 i = 0; i < room; i++) {
-		/* The pair is how a cell begins. */
+		/* A cell starts with the (key, flow) pair. */
 		if (is_used(&d->flows[i]))
 			memcpy(pairs + n++ * pair, &d->flows[i], pair);
 	}

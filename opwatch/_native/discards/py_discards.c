@@ -228,7 +228,7 @@ static PyObject *may_attach_to_functions(PyObject *Py_UNUSED(module), PyObject *
 	return PyBool_FromLong(ow_may_attach_to_functions());
 }
 
-/* Who needs the types tells what is wrong with them. */
+/* Read the types in advance. Ignore errors here, because later users of the types report them. */
 static PyObject *read_types(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(arg))
 {
 	const struct ow_types *types;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* C structs as Python dicts, by the names of their fields. */
+/* Converts C structs to and from Python dicts by field name. */
 #include "py_ftl.h"
 #include "ftl/core/config_fields.h"
 

@@ -213,7 +213,7 @@ static PyObject *ftl_run(PyObject *self, PyObject *args)
 	return ret ? ow_py_raise(ret, "run") : ow_py_load_state(&load);
 }
 
-/* A growing bytes object to save to, or one to load from. Neither needs the GIL's protection. */
+/* A growing buffer to save to, or a buffer to load from. Neither needs the GIL. */
 struct saved {
 	char *data;
 	size_t len;

@@ -37,7 +37,7 @@ static const struct ow_py_field config_fields[] = {
 
 struct service_object {
 	PyObject_HEAD struct ow_service *service;
-	PyObject *drive; /* an Ftl: time and drive belong together */
+	PyObject *drive; /* the Ftl that the service keeps alive */
 };
 
 static PyTypeObject *drive_type;
@@ -199,7 +199,7 @@ static PyType_Spec service_spec = {
 
 int ow_py_add_service(PyObject *module)
 {
-	/* The type is kept for good: a service asks whether it was given such a drive. */
+	/* Keep the type forever: a service checks the type of its drive. */
 	drive_type = (PyTypeObject *)PyObject_GetAttrString(module, "Ftl");
 	return drive_type ? ow_py_add_type(module, &service_spec) : -1;
 }

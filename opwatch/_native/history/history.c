@@ -15,13 +15,13 @@ struct ow_history {
 	struct opwatch_history *skel;
 	struct ring_buffer *ring;
 	struct ow_chosen chosen;
-	/* Where a drain puts what it takes. */
+	/* Destination of a drain. */
 	struct ow_change *into;
 	size_t taken;
 	size_t room;
 };
 
-/* Called for each record: the one that takes the last room ends the drain. */
+/* Called for each record. The record that fills the buffer ends the drain. */
 static int take(void *context, void *data, size_t size)
 {
 	struct ow_history *h = context;

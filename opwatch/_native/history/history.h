@@ -10,7 +10,7 @@
 #include "_native/block/tracer.h"
 
 struct ow_history_config {
-	char disk[16]; /* its name, padded with zeroes */
+	char disk[16]; /* disk name, padded with zeros */
 	bool scsi;
 	__u32 ring_bytes; /* a power of two, in whole pages */
 	struct ow_wanted_list wanted;
@@ -18,13 +18,11 @@ struct ow_history_config {
 
 struct ow_history;
 
-/* Returns what ow_tracer_open() does. */
+/* Returns 0 or -errno and fills @log, like ow_tracer_open(). */
 int ow_history_open(const struct ow_history_config *config, struct ow_history **ret, char *log);
 void ow_history_close(struct ow_history *history);
-/*
- * Take records out of the ring, at most @room of them. Returns their number or -errno; fewer than
- * @room were all that there were.
- */
+/* Take at most @room records out of the ring. Returns their number or -errno. A number below
+ * @room means that the ring is empty. */
 int ow_history_drain(struct ow_history *history, struct ow_change *ret, size_t room);
 struct ow_history_loss ow_history_loss(const struct ow_history *history);
 /* Fills at most OW_MAX_PROGRAMS entries; returns their number or -errno. */

@@ -8,7 +8,7 @@
 #include "_native/common/cleanup.h"
 #include "history.h"
 
-/* Records that one drain takes at most: 2 MiB. */
+/* Maximum number of records per drain: 2 MiB. */
 #define ROOM 65536
 
 struct changes_object {

@@ -12,7 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Kernels refuse to drop a capability that they do not know: the first refusal is the end. */
+/* The kernel refuses to drop capabilities that it does not know, so stop at the first refusal. */
 static void drop_from_bounding_set(uint64_t keep)
 {
 	for (unsigned int cap = 0; cap < 64; cap++) {
@@ -63,7 +63,7 @@ int ow_refuse_foreign_calls(void)
 
 	code[at++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
 						  offsetof(struct seccomp_data, arch));
-	/* Calls of another architecture have other numbers. */
+	/* Other architectures use other system call numbers. */
 	code[at++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, OUR_ARCH, 0,
 						  NR_REFUSED + 2);
 	code[at++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS,

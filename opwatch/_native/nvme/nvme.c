@@ -9,7 +9,7 @@
 #define OPCODE_IDENTIFY 0x06
 #define LID_OF_A_VOLUME 0xd0
 
-/* Without this bit the drive takes what is read for handled, and drops the event it announced. */
+/* Without this bit the drive considers the event handled and clears it. */
 #define RETAIN_EVENT (1u << 15)
 #define LSP_MASK     (0x7fu << 8)
 #define TIMEOUT_MS   10000
@@ -20,17 +20,17 @@ static int lid_allowed(uint8_t lid)
 	       lid >= 0xc0;
 }
 
-/* Structures of namespaces and controllers: what they are, and lists of them. */
+/* Allow structures that describe namespaces and controllers, and lists of them. */
 static int cns_allowed(uint32_t cns)
 {
 	switch (cns) {
 	case 0x00:
 	case 0x01:
-	case 0x02: /* namespaces that are attached */
-	case 0x10: /* those that there are */
-	case 0x11: /* one of those */
+	case 0x02: /* active namespaces */
+	case 0x10: /* allocated namespaces */
+	case 0x11: /* one allocated namespace */
 	case 0x13: /* controllers of the subsystem */
-	case 0x16: /* the granularity of namespaces */
+	case 0x16: /* namespace granularity list */
 	case 0x17:
 		return 1;
 	default:
@@ -38,7 +38,7 @@ static int cns_allowed(uint32_t cns)
 	}
 }
 
-/* Log specific parameters, offsets and the like can make a drive write a log: none is sent. */
+/* Log specific parameters and offsets can make a drive write a log, so refuse them. */
 static int log_allowed(const struct nvme_admin_cmd *cmd)
 {
 	uint32_t numd = (cmd->cdw10 >> 16) | (cmd->cdw11 & 0xffff) << 16;

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * NVMe admin commands that only read: Identify, and Get Log Page that leaves events as they are.
- * Everything else is refused here, whatever the caller asks for.
- */
+/* Read-only NVMe admin commands: Identify, and Get Log Page with Retain Asynchronous Event set.
+ * All other commands are refused here, whatever the caller asks for. */
 #ifndef OPWATCH_NVME_H
 #define OPWATCH_NVME_H
 
@@ -16,15 +14,15 @@
 struct ow_nvme_log {
 	uint8_t lid;
 	uint8_t uuid_index;
-	uint32_t nsid; /* 0: all; of D0h, which Amazon has for each volume, one */
+	uint32_t nsid; /* 0: all; one namespace only for log D0h, which Amazon keeps per volume */
 	uint16_t lsi;  /* log specific identifier, such as an endurance group */
 	uint32_t len;  /* bytes, a multiple of 4 */
 };
 
-/* Returns 0 for a command that may be sent, -EPERM for every other. */
+/* Returns 0 if the command may be sent, -EPERM otherwise. */
 int ow_nvme_allowed(const struct nvme_admin_cmd *cmd);
 
-/* Fill @cmd. The data go to @buf. Return 0 or -EINVAL. */
+/* Fill @cmd with a command that reads into @buf. Return 0 or -EINVAL. */
 int ow_nvme_prepare_log(struct nvme_admin_cmd *cmd, const struct ow_nvme_log *log, void *buf);
 int ow_nvme_prepare_identify(struct nvme_admin_cmd *cmd, uint8_t cns, uint32_t nsid, void *buf);
 

@@ -6,6 +6,7 @@ from opwatch.counters.looks.sample import FirmwareSample
 from opwatch.counters.reading import CounterReading, Report
 from opwatch.waf.trail import Poll
 
+_BOUND = "a lower bound does not grow with what it bounds"
 _SHUTDOWNS = ("unsafe_shutdowns", "incomplete_shutdowns")
 
 
@@ -21,7 +22,8 @@ def poll_of(
     """What a poll keeps of a report."""
 
     def side(name: str) -> tuple[CounterReading, ...]:
-        return (report.readings[name], *report.others.get(name, []))
+        readings = (report.readings[name], *report.others.get(name, []))
+        return tuple(reading.refused(_BOUND) if reading.at_least else reading for reading in readings)
 
     shutdowns = {name: report.readings[name].value for name in _SHUTDOWNS if name in report.readings}
     return Poll(

@@ -23,9 +23,12 @@ class LoadStretch:
 
     def grown(self, name: str) -> tuple[int, CounterReading] | None:
         """By how much a counter grew, and what it is now: of those that both looks have, the one that the
-        last has first. It is None where there is none, or it went back."""
+        last has first. It is None where there is none, or it went back. A lower bound of bytes does not grow
+        with what it bounds."""
         begins = {(reading.source, reading.unit): reading.value for reading in _all(self.first, name)}
         for end in _all(self.last, name):
+            if end.at_least and end.unit == "bytes":
+                continue
             begin = begins.get((end.source, end.unit))
             if begin is not None and end.value is not None:
                 return (end.value - begin, end) if end.value >= begin else None
@@ -63,7 +66,7 @@ def _by_percentage(stretch: LoadStretch) -> WearOutlook | None:
 def _by_rating(stretch: LoadStretch, rated_bytes: int) -> WearOutlook | None:
     """Each count is less than one step from the truth, so the growth is less than one from its own."""
     grown, written = stretch.grown("host_written") or (0, None)
-    if written is None or written.value is None or written.at_least or grown <= written.quantum:
+    if written is None or written.value is None or grown <= written.quantum:
         return None
     step = written.quantum
     left = rated_bytes - written.value

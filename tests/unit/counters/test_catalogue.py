@@ -30,6 +30,7 @@ EXAMPLES = {
     "samsung-datacentre": ("SAMSUNG MZ7KM960HAHP-00005", "GXM1104Q", None, "SAMSUNG MZ7LN256HCHP-00000"),
     "samsung-client": ("Samsung SSD 860 EVO 1TB", "RVT01B6Q", None, "Samsung SSD 970 EVO 1TB"),
     "samsung-oem-client": ("SAMSUNG MZ7LN256HMJP-00000", "MAV0100Q", None, "SAMSUNG MZVLB256HAHQ-00000"),
+    "samsung-oem-gib": ("SAMSUNG MZ7TY256HDHP-000L7", "MAT03L6Q", None, "SAMSUNG MZVLB256HAHQ-00000"),
     "intel-datacentre": ("INTEL SSDSC2BA400G3", "5DV10270", None, "INTEL SSDSC2KB480GZ"),
     "intel-datacentre-host": ("INTEL SSDSC2BB120G4", "D2012370", None, "INTEL SSDSC2CW240A3"),
     "intel-320": ("INTEL SSDSA2CW160G3", "4PC10362", None, "INTEL SSDSA2M080G2GC"),

@@ -19,6 +19,7 @@ from opwatch.counters.prove.report import report
 from opwatch.counters.reading import CounterReading, DriveFacts, Proof, Report
 from opwatch.errors import UsageError
 from opwatch.sinks.counters import reading_document
+from opwatch.waf.polls import poll_of
 
 CATALOGUE = Catalogue(load_catalogue(system=Path("/nonexistent")).entries, UnitRules())
 GOOD = Path(__file__).parents[2] / "fixtures" / "good" / "counters"
@@ -269,3 +270,11 @@ def test_an_nvme_count_that_its_commands_contradict_is_refused(
     said = smart_report(units, commands, model=model, vendor=vendor, mdts=131_072)
     reading = said.readings["host_written"]
     assert reading.value is None and "write command" in (reading.reason or "")
+
+
+def test_a_poll_takes_no_lower_bound_for_a_count() -> None:
+    facts = DriveFacts("ata", "INTEL SSDSC2CW180A3", "400i", capacity_bytes=180 * 10**9)
+    poll = poll_of(report(sata(facts, {225: 175842, 249: 3754}), CATALOGUE), 0, 1, 0, 0)
+    assert [one.value for one in poll.host] == [None] and poll.host[0].reason
+    statistics = poll_of(report(sata(facts, {225: 175842, 249: 3754}, 175842 << 16), CATALOGUE), 0, 1, 0, 0)
+    assert statistics.host[0].value == 175842 << 25

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from datetime import date, timedelta
 from pathlib import Path
@@ -133,3 +134,22 @@ def test_the_time_of_a_text_report_is_read() -> None:
     assert time_of("Sun Mar 29 20:52:14 2026 UTC") == 1_774_817_534
     for wrong in ("Sun Foo 29 20:52:14 2026 UTC", "Sun Feb 30 20:52:14 2026 UTC", "yesterday", ""):
         assert time_of(wrong) is None
+
+
+def test_a_lower_bound_does_not_grow_by_what_the_host_wrote(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Attribute 225 of Intel's SandForce drives is saved now and then."""
+    old, new = copy.deepcopy((OLD, NEW))
+    for one, hosts, pages in ((old, 1000, 1000), (new, 500_000, 9000)):
+        one["model_name"] = "INTEL SSDSC2BW240A4"
+        del one["ata_device_statistics"]
+        one["ata_smart_attributes"]["table"] = [
+            {"id": i, "name": name, "value": 99, "raw": {"value": raw, "string": str(raw)}}
+            for i, name, raw in ((225, "Host_Writes_32MiB", hosts), (249, "NAND_Writes_1GiB", pages))
+        ]
+    status, _ = shown(tmp_path, old, new, more=("--json", "--tbw", "300"))
+    made = json.loads(capsys.readouterr().out)
+    assert status == 0 and made["host_written"]["lower_bound"] is True
+    assert made["interval"]["waf"] is None and "host" in made["interval"]["reason"]
+    assert [pace["of"] for pace in made["pace"]] == ["NAND writes"] and made["outlook"] == []

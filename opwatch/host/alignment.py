@@ -1,4 +1,4 @@
-"""Where a device's granules of discards begin."""
+"""The offset of a device's first discard granule."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ _VALID = 1 << 31
 
 
 def unmap_alignment(page: bytes) -> int | None:
-    """Blocks before the first granule, by SCSI VPD page B0h; None where the page does not say. Pure."""
+    """Return the number of blocks before the first granule from SCSI VPD page B0h, or None if the page
+    does not report it. Pure."""
     if len(page) < 36 or page[1] != _BLOCK_LIMITS or int.from_bytes(page[2:4], "big") < 32:
         return None
     word = int.from_bytes(page[32:36], "big")
@@ -17,8 +18,11 @@ def unmap_alignment(page: bytes) -> int | None:
 
 
 def discard_alignment(device: BlockDevice) -> int | None:
-    """Bytes before the first granule, None when unknown. Of a whole disk Linux shows its alignment_offset in
-    this place since 5.19 (4e1462ffe899), which is another thing; of a partition it shows what is meant."""
+    """Return the number of bytes before the first granule, or None if unknown.
+
+    For whole disks, Linux since 5.19 (4e1462ffe899) reports alignment_offset in this attribute, which is
+    something else. For partitions the attribute is correct.
+    """
     number = device.number("discard_alignment")
     said = None if number is None or number < 0 else number
     if device.is_partition:

@@ -1,4 +1,4 @@
-"""Which privileges this process has."""
+"""The capabilities of this process."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from pathlib import Path
 
 from opwatch.foreign import read_text
 
-# Numbers of linux/capability.h, part of the kernel's stable interface.
+# From linux/capability.h, part of the kernel's stable interface.
 _NUMBERS = {"CAP_SYS_PTRACE": 19, "CAP_SYS_ADMIN": 21, "CAP_PERFMON": 38, "CAP_BPF": 39}
 TRACING = ("CAP_BPF", "CAP_PERFMON")
 
 
 def effective(status: str) -> int:
-    """The effective set in the text of /proc/self/status; 0 when it is not told."""
+    """Return the effective set from the text of /proc/self/status; 0 if the text has none."""
     mask = re.search(r"^CapEff:\s*([0-9a-f]+)", status, re.MULTILINE)
     return int(mask[1], 16) if mask else 0
 
 
 def missing(wanted: Iterable[str] = TRACING) -> list[str]:
-    """Which of these we lack. CAP_SYS_ADMIN implies the tracing ones."""
+    """Return the wanted capabilities that this process lacks. CAP_SYS_ADMIN implies the tracing ones."""
     mask = effective(read_text(Path("/proc/self/status")))
     if mask >> _NUMBERS["CAP_SYS_ADMIN"] & 1:
         return []
@@ -28,5 +28,5 @@ def missing(wanted: Iterable[str] = TRACING) -> list[str]:
 
 
 def has(name: str) -> bool:
-    """Whether we hold this one itself."""
+    """Return True if this process holds the capability itself."""
     return bool(effective(read_text(Path("/proc/self/status"))) >> _NUMBERS[name] & 1)

@@ -1,4 +1,4 @@
-"""Everything sysfs tells about one block device. What it does not tell is None."""
+"""All details that sysfs has about a block device. Missing values are None."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from opwatch.host.usage import Mount, Usage
 
 @frozen
 class Limits:
-    """Limits of the whole disk, in bytes unless a name says otherwise."""
+    """Limits of the whole disk, in bytes unless the name says otherwise."""
 
     logical_block_bytes: int | None
     physical_block_bytes: int | None
@@ -32,7 +32,7 @@ class Limits:
     write_zeroes_max_bytes: int | None
 
 
-# Field of Limits -> (attribute of the disk, bytes in its unit; 1 as well for plain counts).
+# Field of Limits -> (attribute of the disk, bytes per unit; 1 also for counts).
 _LIMITS = {
     "logical_block_bytes": ("queue/logical_block_size", 1),
     "physical_block_bytes": ("queue/physical_block_size", 1),
@@ -53,7 +53,7 @@ _LIMITS = {
 
 @frozen
 class Queue:
-    """How the whole disk is driven. A bio-based disk has 0 hardware queues."""
+    """Queue settings of the whole disk. A bio-based disk has 0 hardware queues."""
 
     hardware_queues: int | None
     tags_per_queue: int | None
@@ -71,7 +71,7 @@ class Queue:
 
 @frozen
 class DriveIdentity:
-    """Which drive it is, and how it is connected."""
+    """Identity of a drive, and its connection."""
 
     model: str | None
     vendor: str | None
@@ -84,7 +84,7 @@ class DriveIdentity:
 
 @frozen
 class Tracing:
-    """Where the I/O of a device is counted: `level` is requests, bios or mixed, None when nowhere.
+    """The level at which a device's I/O is counted: requests, bios or mixed; None if it is not counted.
     `leaves` are (device, level)."""
 
     level: str | None
@@ -93,7 +93,7 @@ class Tracing:
 
 @frozen
 class Details:
-    """One device. `disk` is the whole disk of a partition; sectors have 512 bytes."""
+    """A device. `disk` is the whole disk of a partition; sectors have 512 bytes."""
 
     name: str
     dev: str | None
@@ -122,7 +122,7 @@ class Details:
 
 
 def _text(device: BlockDevice, *paths: str) -> str | None:
-    """The first of these attributes that says something, with its padding taken out."""
+    """Return the first of these attributes that is not empty, without padding."""
     for path in paths:
         text = " ".join((device.attribute(path) or "").replace("\0", " ").split())
         if text:
@@ -141,7 +141,7 @@ def _flag(device: BlockDevice, path: str) -> bool | None:
 
 
 def read_limits(device: BlockDevice) -> Limits:
-    """The limits of the whole disk; the discard alignment is the partition's own."""
+    """Return the limits of the whole disk, with the discard alignment of the partition itself."""
     disk = device.disk
     values = {field: _scaled(disk, path, unit) for field, (path, unit) in _LIMITS.items()}
     values["discard_alignment_bytes"] = discard_alignment(device)
@@ -149,10 +149,10 @@ def read_limits(device: BlockDevice) -> Limits:
 
 
 def chosen_scheduler(text: str | None) -> tuple[str | None, tuple[str, ...]]:
-    """(the one in use, all that can be chosen) in the text of a scheduler attribute. Pure."""
+    """Return (active scheduler, all available schedulers) from the text of a scheduler attribute. Pure."""
     names = (text or "").split()
     chosen = [name.strip("[]") for name in names if name.startswith("[")]
-    # A bio-based disk says "none", without brackets.
+    # For a bio-based disk the text is "none", without brackets.
     return next(iter(chosen or names), None), tuple(name.strip("[]") for name in names)
 
 
@@ -178,14 +178,14 @@ def read_queue(device: BlockDevice) -> Queue:
 
 
 def unit_serial(page: bytes) -> str | None:
-    """The serial number in SCSI VPD page 80h, None when the page holds none. Pure."""
+    """Return the serial number of SCSI VPD page 80h, or None if the page has none. Pure."""
     if len(page) < 4 or page[1] != 0x80:
         return None
     length = int.from_bytes(page[2:4], "big")
     return page[4 : 4 + length].decode("ascii", "replace").strip(" \0") or None
 
 
-# What a folder on the way to a disk says of its connection; the first that fits wins.
+# Pattern of a directory in the sysfs path -> transport; the first match wins.
 _TRANSPORTS = (
     (r"usb[0-9]+", "usb"),
     (r"session[0-9]+", "iscsi"),
@@ -201,19 +201,19 @@ _VIRTUAL = {"loop": "loop", "zram": "memory", "ram": "memory", "nbd": "network",
 
 
 def transport(folder: Path, kind: str, *, nvme: str | None = None, vendor: str | None = None) -> str | None:
-    """How a disk is connected, from its sysfs folder; None for what stands on others or is unknown. `nvme`
-    is its controller's own word: pcie, tcp, ... Pure."""
+    """Return a disk's transport, derived from its sysfs directory, or None for stacked and unknown
+    devices. `nvme` is the transport that the NVMe controller reports: pcie, tcp, ... Pure."""
     if folder.name.startswith("nvme"):
         return "nvme" if nvme in (None, "pcie") else f"nvme-{nvme}"
     for pattern, name in _TRANSPORTS:
         if any(re.fullmatch(pattern, part) for part in folder.parts):
-            # A SATA drive behind a SAS adapter is a SATA drive still.
+            # A SATA drive behind a SAS adapter is still a SATA drive.
             return "sata" if name == "sas" and vendor == "ATA" else name
     return _VIRTUAL.get(kind)
 
 
 def _drivers(disk: BlockDevice) -> tuple[str, ...]:
-    """Drivers from the disk upwards: sd, ahci."""
+    """Return the drivers from the disk upwards, e.g. sd, ahci."""
     drivers: dict[str, None] = {}
     for folder in (disk.sysfs / "device", *disk.sysfs.parents):
         if folder.name == "devices":
@@ -225,11 +225,12 @@ def _drivers(disk: BlockDevice) -> tuple[str, ...]:
 
 
 def read_identity(devices: Devices, device: BlockDevice) -> DriveIdentity:
-    """The identity of the whole disk. A multipath head has its drivers and transport from its first path."""
+    """Return the identity of the whole disk. A multipath head gets drivers and transport from its first
+    path."""
     disk = device.disk
     vendor = _text(disk, "device/vendor")
     if vendor and vendor.startswith("0x"):
-        vendor = None  # a number of a bus, not a maker
+        vendor = None  # a bus vendor ID, not a manufacturer
     below = next(iter(devices.paths(disk)), disk)
     return DriveIdentity(
         model=_text(disk, "device/model", "device/name"),
@@ -245,7 +246,7 @@ def read_identity(devices: Devices, device: BlockDevice) -> DriveIdentity:
 
 
 def read_tracing(devices: Devices, device: BlockDevice) -> Tracing:
-    """How `opwatch --dev` would count it. Nowhere without a medium."""
+    """Return how `opwatch --dev` would count the device. Devices without a medium are not counted."""
     if not device.size_bytes:
         return Tracing(None, ())
     leaves = tuple(
@@ -257,7 +258,7 @@ def read_tracing(devices: Devices, device: BlockDevice) -> Tracing:
 
 
 def read_details(devices: Devices, device: BlockDevice, usage: Usage) -> Details:
-    """What sysfs says now. A device that vanishes meanwhile leaves None where nothing could be read."""
+    """Return the current details. If the device vanishes during the reading, unread values are None."""
     sectors = device.number("size")
     start = device.number("start") if device.is_partition else None
     return Details(

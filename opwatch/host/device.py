@@ -1,4 +1,4 @@
-"""Block devices as sysfs describes them, and which disks really do a device's I/O."""
+"""Block devices as described by sysfs, and the disks that perform a device's I/O."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from opwatch.frozen import frozen
 
 SECTOR = 512
 _DELETED = " (deleted)"
-# In the order of trust: a wwid, then what the makers of device mapper and md arrays wrote on the disks.
+# Most reliable first: a WWID, then the UUIDs that device mapper and md store on the disks.
 _LASTING = ("wwid", "device/wwid", "dm/uuid", "md/uuid")
 _SERIALS = ("serial", "device/serial")
 # A path below a multipath head, of controller c: nvmeScCnN.
@@ -23,26 +23,26 @@ _PATH = r"^(nvme(\d+)c\d+n(\d+))$"
 
 @frozen
 class BlockDevice:
-    """One block device. `sysfs` is its real folder; everything else is read from there when asked for."""
+    """A block device. `sysfs` is its real directory; attributes are read from there on demand."""
 
     name: str
     dev: tuple[int, int]
     sysfs: Path
 
     def attribute(self, path: str) -> str | None:
-        """The text of a sysfs attribute, None when this device does not have it."""
+        """Return the text of a sysfs attribute, or None if the device has no such attribute."""
         try:
             return (self.sysfs / path).read_text(errors="replace").strip()
         except OSError:
             return None
 
     def number(self, path: str) -> int | None:
-        """The value of a numeric attribute, None when there is none or it is no number."""
+        """Return the value of a numeric attribute, or None if it is missing or not a number."""
         text = self.attribute(path)
         return int(text) if text and re.fullmatch(r"-?[0-9]+", text) else None
 
     def raw(self, path: str) -> bytes | None:
-        """The bytes of a binary attribute, None when this device does not have it."""
+        """Return the bytes of a binary attribute, or None if the device has no such attribute."""
         try:
             return (self.sysfs / path).read_bytes()
         except OSError:
@@ -50,7 +50,8 @@ class BlockDevice:
 
     @property
     def size_bytes(self) -> int:
-        """0 without a medium, and 0 as well when the size cannot be read: there is nothing to trace then."""
+        """Return the size, or 0 without a medium or if the size is unreadable: there is nothing to trace
+        then."""
         return (self.number("size") or 0) * SECTOR
 
     @property
@@ -59,41 +60,42 @@ class BlockDevice:
 
     @property
     def is_hidden(self) -> bool:
-        """A path below an NVMe multipath head: it does I/O but has no device node."""
+        """Return True for a path below an NVMe multipath head: it performs I/O but has no device node."""
         return self.number("hidden") == 1
 
     @property
     def is_request_based(self) -> bool:
-        """Whether its driver is blk-mq: only then there are requests to trace."""
+        """Return True if the driver uses blk-mq. Other drivers have no requests to trace."""
         return (self.sysfs / "mq").is_dir()
 
     @property
     def disk(self) -> BlockDevice:
-        """The whole disk of a partition, else itself."""
+        """Return the whole disk of a partition, else the device itself."""
         return _from_sysfs(self.sysfs.parent) if self.is_partition else self
 
     @property
     def sectors(self) -> tuple[int, int]:
-        """First and last sector of a partition on its disk."""
+        """Return the first and last sector of a partition on its disk."""
         start = self.number("start") or 0
         return start, start + (self.number("size") or 0) - 1
 
     @property
     def hardware_queues(self) -> list[Path]:
-        """A folder for each, in their order."""
+        """Return the sysfs directory of each hardware queue, in numeric order."""
         folders = [path for path in _entries(self.sysfs / "mq") if path.name.isdigit()]
         return sorted(folders, key=lambda path: int(path.name))
 
     def below(self) -> list[str]:
-        """Names of the devices it is built on."""
+        """Return the names of the devices that this device is built on."""
         return _names_in(f"{self.sysfs}/slaves")
 
     def holders(self) -> list[str]:
-        """Names of the devices built on it. Those on a partition of it are the partition's."""
+        """Return the names of the devices built on this device. Holders of its partitions are not
+        included."""
         return _names_in(f"{self.sysfs}/holders")
 
     def kind(self) -> str:
-        """What sort of device: disk, partition, loop, dm (by its target), md (by its level), ..."""
+        """Return the type of device: disk, partition, loop, dm (with its target), md (with its level), ..."""
         if self.is_partition:
             return "partition"
         dm = self.attribute("dm/uuid")
@@ -109,7 +111,7 @@ class BlockDevice:
 
 
 class LiveAttribute:
-    """A sysfs attribute that is read again and again: kept open, so that a reading is one system call."""
+    """A sysfs attribute that is read repeatedly. Kept open, so that a reading is a single system call."""
 
     def __init__(self, path: Path) -> None:
         self.error: OSError | None = None
@@ -120,7 +122,7 @@ class LiveAttribute:
             self.error = error
 
     def read(self) -> str | None:
-        """The attribute's text now, None when there is no such attribute or its device is gone."""
+        """Return the attribute's current text, or None if it is missing or the device is gone."""
         if self._descriptor < 0:
             return None
         try:
@@ -135,21 +137,21 @@ class LiveAttribute:
 
 
 class Presence:
-    """Whether a device is still the one it was, and not another under the same name."""
+    """Detects whether a device was removed or replaced by another with the same name."""
 
     def __init__(self, device: BlockDevice) -> None:
         self._size = LiveAttribute(device.sysfs / "size")
-        # It numbers every disk of this boot anew, since Linux 5.15.
+        # diskseq is unique for each disk since boot (since Linux 5.15).
         self._diskseq = LiveAttribute(device.disk.sysfs / "diskseq")
         self._first_diskseq = self._diskseq.read()
         for attribute in (self._size, self._diskseq):
-            # Our own lack of descriptors would look like a disk that has gone.
+            # Running out of descriptors must not look like a removed disk.
             if attribute.error and attribute.error.errno in (errno.EMFILE, errno.ENFILE):
                 self.close()
                 raise OpwatchError(f"{device.name}: {attribute.error.strerror}. Try: ulimit -n 65536")
 
     def holds(self) -> bool:
-        """False once the device is gone, has lost its medium or was replaced."""
+        """Return False once the device is gone, has lost its medium or was replaced."""
         size = self._size.read()
         return size is not None and size.strip() != "0" and self._diskseq.read() == self._first_diskseq
 
@@ -160,14 +162,14 @@ class Presence:
 
 @frozen
 class Leaf:
-    """A disk, or a part of one, that does I/O for `origin`."""
+    """A disk, or a part of a disk, that performs I/O for `origin`."""
 
     device: BlockDevice
     origin: BlockDevice
 
 
 def _entries(folder: Path) -> list[Path]:
-    """What is in a folder; nothing when it is not there, or is gone meanwhile."""
+    """Return the entries of a directory; none if the directory is missing or vanishes."""
     try:
         return list(folder.iterdir())
     except OSError:
@@ -175,12 +177,12 @@ def _entries(folder: Path) -> list[Path]:
 
 
 def _kernel_name(folder: Path) -> str:
-    # sysfs writes the slash of names such as cciss/c0d0 as an exclamation mark.
+    # sysfs writes the slash in names such as cciss/c0d0 as an exclamation mark.
     return folder.name.replace("!", "/")
 
 
 def _names_in(folder: str) -> list[str]:
-    """The devices that a folder has links to: a watch looks there again and again."""
+    """Return the names of the devices linked in a directory. Uses scandir because a watch polls it often."""
     try:
         with os.scandir(folder) as entries:
             return sorted(entry.name.replace("!", "/") for entry in entries)
@@ -189,7 +191,8 @@ def _names_in(folder: str) -> list[str]:
 
 
 def _dm_kind(uuid: str) -> str:
-    """The owner of a dm device by its uuid: LVM-..., CRYPT-LUKS2-..., CRYPT-VERITY-..., part1-mpath-..."""
+    """Return the owner of a dm device by its UUID: LVM-..., CRYPT-LUKS2-..., CRYPT-VERITY-...,
+    part1-mpath-..."""
     fields = uuid.lower().split("-")
     if len(fields) < 2:
         return "dm"
@@ -200,7 +203,7 @@ def _dm_kind(uuid: str) -> str:
 
 
 def _from_sysfs(folder: Path) -> BlockDevice:
-    # A hidden disk has no dev file. One that vanishes while it is being looked at has none either.
+    # A hidden disk has no dev file, and neither does a disk that vanishes during the reading.
     try:
         text = (folder / "dev").read_text()
     except OSError:
@@ -212,14 +215,14 @@ def _from_sysfs(folder: Path) -> BlockDevice:
 
 
 class Devices:
-    """The devices of a machine. The roots can be others, for tests."""
+    """The machine's block devices. Tests pass other roots."""
 
     def __init__(self, sys: Path = Path("/sys"), dev: Path = Path("/dev")) -> None:
         self._sys = sys
         self._dev = dev
 
     def disks(self) -> Iterator[BlockDevice]:
-        """Whole disks, by name, hidden ones included. What vanishes meanwhile is left out."""
+        """Yield whole disks in name order, including hidden ones. Disks that vanish are skipped."""
         for path in sorted(_entries(self._sys / "block")):
             folder = path.resolve()
             if folder.is_dir():
@@ -230,8 +233,8 @@ class Devices:
         return [_from_sysfs(p) for p in sorted(parts, key=lambda p: (len(p.name), p.name))]
 
     def registered(self) -> dict[str, int]:
-        """Every disk and partition by the number of its entry in sysfs. A device that goes and comes again
-        has another number then."""
+        """Return the inode of the sysfs entry of every disk and partition. A device that is removed and
+        added again gets another inode."""
         try:
             with os.scandir(self._sys / "class" / "block") as entries:
                 return {entry.name.replace("!", "/"): entry.inode() for entry in entries}
@@ -239,7 +242,7 @@ class Devices:
             return {}
 
     def by_name(self, name: str) -> BlockDevice | None:
-        """The device of a kernel name, None when there is none."""
+        """Return the device with a kernel name, or None if there is none."""
         if name in ("", ".", ".."):
             return None
         path = self._sys / "class" / "block" / name.replace("/", "!")
@@ -249,12 +252,13 @@ class Devices:
             return None
 
     def by_number(self, major: int, minor: int) -> BlockDevice | None:
-        """The device of a number, None when there is none."""
+        """Return the device with a device number, or None if there is none."""
         folder = self._sys / "dev" / "block" / f"{major}:{minor}"
         return _from_sysfs(folder.resolve()) if folder.exists() else None
 
     def resolve(self, text: str) -> BlockDevice:
-        """The device a person means: a kernel name, a node, or a link such as /dev/disk/by-id/..."""
+        """Return the device that a user means: a kernel name, a node, or a link such as
+        /dev/disk/by-id/..."""
         path = Path(text) if "/" in text else self._dev / text
         if not text:
             raise UsageError(f"'' names no block device. Block devices here: {', '.join(self._names())}")
@@ -281,14 +285,15 @@ class Devices:
         return device
 
     def leaves(self, device: BlockDevice) -> list[Leaf]:
-        """The disks that do the I/O of a device: itself, or what dm, md or NVMe multipath stand on."""
+        """Return the disks that perform a device's I/O: the device itself, or those below dm, md or NVMe
+        multipath."""
         return [Leaf(leaf, device) for leaf in self._leaves(device)]
 
     def _leaves(self, device: BlockDevice) -> list[BlockDevice]:
         disk = device.disk
         if disk is not device:
             below = self._leaves_of_disk(disk)
-            # A partition of a dm or md device cannot be told apart further down.
+            # The I/O of a partition of a dm or md device cannot be separated further down.
             return [device] if below == [disk] else below
         return self._leaves_of_disk(device)
 
@@ -303,7 +308,7 @@ class Devices:
         return list(leaves.values()) or [disk]
 
     def standing_on(self, device: BlockDevice) -> list[BlockDevice]:
-        """The whole disk of a device, and every device below it."""
+        """Return the whole disk of a device, and all devices below it."""
         devices = {device.disk.name: device.disk}
         for name in device.disk.below():
             lower = self.by_name(name)
@@ -312,11 +317,12 @@ class Devices:
         return list(devices.values())
 
     def paths(self, head: BlockDevice) -> list[BlockDevice]:
-        """The hidden path disks nvmeScCnN of an NVMe multipath head nvmeSnN; of any other device, none."""
+        """Return the hidden path disks nvmeScCnN of an NVMe multipath head nvmeSnN; none for other
+        devices."""
         name = re.fullmatch(r"nvme(\d+)n(\d+)", head.name)
         if not name or head.is_request_based:
             return []
-        # Their names alone say it: each of 1,000 heads is asked, and a look at every disk takes long.
+        # Match by name only: with 1,000 heads, opening every disk for each head would take long.
         try:
             with os.scandir(self._sys / "block") as entries:
                 listed = "\n".join([entry.name for entry in entries])
@@ -330,7 +336,7 @@ class Devices:
 
 
 def identity_of(device: BlockDevice) -> str | None:
-    """Return what the device is for as long as it exists, or None if nothing in sysfs says so."""
+    """Return an identity that the device keeps as long as it exists, or None if sysfs has none."""
     whole = _of_disk(device.disk)
     if whole is None or not device.is_partition:
         return whole
@@ -352,14 +358,15 @@ def _of_disk(disk: BlockDevice) -> str | None:
 
 
 def _of_loop(disk: BlockDevice, file: str) -> str | None:
-    """The file of a loop device, and the part of it. A file that was deleted has a name that is another's."""
+    """Return the identity of a loop device's file and the part in use, or None if the file was deleted,
+    because another file may have its name."""
     if file.endswith(_DELETED):
         return None
     try:
         status = Path(file).stat()
         which = f"{status.st_dev}:{status.st_ino}"
     except OSError:
-        # Another mount namespace has it.
+        # The file is in another mount namespace.
         which = "elsewhere"
     part = f"{disk.attribute('loop/offset')} {disk.attribute('loop/sizelimit')}"
     return f"file {file} ({which}) {part}"

@@ -1,4 +1,4 @@
-"""What a machine offers for tracing, judged: each check has a state, a finding in words and a fix. Pure."""
+"""Checks of the machine's tracing support: each has a state, a finding and a fix. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from opwatch.errors import OpwatchError, PermissionMissing, Unsupported
 from opwatch.frozen import frozen
 
-# Tracepoints that watching needs. The kernel's types name them btf_trace_...
+# Tracepoints required for watching. The kernel's types name them btf_trace_...
 NEEDED = (
     "block_rq_issue",
     "block_rq_complete",
@@ -18,11 +18,11 @@ NEEDED = (
     "block_bio_complete",
 )
 QUEUE_START = "block_io_start"
-# Names that Debian gives to its kernels for the machines of uname -m.
+# Debian's kernel package suffix by machine (uname -m).
 _KERNEL_PACKAGES = {"x86_64": "amd64", "aarch64": "arm64", "ppc64le": "powerpc64le"}
 
 
-# No command mends a program that the kernel refuses: it is a bug of ours.
+# No command fixes a program that the kernel refuses: it is a bug in opwatch.
 REPORT = "report it as a bug, with the output of opwatch doctor --json"
 
 
@@ -34,8 +34,8 @@ class State(enum.StrEnum):
 
 @frozen
 class Check:
-    """What was found out of one thing. `fix` is a command where there is one. `exit_status` is what it means
-    for tracing; 0 for a problem that does not prevent it. `log` is what the kernel said."""
+    """The result of one check. `fix` is a command if there is one. `exit_status` is that of tracing
+    attempts; 0 if the problem does not prevent tracing. `log` has the kernel's messages."""
 
     name: str
     state: State
@@ -58,7 +58,7 @@ def problem(name: str, finding: str, fix: str | None, exit_status: int, log: str
 
 
 def kernel(release: str, machine: str, btf: bytes | None) -> Check:
-    """Whether the kernel tells its types. No version is compared: what is needed is looked for."""
+    """Check that the kernel has BTF. Checks features instead of the kernel's version."""
     if btf:
         return ok("kernel", f"Linux {release}, with its types (BTF, {len(btf) / 1e6:.1f} MB)")
     return problem(
@@ -75,12 +75,12 @@ def _other_kernel(machine: str) -> str:
 
 
 def has_name(btf: bytes, name: str) -> bool:
-    """Whether a type, or a member of one, has this name."""
+    """Return True if a type, or a member of a type, has this name."""
     return b"\0" + name.encode() + b"\0" in btf
 
 
 def tracepoints(btf: bytes | None, machine: str) -> Check:
-    """Whether the tracepoints are there that the programs attach to."""
+    """Check that the kernel has the tracepoints that the programs attach to."""
     if not btf:
         return note("tracepoints", "unknown without BTF")
     missing = [name for name in NEEDED if not has_name(btf, f"btf_trace_{name}")]
@@ -101,7 +101,7 @@ def tracepoints(btf: bytes | None, machine: str) -> Check:
 
 
 def losses(btf: bytes | None) -> Check:
-    """Whether the kernel tells how often it skipped a program."""
+    """Check that the kernel counts skipped program runs."""
     if not btf:
         return note("losses", "unknown without BTF")
     if has_name(btf, "recursion_misses"):
@@ -131,7 +131,7 @@ def capabilities(missing: Sequence[str], command: str, *, is_root: bool) -> Chec
 
 
 def lockdown(text: str | None, *, securityfs: bool) -> Check:
-    """Check the lockdown. `text` is /sys/kernel/security/lockdown: none [integrity] confidentiality."""
+    """Check the lockdown mode. `text` is /sys/kernel/security/lockdown: none [integrity] confidentiality."""
     if text is None:
         if securityfs:
             return ok("lockdown", "this kernel has none")
@@ -153,7 +153,7 @@ def lockdown(text: str | None, *, securityfs: bool) -> Check:
 
 
 def jit(text: str | None) -> Check:
-    """Check the compiler of BPF. `text` is net.core.bpf_jit_enable, None when this user may not read it."""
+    """Check the BPF JIT. `text` is net.core.bpf_jit_enable, or None if this user cannot read it."""
     if text is None:
         return note("bpf jit", "unknown: net.core.bpf_jit_enable could not be read")
     if text == "0":
@@ -168,7 +168,7 @@ def jit(text: str | None) -> Check:
 
 @frozen
 class Extension:
-    """The state of opwatch._native: `error` is why it cannot be imported."""
+    """The state of opwatch._native: `error` is the reason of a failed import."""
 
     error: str | None
     has_tracer: bool
@@ -178,8 +178,8 @@ _SHARED = {"libbpf": "libbpf1", "libelf": "libelf1", "libz": "zlib1g"}
 
 
 def extension(built: Extension, packages: Sequence[str], rebuild: str) -> Check:
-    """Check the extension. `packages` are those that the build lacks; `rebuild` is the command that builds
-    and installs."""
+    """Check the extension. `packages` are missing for its build; `rebuild` is the command that builds and
+    installs."""
     if built.has_tracer:
         return ok("extension", "opwatch._native is there, with the tracer")
     for library, package in _SHARED.items():
@@ -200,8 +200,7 @@ def extension(built: Extension, packages: Sequence[str], rebuild: str) -> Check:
 
 @frozen
 class Attempt:
-    """What came of loading one set of programs: their names with the runs that the kernel skipped, or an
-    error."""
+    """The result of loading a set of programs: skipped runs by program name, or an error."""
 
     hooks: str
     misses: dict[str, int]
@@ -210,16 +209,17 @@ class Attempt:
 
     @property
     def rejected(self) -> set[str]:
-        """Programs that libbpf's log names as refused; raw_tp twins by the name of their typed one."""
+        """Return the programs that libbpf's log reports as refused; a raw_tp twin by the name of its typed
+        program."""
         refused = re.findall(r"prog '(\w+)': (?:BPF program load failed|failed to (?:load|attach))", self.log)
         return {name.removesuffix("_raw") for name in refused}
 
 
 def _failed(name: str, attempt: Attempt, what: str) -> Check:
-    """A program of a set that could not be loaded."""
+    """Return the check of a program whose set could not be loaded."""
     assert attempt.error
     if isinstance(attempt.error, PermissionMissing):
-        # Nobody tries without the capabilities.
+        # Attempts are made only with the capabilities.
         finding = "refused although the capabilities are held: a container, seccomp or lockdown forbids it"
         return problem(name, what + finding, None, attempt.error.exit_status, attempt.log or None)
     if isinstance(attempt.error, Unsupported):
@@ -231,7 +231,8 @@ def _failed(name: str, attempt: Attempt, what: str) -> Check:
 
 
 def program(name: str, first: Attempt, twin: Attempt) -> Check:
-    """One program: `first` is how opwatch loads it, `twin` the attempt with raw_tp enforced."""
+    """Return the check of a program. `first` is opwatch's normal load, `twin` the attempt with raw_tp
+    forced."""
     title = f"probe {name}"
     if first.error:
         return _failed(title, first, "")
@@ -245,7 +246,7 @@ def program(name: str, first: Attempt, twin: Attempt) -> Check:
     return ok(title, "loaded (tp_btf; raw_tp twin loads)" + (f", {misses} runs skipped" if misses else ""))
 
 
-# What a status means, the gravest first: it decides.
+# Meaning of each exit status, most severe first. The first match is used.
 _VERDICTS = {
     Unsupported.exit_status: "This kernel cannot be traced by opwatch: see the problems above.",
     1: "Tracing does not work here, or not fully: see the problems above.",
@@ -255,7 +256,7 @@ _VERDICTS = {
 
 
 def verdict(checks: Sequence[Check]) -> tuple[int, str]:
-    """The exit status and what it means, in a sentence."""
+    """Return the exit status and its meaning as a sentence."""
     statuses = {check.exit_status for check in checks}
     for status, words in _VERDICTS.items():
         if status in statuses:

@@ -1,4 +1,4 @@
-"""Block devices as a forest: disks, their partitions, and what is built on them."""
+"""Block devices as trees: disks, their partitions, and the devices built on them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from opwatch.host.device import BlockDevice, Devices
 
 @frozen
 class Node:
-    """A device and what stands on it. A device on several others comes once under each: `again` marks all
-    but the first, and has no children."""
+    """A device and the devices built on it. A device that is built on several others appears under each of
+    them; all but the first have `again` set and no children."""
 
     device: BlockDevice
     children: tuple[Node, ...] = ()
@@ -20,7 +20,7 @@ class Node:
 
 
 def natural(name: str) -> list[tuple[int, str]]:
-    """A sort key with which sda2 comes before sda10, and sdz before sdaa."""
+    """Return a sort key that orders sda2 before sda10, and sdz before sdaa."""
     key = []
     for letters, digits in re.findall(r"(\D+)|(\d+)", name):
         key.append((len(letters or digits.lstrip("0")), letters or digits))
@@ -39,7 +39,7 @@ class _Builder:
         return Node(device, tuple(self.node(upper) for upper in self._above(device)))
 
     def _above(self, device: BlockDevice) -> Iterable[BlockDevice]:
-        """Partitions, then holders, then the paths below a multipath head, which only it has."""
+        """Yield partitions, then holders, then the paths below a multipath head."""
         yield from self._devices.partitions(device)
         for name in sorted(device.holders(), key=natural):
             holder = self._devices.by_name(name)
@@ -48,15 +48,15 @@ class _Builder:
         yield from self._devices.paths(device)
 
     def forest(self) -> list[Node]:
-        # Drives first, then what software makes: loop, zram, ...
+        # Drives first, then virtual devices: loop, zram, ...
         disks = sorted(self._devices.disks(), key=lambda disk: (disk.kind() != "disk", natural(disk.name)))
         under_heads = {path.name for disk in disks for path in self._devices.paths(disk)}
         bottom = [disk for disk in disks if not disk.below() and disk.name not in under_heads]
         trees = [self.node(disk) for disk in bottom]
-        # What lost its lower devices while we looked is nobody's child.
+        # Devices whose lower devices vanished during the reading are roots.
         return trees + [self.node(disk) for disk in disks if disk.name not in self._shown]
 
 
 def forest(devices: Devices) -> list[Node]:
-    """The trees of all devices; every device is in it, at least once."""
+    """Return trees that contain every device at least once."""
     return _Builder(devices).forest()

@@ -1,9 +1,9 @@
-"""Loop devices by descriptor: a number or a path names whichever device has it at the moment.
+"""Loop devices held by descriptor, because a number or a path names whichever device has it at the moment.
 
-A loop device is bound to its file for as long as a descriptor of it is open: LOOP_CLR_FD on a device that
-others have open only asks for it to be cleared at the last close (since Linux 3.7, commit a1ecac3b0656), and
-LOOP_CONFIGURE on one that is bound is refused. So whoever holds a descriptor may use the number, too, as long
-as the node of that name is the device's.
+A loop device stays bound to its file as long as a descriptor of it is open: LOOP_CLR_FD on a device with
+other openers only requests that it be cleared at the last close (since Linux 3.7, commit a1ecac3b0656), and
+LOOP_CONFIGURE on a bound device is refused. The holder of a descriptor may therefore also use the number,
+as long as the node with that name is the device's.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ _RESERVED = bytes(64)
 # linux/fs.h
 _GET_DISKSEQ = 0x80081280
 _NO_SUCH_IOCTL = (errno.ENOTTY, errno.EINVAL, errno.ENOSYS)
-# Others take the number that the kernel has just called free.
+# Another process may take the number that the kernel has just returned as free.
 _ATTEMPTS = 64
 
 
 @frozen
 class Binding:
-    """How a loop device is bound to its file."""
+    """Options for binding a loop device to its file."""
 
     direct_io: bool = False
     partscan: bool = True
     read_only: bool = False
-    autoclear: bool = True  # detached by the kernel when the last descriptor of it is closed
-    block_size: int = 0  # 512 where it is 0
+    autoclear: bool = True  # detached by the kernel when the last descriptor is closed
+    block_size: int = 0  # 0 means 512
 
     @property
     def flags(self) -> int:
@@ -60,7 +60,7 @@ class Binding:
 
 @frozen
 class LoopIdentity:
-    """What tells one life of a loop device from every other: its number is used again and again."""
+    """Distinguishes a loop device from later ones with the same number."""
 
     dev: tuple[int, int]
     backing: tuple[int, int]  # st_dev and st_ino of the file
@@ -68,7 +68,7 @@ class LoopIdentity:
 
 
 def diskseq(descriptor: int) -> int | None:
-    """The number that no other disk of this boot has had; None before Linux 5.15."""
+    """Return the disk sequence number, unique since boot, or None before Linux 5.15."""
     buffer = bytearray(8)
     try:
         fcntl.ioctl(descriptor, _GET_DISKSEQ, buffer)
@@ -79,21 +79,24 @@ def diskseq(descriptor: int) -> int | None:
 
 
 def backing_of(descriptor: int) -> tuple[int, int] | None:
-    """st_dev and st_ino of the file behind a loop device, None when it has none. The kernel asks the file
-    system that holds it, and waits for one that does not answer."""
+    """Return st_dev and st_ino of the file behind a loop device, or None if it has none.
+
+    The kernel asks the file system that holds the file, and blocks if that does not answer.
+    """
     status = _status_of(descriptor)
     return status and (_number(status[0]), status[1])
 
 
 def backing_device_of(descriptor: int) -> int | None:
     """Return the st_rdev of the block device behind a loop device, or the st_dev of the file system that
-    holds its file; None when nothing is attached. May wait like backing_of()."""
+    holds its file, or None if nothing is attached. May block like backing_of()."""
     status = _status_of(descriptor)
     return status and _number(status[2])
 
 
 def _status_of(descriptor: int) -> tuple[int, int, int] | None:
-    """Device, inode and rdevice of LOOP_GET_STATUS64, as the kernel packs them; None without a file."""
+    """Return device, inode and rdevice of LOOP_GET_STATUS64 in the kernel's packing, or None without a
+    file."""
     buffer = bytearray(_INFO.size)
     try:
         fcntl.ioctl(descriptor, _GET_STATUS64, buffer)
@@ -111,8 +114,8 @@ def _number(packed: int) -> int:
 
 
 class LoopDevice(Closing):
-    """An open loop device. `node` is its name, which is right as long as require_same() says nothing; `path`
-    is the descriptor as other processes can open it."""
+    """An open loop device. `node` is its device node, valid as long as require_same() does not raise;
+    `path` leads to the descriptor, for other processes."""
 
     def __init__(self, descriptor: int, node: str) -> None:
         self._descriptor = descriptor
@@ -121,12 +124,12 @@ class LoopDevice(Closing):
 
     @property
     def name(self) -> str:
-        """The kernel's name, such as loop3."""
+        """Return the kernel name, such as loop3."""
         return Path(self.node).name
 
     @property
     def path(self) -> str:
-        """A path to give to tools: it leads to this device, whatever its node is by then."""
+        """Return a path for tools that leads to this device even if its node has changed."""
         return f"/proc/{os.getpid()}/fd/{self.fileno()}"
 
     def fileno(self) -> int:
@@ -142,7 +145,8 @@ class LoopDevice(Closing):
         return LoopIdentity((os.major(number), os.minor(number)), backing, diskseq(self.fileno()))
 
     def require_same(self) -> None:
-        """RefusedError when this is not the disk that was opened, or its node is another device's."""
+        """Raise RefusedError if the disk is not the one that was opened, or its node belongs to another
+        device."""
         if self._now() != self.identity:
             raise RefusedError(f"{self.node} has another file behind it than the one it was opened with")
         with contextlib.suppress(OSError):
@@ -152,7 +156,7 @@ class LoopDevice(Closing):
         raise RefusedError(f"{self.node} is not the node of {self.identity.dev[0]}:{self.identity.dev[1]}")
 
     def detach(self) -> None:
-        """Take the file away: now, or when the last other process closes the device."""
+        """Detach the file now, or when the last other process closes the device."""
         with contextlib.suppress(OSError):
             fcntl.ioctl(self.fileno(), _CLR_FD)
         self.close()
@@ -164,7 +168,7 @@ class LoopDevice(Closing):
 
 
 def attach(backing: int, binding: Binding | None = None) -> LoopDevice:
-    """A loop device on an open file, which may be closed afterwards, and needs no name."""
+    """Return a loop device on an open file. The file may be closed afterwards, and needs no name."""
     binding = binding or Binding()
     for _ in range(_ATTEMPTS):
         number = _free_number()
@@ -188,7 +192,7 @@ def attach(backing: int, binding: Binding | None = None) -> LoopDevice:
 
 
 def backing_device_by_name(name: str) -> int | None:
-    """backing_device_of() the loop device of this kernel name, such as loop3."""
+    """Return backing_device_of() of the loop device with this kernel name, such as loop3."""
     descriptor = _open_node(int(name.removeprefix("loop")), read_only=True)
     try:
         return backing_device_of(descriptor)
@@ -197,7 +201,7 @@ def backing_device_by_name(name: str) -> int | None:
 
 
 def open_loop(node: str) -> LoopDevice:
-    """A loop device that is bound already, held from now on; compare its identity before using it."""
+    """Open a bound loop device and hold it. Compare its identity before using it."""
     number = Path(node).name.removeprefix("loop")
     if not number.isdigit():
         raise OpwatchError(f"{node} is no loop device")
@@ -210,8 +214,8 @@ def open_loop(node: str) -> LoopDevice:
 
 
 def loops_over(backing: tuple[int, int], sys: Path = Path("/sys")) -> Iterator[LoopDevice]:
-    """Every loop device over the file of this st_dev and st_ino, open; the caller closes them. Devices that
-    may not be opened are left out."""
+    """Yield an open LoopDevice for each loop device over the file with this st_dev and st_ino; the caller
+    closes them. Devices that cannot be opened are skipped."""
     for folder in sorted((sys / "block").glob("loop*/loop")):
         with contextlib.suppress(OpwatchError):
             device = open_loop(f"/dev/{folder.parent.name}")
@@ -240,11 +244,11 @@ def _free_number() -> int:
 
 
 def _open_node(number: int, *, read_only: bool = False) -> int:
-    """A descriptor of loop device `number`, and of nothing else that may bear its name."""
+    """Return a descriptor of loop device `number`, and never of another file with its name."""
     node = f"/dev/loop{number}"
     wanted = _number_of(number)
     try:
-        # Opening anything but the device itself could wait, or do something.
+        # Opening something other than the device could block or have side effects.
         reference = os.open(node, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
         raise Unsupported(
@@ -266,7 +270,7 @@ def _open_node(number: int, *, read_only: bool = False) -> int:
 
 
 def _number_of(number: int) -> tuple[int, int]:
-    """major:minor of a loop device; with max_part, minors are not numbers."""
+    """Return major:minor of a loop device. With max_part, the minor differs from the number."""
     try:
         major, _, minor = Path(f"/sys/block/loop{number}/dev").read_text().partition(":")
         return int(major), int(minor)
@@ -275,7 +279,7 @@ def _number_of(number: int) -> tuple[int, int]:
 
 
 def _bind(descriptor: int, backing: int, binding: Binding) -> None:
-    # Some tools compare the names alone, as mkfs.btrfs does: no two are the same.
+    # Some tools, such as mkfs.btrfs, compare only the names, so make each unique.
     label = f"opwatch-{os.urandom(8).hex()}".encode()
     flags = binding.flags | (_DIRECT_IO if binding.direct_io else 0)
     info = _INFO.pack(0, 0, 0, 0, 0, 0, 0, 0, flags, label, b"", b"", 0, 0)
@@ -290,8 +294,8 @@ def _bind(descriptor: int, backing: int, binding: Binding) -> None:
 
 
 def _bind_in_steps(descriptor: int, backing: int, binding: Binding, label: bytes) -> None:
-    """Bind as it was done before LOOP_CONFIGURE (Linux 5.8). Who is killed between the steps leaves the
-    device bound."""
+    """Bind without LOOP_CONFIGURE, for kernels before 5.8. A kill between the steps leaves the device
+    bound."""
     fcntl.ioctl(descriptor, _SET_FD, backing)
     try:
         if binding.block_size:
@@ -299,7 +303,8 @@ def _bind_in_steps(descriptor: int, backing: int, binding: Binding, label: bytes
         info = _INFO.pack(0, 0, 0, 0, 0, 0, 0, 0, binding.flags, label, b"", b"", 0, 0)
         _again(descriptor, _SET_STATUS64, info)
         if binding.direct_io:
-            with contextlib.suppress(OSError):  # a file system without direct I/O is read through the cache
+            # a file system without direct I/O is read through the page cache
+            with contextlib.suppress(OSError):
                 _again(descriptor, _SET_DIRECT_IO, 1)
     except OSError:
         with contextlib.suppress(OSError):
@@ -308,7 +313,7 @@ def _bind_in_steps(descriptor: int, backing: int, binding: Binding, label: bytes
 
 
 def _again(descriptor: int, request: int, argument: bytes | int) -> None:
-    """The kernel answers EAGAIN while pages of the device are in use."""
+    """Retry an ioctl: the kernel returns EAGAIN while pages of the device are in use."""
     for _ in range(_ATTEMPTS):
         try:
             fcntl.ioctl(descriptor, request, argument)
@@ -320,7 +325,8 @@ def _again(descriptor: int, request: int, argument: bytes | int) -> None:
 
 
 def _allow_discards(name: str) -> None:
-    """A loop device keeps the limit that whoever had its number before has set."""
+    """Raise the discard limit to the maximum, because a loop device keeps the limit set by its previous
+    user."""
     queue = Path("/sys/block") / name / "queue"
     with contextlib.suppress(OSError, ValueError):
         grain, most, limit = (

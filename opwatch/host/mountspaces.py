@@ -1,7 +1,8 @@
-"""Who has a device mounted, in every mount namespace: one's own table shows one's own mounts only.
+"""Finds the mounts of a device in all mount namespaces. A process's own table has only its own mounts.
 
-Two questions, for neither answers the other: `is_claimed` asks the kernel, which knows of every mount, also
-of one that no process sees any more (umount --lazy); `survey` says where, as far as it may look.
+Two functions, because neither replaces the other: `is_claimed` asks the kernel, which knows every mount,
+including those that no process sees any more (umount --lazy); `survey` reports where, as far as permissions
+allow.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ from opwatch.host.device import BlockDevice, Devices
 from opwatch.host.sight import out_of_sight
 from opwatch.host.usage import Mount, parse_mountinfo
 
-# What /proc answers for a thread that has ended, or is about to: mountinfo of such a one is EINVAL.
+# Errors from /proc for a thread that has ended or is about to: its mountinfo gives EINVAL.
 _ENDED = (errno.ENOENT, errno.ESRCH, errno.EINVAL)
-# Each look at /proc finds the threads that were started while the ones of the look before ended.
+# Each pass over /proc finds the threads that started while those of the previous pass ended.
 _LOOKS = 4
 
 
 @frozen
 class MountSpace:
-    """A mount namespace by one process in it; `pid` is None for our own."""
+    """A mount namespace, identified by a process in it; `pid` is None for our own."""
 
     identity: str
     pid: int | None
@@ -37,7 +38,7 @@ class MountSpace:
 
 @frozen
 class MountedIn:
-    """A mount of a device, and where it can be seen."""
+    """A mount of a device, and the namespace in which it is visible."""
 
     mount: Mount
     space: MountSpace
@@ -49,15 +50,15 @@ class MountedIn:
 
 @frozen
 class Survey:
-    """What was found, and in sentences what could not be looked at: empty when nothing was left out."""
+    """Mounts found, and sentences about places that could not be inspected; no sentences if all were."""
 
     mounts: tuple[MountedIn, ...]
     unseen: tuple[str, ...]
 
 
 def is_claimed(device: str) -> bool:
-    """Whether anything in the kernel has this device or a partition of it for itself: a mount in any
-    namespace, swap, dm, md. Opens it; nothing is written."""
+    """Return True if the kernel holds this device or one of its partitions exclusively: a mount in any
+    namespace, swap, dm, md. Opens the device without writing."""
     try:
         os.close(os.open(device, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC))
     except OSError as error:
@@ -70,8 +71,11 @@ def is_claimed(device: str) -> bool:
 def survey(
     numbers: Collection[tuple[int, int]], nodes: Collection[str] = (), proc: Path = Path("/proc")
 ) -> Survey:
-    """Mounts of devices of these numbers in all mount namespaces. One whose filesystem has a number of its
-    own, as btrfs does, is known by its source, which is one of these nodes."""
+    """Find the mounts of devices with these numbers in all mount namespaces.
+
+    File systems with a separate device number, such as btrfs, are found by their source, which must be in
+    `nodes`.
+    """
     wanted = {f"{major}:{minor}" for major, minor in numbers}
     tables, unseen = _tables(proc)
     mounts = [
@@ -84,8 +88,7 @@ def survey(
 
 
 def elsewhere(mounts: Sequence[Mount], proc: Path = Path("/proc")) -> Survey:
-    """Filesystems on block devices that are mounted in another namespace and by none of our own mounts, each
-    once."""
+    """Return file systems on block devices that are mounted only in other namespaces, each once."""
     passed = {mount.dev for mount in mounts}
     tables, unseen = _tables(proc, passed)
     further = []
@@ -98,21 +101,24 @@ def elsewhere(mounts: Sequence[Mount], proc: Path = Path("/proc")) -> Survey:
 
 
 def survey_of(device: BlockDevice, devices: Devices) -> Survey:
-    """Who has a disk, or any of its partitions, mounted."""
+    """Find the mounts of a disk and its partitions."""
     parts = [device, *devices.partitions(device)]
     return survey([part.dev for part in parts], [f"/dev/{part.name}" for part in parts])
 
 
 def own_mounts(proc: Path = Path("/proc")) -> list[Mount]:
-    """The mounts of our own namespace."""
+    """Return the mounts of our own namespace."""
     return parse_mountinfo(read_names(proc / "self" / "mountinfo"))
 
 
 def _tables(
     proc: Path, known: Collection[str] | None = None
 ) -> tuple[list[tuple[MountSpace, list[Mount]]], list[str]]:
-    """The table of every namespace, our own first, and what could not be looked at. With `known`, only what
-    is on a disk and has none of these numbers: there may be many tables, each a copy of 10,000 mounts."""
+    """Return the mount table of every namespace, our own first, and what could not be inspected.
+
+    With `known`, keep only mounts of disks with other numbers, because there may be many tables, each a
+    copy of 10,000 mounts.
+    """
     tables: dict[str, tuple[MountSpace, list[Mount]]] = {}
     unread: dict[str, str] = {}
     for _ in range(_LOOKS):
@@ -128,7 +134,7 @@ def _tables(
             else:
                 tables |= {name: read} if read else {}
     else:
-        # A namespace whose threads ended each time before they could be asked is not one without mounts.
+        # If all threads of a namespace ended before we could read its table, it may still have mounts.
         unread |= {name: f"the mounts {spaces[name][0]}" for name in spaces if name not in tables}
     return list(tables.values()), [*unseen, *unread.values()]
 
@@ -136,7 +142,7 @@ def _tables(
 def _read(
     proc: Path, candidates: Sequence[MountSpace], known: Collection[str] | None
 ) -> tuple[MountSpace, list[Mount]] | None:
-    """The table of a namespace by the first of its threads that still lives; None when none does."""
+    """Return a namespace's table, read from the first of its threads that is still alive; None if none is."""
     for space in candidates:
         try:
             table = read_names(proc / (str(space.pid) if space.pid else "self") / "mountinfo")
@@ -158,7 +164,7 @@ def _is_new(line: str, known: Collection[str]) -> bool:
 
 
 def _spaces(proc: Path) -> tuple[dict[str, list[MountSpace]], list[str]]:
-    """The threads of every namespace, our own first, and what was out of sight."""
+    """Return the threads of every namespace, our own first, and what could not be inspected."""
     own = str((proc / "self" / "ns" / "mnt").readlink())
     spaces = {own: [MountSpace(own, None)]}
     tasks, denied = _tasks(proc)
@@ -168,7 +174,7 @@ def _spaces(proc: Path) -> tuple[dict[str, list[MountSpace]], list[str]]:
         except OSError as error:
             denied += error.errno not in _ENDED
         else:
-            # A thread may be in another than its process, and has its table below its own number.
+            # A thread may be in another namespace than its process, and has its table below its own number.
             spaces.setdefault(identity, []).append(MountSpace(identity, int(task.name)))
     which = f"{denied} threads" if denied > 1 else "a thread"
     unseen = [f"{which} whose mount namespace may not be read"] if denied else []
@@ -176,7 +182,7 @@ def _spaces(proc: Path) -> tuple[dict[str, list[MountSpace]], list[str]]:
 
 
 def _tasks(proc: Path) -> tuple[list[Path], int]:
-    """Threads in the order of their processes, and of how many processes they may not be listed."""
+    """Return the threads, ordered by process, and the number of processes whose threads cannot be listed."""
     tasks, denied = [], 0
     for process in sorted(proc.glob("[0-9]*"), key=lambda path: int(path.name)):
         try:
@@ -196,6 +202,6 @@ def _out_of_sight(proc: Path, spaces: Collection[str]) -> list[str]:
 
 
 def _pinned(mounts: Collection[Mount]) -> set[str]:
-    """Namespaces that a bind mount keeps alive."""
+    """Return the namespaces that a bind mount keeps alive."""
     roots = {mount.root for mount in mounts if mount.filesystem == "nsfs"}
     return {root for root in roots if root.startswith("mnt:[")}

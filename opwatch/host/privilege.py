@@ -1,7 +1,6 @@
-"""How to run this very opwatch with the privilege that it lacks, and how to add a package to it.
+"""Commands that run this opwatch with missing privileges, or add a package to its environment.
 
-opwatch itself is on no package index: a command that installs `opwatch` by name would install another
-project's code.
+opwatch is not in any package index: installing `opwatch` by name would install another project's code.
 """
 
 from __future__ import annotations
@@ -15,14 +14,16 @@ from pathlib import Path
 import opwatch
 from opwatch.errors import PermissionMissing
 
-# setup.py has the same, as extras.
+# Same as the extras in setup.py.
 DUCKDB = "duckdb>=2,<3"
 TEXTUAL = "textual>=8,<9"
 
 
 def own_command() -> str:
-    """This opwatch by its full path: sudo has a PATH of its own. Where there is no script, the module by -P,
-    which does not import from the folder one happens to be in."""
+    """Return the shell command of this opwatch by its full path, because sudo uses another PATH.
+
+    Without a script, run the module with -P, which does not import from the current directory.
+    """
     called = _script() if Path(sys.argv[0]).name == "opwatch" else None
     beside = Path(sys.executable).parent / "opwatch"
     if called:
@@ -36,20 +37,20 @@ def own_command() -> str:
 
 
 def _script() -> Path | None:
-    """The script that was called, by its path or found as a shell does. shutil.which() would find the same,
-    and takes longer to import than all else here."""
+    """Return the script that was called, by its path or by searching PATH like a shell. shutil.which()
+    does the same, but its import takes longer than the rest of this module."""
     folder, name = os.path.split(sys.argv[0])
     candidates = (Path(place, name) for place in ([folder] if folder else os.get_exec_path()))
     return next((path for path in candidates if path.is_file() and os.access(path, os.X_OK)), None)
 
 
 def _is_installed() -> bool:
-    # importlib.metadata would find the same, but takes longer to import than all that is told here.
+    # importlib.metadata does the same, but its import takes longer than the rest of this module.
     return any(True for folder in sys.path for _ in Path(folder or ".").glob("opwatch-*.dist-info"))
 
 
 def missing(what: str, needs: str, command: str = "...", otherwise: str = "") -> PermissionMissing:
-    """The error of `what` without the privilege `needs`: with the command that has it."""
+    """Return the error that `what` lacks the privilege `needs`, with a command that has it."""
     words = f"{what} needs {needs}. Try: sudo {own_command()} {command}"
     return PermissionMissing(words + (f" ({otherwise})" if otherwise else ""))
 
@@ -58,16 +59,16 @@ def missing(what: str, needs: str, command: str = "...", otherwise: str = "") ->
 _DAC_OVERRIDE, _DAC_READ_SEARCH, _FOWNER, _KILL, _SYS_RAWIO, _SYS_ADMIN = 1, 2, 3, 5, 17, 21
 _SYS_RESOURCE, _PERFMON, _BPF = 24, 38, 39
 _OF_A_RECORDER = (
-    *(_DAC_OVERRIDE, _DAC_READ_SEARCH, _FOWNER, _KILL),  # to write where the user may, and read /proc
-    *(_SYS_RAWIO, _SYS_ADMIN),  # to ask drives for their log pages
-    *(_SYS_RESOURCE, _PERFMON, _BPF),  # to trace
+    *(_DAC_OVERRIDE, _DAC_READ_SEARCH, _FOWNER, _KILL),  # write where the user may, and read /proc
+    *(_SYS_RAWIO, _SYS_ADMIN),  # read log pages from drives
+    *(_SYS_RESOURCE, _PERFMON, _BPF),  # trace
 )
 
 
 def keep_recorder_privileges() -> None:
-    """Drop every capability that a recorder does not need. Call it before threads are started; processes
-    started from now on are limited as well."""
-    # Kernels that cannot are watched all the same.
+    """Drop every capability that a recorder does not need. Call this before threads are started; processes
+    started later are limited as well."""
+    # If the kernel cannot limit them, go on with all capabilities.
     with contextlib.suppress(ImportError, OSError):
         from opwatch import _native
 
@@ -80,6 +81,6 @@ def require_root(what: str, needs: str, command: str, otherwise: str = "") -> No
 
 
 def install_command(requirement: str) -> str:
-    """Return the shell command that adds a package where this Python finds it."""
+    """Return the shell command that installs a package for this Python."""
     sudo = "" if os.access(sys.prefix, os.W_OK) else "sudo "
     return f"{sudo}{shlex.quote(sys.executable)} -m pip install {shlex.quote(requirement)}"

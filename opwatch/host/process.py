@@ -1,4 +1,4 @@
-"""Other tools, run by their arguments and never through a shell."""
+"""Runs other tools by argument list, never through a shell."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def ending_with(parent: int) -> Callable[[], None]:
-    """What a child does before it runs a tool that must not outlive the thread that started it."""
+    """Return a preexec function for a tool that must not outlive the thread that started it."""
     import ctypes
     import signal
 
@@ -20,15 +20,18 @@ def ending_with(parent: int) -> Callable[[], None]:
 
     def arrange() -> None:
         prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it died before it could be heard of
+        if os.getppid() != parent:  # the parent died before prctl() took effect
             os._exit(1)
 
     return arrange
 
 
 def run_tool(argv: Sequence[str], timeout_s: float = 60, *, ends_with_us: bool = False) -> str:
-    """What a tool printed. Its failure is ours, with its own words. One that `ends_with_us` does so even when
-    we are killed: for what holds a device open that is to go with us."""
+    """Return the output of a tool. If the tool fails, raise OpwatchError with its message.
+
+    A tool with `ends_with_us` ends even if we are killed. Use this for tools that hold a device open which
+    must disappear with us.
+    """
     import shutil
     import subprocess
 

@@ -1,4 +1,4 @@
-"""A loop device on a sparse file in memory: a disk of our own, to load without harm."""
+"""A loop device on a sparse file in memory: a private disk for harmless load tests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ _NO_TMPFILE = (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT)
 
 
 def nameless_file(folder: Path, size_bytes: int) -> int:
-    """A new sparse file that goes with its last descriptor, so that a kill at any moment leaves none."""
+    """Return a new sparse file that disappears with its last descriptor, so that a kill at any moment
+    leaves none."""
     try:
         descriptor = _without_name(folder)
         try:
@@ -35,7 +36,7 @@ def _without_name(folder: Path) -> int:
     except OSError as error:
         if error.errno not in _NO_TMPFILE:
             raise
-    # A file system such as FUSE has no files without a name: the name lives for a moment.
+    # Some file systems, such as FUSE, have no unnamed files. Use a named one and unlink it at once.
     path = folder / f"opwatch-{os.urandom(8).hex()}"
     descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | flags, 0o600)
     path.unlink()
@@ -43,8 +44,11 @@ def _without_name(folder: Path) -> int:
 
 
 class ScratchDisk:
-    """Exists while it is entered. `node` is its device, and nobody else's as long as it exists; `path` is the
-    same for tools that take a descriptor; `backing` is its file. Nothing of it is left behind."""
+    """A disk that exists inside its `with` block and leaves nothing behind.
+
+    `node` is its device node, exclusive as long as the disk exists; `path` is the same for tools, by
+    descriptor; `backing` is its file.
+    """
 
     def __init__(self, size_bytes: int, *, direct_io: bool = False, folder: Path = MEMORY) -> None:
         self._size = size_bytes
@@ -75,12 +79,13 @@ class ScratchDisk:
 
     @property
     def name(self) -> str:
-        """The kernel's name, such as loop3."""
+        """Return the kernel name, such as loop3."""
         return Path(self.node).name
 
     @property
     def path(self) -> str:
-        """A path to give to tools, by the descriptor; RefusedError when it is not the disk that was made."""
+        """Return a path for tools, by descriptor. Raise RefusedError if it is not the disk that was
+        created."""
         if self._device is None:
             raise OpwatchError("this disk has been detached")
         self._device.require_same()
@@ -88,11 +93,12 @@ class ScratchDisk:
 
     @property
     def backing(self) -> Path:
-        """The file behind it."""
+        """Return the path of the backing file."""
         return Path(f"/proc/{os.getpid()}/fd/{self._file}")
 
     def detach(self) -> None:
-        """Take the device away now, as a drive that is pulled; one that others have open goes with them."""
+        """Detach the device now, like a pulled drive. If other processes have it open, it goes with their
+        last close."""
         if self._device:
             self._device.detach()
             self._device = None

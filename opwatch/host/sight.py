@@ -1,4 +1,4 @@
-"""What of the processes of this machine we may not see."""
+"""Processes of this machine that /proc hides from us."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _HIDING = re.compile(r"hidepid=(1|2|4|noaccess|invisible|ptraceable)")
 
 
 def out_of_sight(proc: Path, mounts: Sequence[Mount]) -> list[str]:
-    """Each kind of process that this /proc does not show us, with its reason; empty when it shows all.
-    `mounts` are our own."""
+    """Return each kind of process that this /proc hides, with the reason; empty if it shows all. `mounts`
+    are our own."""
     unseen = []
     if _hides(proc, mounts) and not _may_see_all(proc):
         unseen.append(f"processes of other users: {proc} hides them (hidepid)")
@@ -30,11 +30,11 @@ def out_of_sight(proc: Path, mounts: Sequence[Mount]) -> list[str]:
 
 
 def _hides(proc: Path, mounts: Sequence[Mount]) -> bool:
-    """Whether the /proc that is seen, mounted last, is one with hidepid, and we are not in its group."""
+    """Return True if the visible /proc, mounted last, has hidepid and we are not in its group."""
     options = [mount.super_options for mount in mounts if mount.point == str(proc)][-1:]
     for option in options[0] if options else ():
         if _HIDING.fullmatch(option):
-            # The group is for the older two; ptraceable asks for the right to trace alone.
+            # The group applies to the two older modes; ptraceable requires the right to trace.
             group = next((option[4:] for option in options[0] if option.startswith("gid=")), "")
             groups = {str(number) for number in (os.getegid(), *os.getgroups())}
             return option in ("hidepid=4", "hidepid=ptraceable") or group not in groups
@@ -42,7 +42,7 @@ def _hides(proc: Path, mounts: Sequence[Mount]) -> bool:
 
 
 def _may_see_all(proc: Path) -> bool:
-    """Root of a user namespace of its own, and root without this capability, may not."""
+    """Return False for root in a separate user namespace, and for root without CAP_SYS_PTRACE."""
     with contextlib.suppress(OSError):
         if str((proc / "self" / "ns" / "user").readlink()) != _FIRST_USER_NAMESPACE:
             return False

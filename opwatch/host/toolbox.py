@@ -1,4 +1,4 @@
-"""Other programs that opwatch works with, and what its build needs: are they here, and in which version?"""
+"""Checks for programs that opwatch works with, and for the requirements of its build."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from opwatch.frozen import frozen
 from opwatch.host.bpftrace_trial import try_bpftrace
 from opwatch.host.diagnosis import Check, note, ok
 
-# Administrators' folders that an ordinary user's PATH leaves out, and where bcc installs its tools.
+# Administrators' directories that are not in a user's PATH, and bcc's tool directory.
 PATH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin:/usr/share/bcc/tools"
 TIMEOUT_S = 10
 
 
 @frozen
 class Tool:
-    """A program that opwatch can use. `commands` are its names, the preferred first. `ask` prints the
-    version; without it none is told."""
+    """A program that opwatch can use. `commands` are its names, preferred first. `ask` are the arguments
+    that print its version; empty if it has none."""
 
     name: str
     commands: tuple[str, ...]
@@ -60,21 +60,21 @@ def tools(machine: str) -> tuple[Tool, ...]:
 
 
 def version(text: str) -> tuple[int, ...]:
-    """The first version number in what a tool printed, () when there is none. Pure."""
+    """Return the first version number in a tool's output, or () if there is none. Pure."""
     number = re.search(r"(?<![\w.])(?:v|fio-)?([0-9]+(?:\.[0-9]+)+)", text)
     return tuple(int(field) for field in number[1].split(".")) if number else ()
 
 
 @frozen
 class ToolAnswer:
-    """What a tool printed, or why it could not be asked."""
+    """A tool's output, or the reason why it could not be run."""
 
     text: str
     failure: str | None = None
 
 
 def judge(tool: Tool, path: str | None, answer: ToolAnswer | None) -> Check:
-    """Check one tool. `answer` is what it said when asked for its version, None when it was not. Pure."""
+    """Check a tool. `answer` is its version output, or None if it was not asked. Pure."""
     install = f"sudo apt-get install {tool.package}"
     if not path:
         return note(tool.name, f"missing; it {tool.purpose}", install)
@@ -111,7 +111,7 @@ def _ask(path: str, arguments: Sequence[str]) -> ToolAnswer:
 
 
 def check_tools(machine: str | None = None) -> list[Check]:
-    """Every tool, looked for and asked. All are optional: what is missing is a note."""
+    """Check all tools. All are optional: a missing tool is a note."""
     checks = []
     for tool in tools(machine or platform.machine()):
         path = next(filter(None, (shutil.which(command, path=PATH) for command in tool.commands)), None)
@@ -120,7 +120,7 @@ def check_tools(machine: str | None = None) -> list[Check]:
     return checks
 
 
-# Package -> the commands, any of which it brings.
+# Package -> commands; any one of them is enough.
 _BUILD_COMMANDS = {
     "gcc": ("gcc", "cc"),
     "make": ("make",),
@@ -134,7 +134,7 @@ _BUILD_HEADERS = {"libbpf-dev": "bpf/libbpf.h", "libelf-dev": "libelf.h", "zlib1
 def missing_packages(
     which: Callable[[str], str | None], headers: Sequence[Path], python_headers: Path
 ) -> list[str]:
-    """What a build with the tracer lacks, as Debian names the packages."""
+    """Return the Debian packages that are missing for a build with the tracer."""
     missing = [
         package
         for package, commands in _BUILD_COMMANDS.items()

@@ -1,4 +1,4 @@
-"""Who uses a block device: mounts, swap, and filesystems that span several devices."""
+"""Users of a block device: mounts, swap, and file systems that span several devices."""
 
 from __future__ import annotations
 
@@ -14,9 +14,12 @@ from opwatch.host.device import BlockDevice
 
 @frozen
 class Mount:
-    """A line of mountinfo: `dev` is major:minor, of no block device where the major is 0. `options` are those
-    of this mount, `super_options` those of the filesystem wherever it is mounted. `number` is what the kernel
-    calls this mount as long as it exists, `root` the folder of the filesystem that is there."""
+    """A line of mountinfo.
+
+    `dev` is major:minor; a major of 0 is not a block device. `options` are those of this mount,
+    `super_options` those of the file system. `number` is the kernel's mount ID, `root` the directory of the
+    file system that is mounted.
+    """
 
     dev: str
     point: str
@@ -33,7 +36,7 @@ def _number(text: str) -> int | None:
 
 
 def parse_mountinfo(text: str) -> list[Mount]:
-    """Lines that are none are left out. Pure."""
+    """Return the mounts in the text; malformed lines are skipped. Pure."""
     mounts = []
     for line in lines_of(text):
         before, dash, after = line.partition(" - ")
@@ -56,8 +59,8 @@ def parse_mountinfo(text: str) -> list[Mount]:
 
 
 def mount_of(path: str, mounts: Sequence[Mount]) -> Mount | None:
-    """The mount that holds an absolute path without links, None when no line does: the last one with the
-    longest point that leads to it. Pure."""
+    """Return the mount that contains an absolute path without symlinks, or None: the last one among those
+    with the longest matching mount point. Pure."""
     holder = None
     for mount in mounts:
         inside = path == mount.point or path.startswith(mount.point.rstrip("/") + "/")
@@ -67,8 +70,10 @@ def mount_of(path: str, mounts: Sequence[Mount]) -> Mount | None:
 
 
 def number_of_mount(point: Path, mounts: Sequence[Mount]) -> tuple[int, int] | None:
-    """st_dev of what is mounted at this very point, of the topmost; None when nothing is. Asked of a table: a
-    dead FUSE mount cannot be asked itself. Pure."""
+    """Return st_dev of the topmost mount at this very point, or None if nothing is mounted there.
+
+    Uses the mount table because a dead FUSE mount does not answer stat(). Pure.
+    """
     number = None
     for mount in mounts:
         if mount.point == str(point):
@@ -80,7 +85,7 @@ def number_of_mount(point: Path, mounts: Sequence[Mount]) -> tuple[int, int] | N
 
 
 def parse_swaps(text: str) -> list[str]:
-    """Paths of swap partitions in /proc/swaps; swap files belong to their filesystem. Pure."""
+    """Return the paths of swap partitions in /proc/swaps; swap files belong to their file system. Pure."""
     rows = [fields_of(line) for line in lines_of(text)[1:]]
     return [unescaped(row[0]) for row in rows if len(row) >= 2 and row[1] == "partition"]
 
@@ -94,14 +99,15 @@ def _read(path: Path) -> str:
 
 @frozen
 class Usage:
-    """Who uses what, as this mount namespace sees it."""
+    """Users of devices, as visible in this mount namespace."""
 
     mounts: list[Mount]
     swaps: list[str]
     members: dict[str, str]
     canonical: Callable[[str], str] = os.path.realpath
-    # Each of 1,000 devices is asked for, and there may be 10,000 mounts: these are places in the list by
-    # number, and by source for mounts that have a number of their own; and what a source is a link to.
+    # Indices for fast lookups, because there may be 1,000 devices and 10,000 mounts: positions in the list
+    # by device number, and by source for mounts with a separate number; and the resolved targets of
+    # sources.
     _by_dev: dict[str, list[int]] = field(default_factory=dict, init=False)
     _by_source: dict[str, list[int]] = field(default_factory=dict, init=False)
     _targets: dict[str, str] = field(default_factory=dict, init=False)
@@ -113,7 +119,8 @@ class Usage:
                 self._by_source.setdefault(mount.source, []).append(at)
 
     def mounts_of(self, device: BlockDevice) -> list[Mount]:
-        """A filesystem with a device number of its own, such as btrfs, is found by the name of its source."""
+        """Return the device's mounts. File systems with a separate device number, such as btrfs, are found
+        by source."""
         names = self._names(device)
         places = {
             at for source in self._by_source if self._leads(source, names) for at in self._by_source[source]
@@ -127,7 +134,7 @@ class Usage:
         return any(self._leads(path, names) for path in self.swaps)
 
     def member_of(self, device: BlockDevice) -> str | None:
-        """The btrfs that has this device among its own, mounted by any of its names."""
+        """Return the btrfs that contains this device, or None."""
         return self.members.get(device.name)
 
     def _names(self, device: BlockDevice) -> set[str]:
@@ -143,7 +150,8 @@ class Usage:
 
 
 def read_usage(proc: Path = Path("/proc"), sys: Path = Path("/sys")) -> Usage:
-    """What cannot be read counts as empty: a listing without mounts is better than none."""
+    """Read the current usage. Unreadable files count as empty: a listing without mounts is better than
+    none."""
     members = {
         link.name.replace("!", "/"): f"btrfs {link.parent.parent.name}"
         for link in (sys / "fs" / "btrfs").glob("*/devices/*")

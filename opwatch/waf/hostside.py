@@ -1,5 +1,5 @@
-"""What the host wrote between two marks of a NAND counter: by the kernel, by the drive, and whether they
-agree. Pure."""
+"""Host bytes written between two marks of a NAND counter: the kernel's count, the drive's count, and
+whether the two agree. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from opwatch.waf.span import Span
 from opwatch.waf.trail import LONGEST_NS, Mark, Track, Trail, in_step
 
 _PAGE = re.compile(r"log [0-9A-F]{2}h|attribute|device statistics|SCSI [\w ]+")
-# Counts with metadata, of one endurance group: its two sides belong together.
+# Counts of an endurance group, metadata included. Its host and NAND counts must be used together.
 PLACEMENT = "log 22h"
 _SAME = 0.02
 KERNEL = "the kernel's count"
@@ -23,7 +23,7 @@ Periods = Callable[[Track], int]
 
 @frozen
 class HostSide:
-    """Growth of host bytes. `agrees` is None when nothing could be compared; `why` explains."""
+    """Growth of host bytes. `agrees` is None if no comparison was possible; `why` explains the result."""
 
     span: Span
     source: str
@@ -32,25 +32,26 @@ class HostSide:
     firmware_source: str | None = None
     agrees: bool | None = None
     why: str | None = None
-    # The page has shown, within its step, just what the kernel wrote between the two polls: it was not old.
+    # The page showed, within its step, exactly what the kernel wrote between the two polls, so it was not
+    # stale.
     fresh: bool = False
     # A later poll may show more.
     waits: bool = False
 
 
 def page_of(source: str) -> str:
-    """The page that a counter is on: counters of one page are of one moment."""
+    """Return the page of a counter. All counters of a page are from the same moment."""
     page = _PAGE.match(source)
     return page[0] if page else source
 
 
 def belong_together(nand: str, host: str) -> bool:
-    """Whether these two count the same bytes of the same group."""
+    """Return True if both counters count the same bytes of the same group."""
     return (page_of(nand) == PLACEMENT) == (page_of(host) == PLACEMENT)
 
 
 def _at(track: Track, mark: Mark, period_ns: int, *, same_page: bool) -> Span:
-    """A drive's count of host writes at a mark, as far as it was shown."""
+    """Return the bounds of the drive's count of host writes at a mark."""
     shown = track.at(mark.poll) if same_page and mark.read else None
     if shown is not None:
         return Span(shown, shown)
@@ -61,7 +62,7 @@ def _at(track: Track, mark: Mark, period_ns: int, *, same_page: bool) -> Span:
 
 
 def firmware_growth(track: Track, begin: Mark, end: Mark, period_ns: int, *, same_page: bool) -> Span:
-    """What a drive's own count grew by, as far as its pages have shown it."""
+    """Return the bounds of the growth of a drive's own count, as shown by its pages."""
     first = _at(track, begin, period_ns, same_page=same_page)
     last = _at(track, end, period_ns, same_page=same_page)
     return last.minus(first).widened(track.quantum - 1)
@@ -76,7 +77,7 @@ def _percent(part: float, whole: float) -> str:
 
 
 def _explain(kernel: Span, firmware: Span, source: str) -> str:
-    """Why the two may differ."""
+    """Return possible reasons for the difference."""
     page = page_of(source)
     if firmware.low > kernel.high:
         more = int(firmware.low - kernel.high)
@@ -96,8 +97,11 @@ def _explain(kernel: Span, firmware: Span, source: str) -> str:
 
 @frozen
 class _Witness:
-    """The kernel's count held against the drive's own. `confirms` is None where it cannot be told well; the
-    kernel counted at most `more` that the drive did not, and `fewer` that it did."""
+    """A comparison of the kernel's count with the drive's.
+
+    `confirms` is None if the comparison is not conclusive. The kernel counted at most `more` bytes that the
+    drive did not count, and the drive at most `fewer` that the kernel did not.
+    """
 
     confirms: bool | None = None
     why: str | None = None
@@ -106,8 +110,8 @@ class _Witness:
 
 
 def _witness(track: Track, period_ns: int, begin: Mark, end: Mark) -> _Witness:
-    """Between these marks, by the changes of the drive's own counter from the first to the last of all: there
-    it is exact, however wide the marks of others are."""
+    """Compare the counts between the first and the last change of the drive's counter, because the
+    counter's moment is known best at changes, however wide the marks of other counters are."""
     first = track.edge_after(0)
     if first is None or first == len(track.polls) - 1:
         return _Witness()
@@ -117,7 +121,7 @@ def _witness(track: Track, period_ns: int, begin: Mark, end: Mark) -> _Witness:
         return _Witness()
     if kernel.meet(grown) is None:
         return _Witness(False, _explain(kernel, grown, track.source))
-    # What the kernel wrote before the first of these changes or after the last is not in the comparison.
+    # The comparison does not cover the kernel's writes before the first change or after the last.
     left = max(from_.written.high - begin.written.low, 0) + max(end.written.high - to.written.low, 0)
     confirms = kernel.error + grown.error + left <= _SAME * kernel.middle or None
     fewer = math.inf if left else grown.high - kernel.low
@@ -125,8 +129,9 @@ def _witness(track: Track, period_ns: int, begin: Mark, end: Mark) -> _Witness:
 
 
 def _shown(trail: Trail, track: Track, begin: Mark, end: Mark) -> Iterator[_Witness]:
-    """What a page showed at two looks around these marks, held against what the kernel wrote between them.
-    Where the two agree the page was not old: it would have to hide at one end what it lacks at the other."""
+    """Compare a page's values at two polls around these marks with the kernel's writes between the polls.
+    If the two agree, the page was not stale: it would have to hide at one end exactly what is missing at
+    the other."""
     moments, last = trail.moments, len(trail.moments) - 1
     for from_, to in itertools.product((max(begin.since, 0), begin.poll), (end.poll, last)):
         before, after = track.at(from_), track.at(to)
@@ -142,19 +147,20 @@ def _shown(trail: Trail, track: Track, begin: Mark, end: Mark) -> Iterator[_Witn
 
 
 def _allowed(kernel: Span, drive: Span, witnesses: Sequence[_Witness]) -> Span:
-    """The bounds by two counts that agree: what the drive allows, and the kernel's count with all by which
-    the two may have differed in the whole time: it counts writes that failed and Write Zeroes, and does not
+    """Return the bounds from two counts that agree: the drive's bounds, and the kernel's count with all
+    differences that the comparisons allow. The kernel counts failed writes and Write Zeroes, and does not
     see other writers."""
     more = min(witness.more for witness in witnesses)
     fewer = min(witness.fewer for witness in witnesses)
     if not drive.known:
-        # Nothing is known yet of other writers, and that is said.
+        # Nothing is known about other writers yet; `why` reports this.
         fewer = 0
     return Span(max(drive.low, kernel.low - more), min(drive.high, kernel.high + fewer))
 
 
 def _candidates(trail: Trail, nand: Track) -> Sequence[Track]:
-    """Counts of host writes to hold against the kernel's, those of the same page first, then the finest."""
+    """Return the drive's host counts to compare with the kernel's: those of the same page first, then by
+    step size."""
     page = page_of(nand.source)
     fitting = [
         track
@@ -165,8 +171,8 @@ def _candidates(trail: Trail, nand: Track) -> Sequence[Track]:
 
 
 def host_growth(trail: Trail, nand: Track, begin: Mark, end: Mark, periods: Periods) -> HostSide:
-    """The best that is known. What the kernel and the drive both allow, where they agree; else the drive's:
-    it counts what goes to its NAND, whoever wrote it."""
+    """Return the best known growth of host bytes. If kernel and drive agree, use the range that both
+    allow; otherwise the drive's count, because it includes all writers."""
     kernel = kernel_growth(begin, end)
     page = page_of(nand.source)
     drive: Span | None = None
@@ -178,7 +184,7 @@ def host_growth(trail: Trail, nand: Track, begin: Mark, end: Mark, periods: Peri
         )
         both = grown if drive is None else drive.meet(grown)
         if both is None:
-            continue  # two counts of the drive contradict each other: the first is of the better page
+            continue  # two counts of the drive contradict each other: the first is on the better page
         if finest is None or both != drive:
             finest = finest or track
             drive = both
@@ -206,8 +212,8 @@ def host_growth(trail: Trail, nand: Track, begin: Mark, end: Mark, periods: Peri
 
 
 def _is_in_step(nand: Track, track: Track, begin: Mark, end: Mark) -> bool:
-    """Whether two pages may be taken for one: refreshed together as far as that shows, and with what the
-    kernel wrote between these marks in them. Without that it was chance."""
+    """Return True if two pages can be treated as one: refreshed together as far as the polls show, and
+    showing the kernel's writes between these marks. Without the second condition, the first may be chance."""
     if not in_step(nand, track):
         return False
     shown = firmware_growth(track, begin, end, 0, same_page=True)
@@ -215,15 +221,15 @@ def _is_in_step(nand: Track, track: Track, begin: Mark, end: Mark) -> bool:
 
 
 def _beside(kernel: Span, drive: Span, track: Track) -> HostSide:
-    """What the drive counts, with what the kernel counts beside it; nothing is said yet of the two."""
+    """Return the drive's count with the kernel's as a second value, without a verdict."""
     return HostSide(
         span=drive, source=track.source, kernel=kernel, firmware=drive, firmware_source=track.source
     )
 
 
 def _witnessed(between: Span, drive: Span, track: Track) -> HostSide:
-    """Nobody knows how old the page was, but its two sides are of one moment, and the kernel's count between
-    the polls shows whether anything was missing."""
+    """Compare the counts when the page's age is unknown. Both sides of the page are of the same moment,
+    and the kernel's count between the polls shows whether writes were missed."""
     side = _beside(between, drive, track)
     if not between.known:
         return replace(side, why="the kernel's count was not read")
@@ -241,7 +247,7 @@ def _compared(kernel: Span, drive: Span, track: Track, *, waits: bool, learned: 
     if not drive.known:
         side = replace(side, source=KERNEL)
         if kernel.known and drive.low + 2 * (track.quantum - 1) >= kernel.low:
-            # Whether somebody else wrote meanwhile is worth a period, where that is known.
+            # If the refresh period is known, wait one period to see writes by others.
             waits = waits and learned
             why = f"{page_of(source)} has it all, and may show more of others" if waits else None
             return replace(side, agrees=None if waits else True, why=why, waits=waits)
@@ -249,7 +255,7 @@ def _compared(kernel: Span, drive: Span, track: Track, *, waits: bool, learned: 
         why = f"{page_of(source)} is of other moments: of it, it confirms {sure} at least"
         return replace(side, why=why, waits=waits)
     side = replace(side, source=KERNEL if kernel.error <= drive.error else source)
-    # The drive allows for no more than what may be overlooked.
+    # Other writes can be at most as large as the tolerated difference.
     if drive.high - kernel.low <= _SAME * kernel.middle + 2 * track.quantum:
         return replace(side, agrees=True)
     return replace(side, why=f"{page_of(source)} confirms it within {drive.error} bytes only")

@@ -1,4 +1,4 @@
-"""Write amplification of a watched drive at one moment. What it is made from is read when there is one."""
+"""Current write amplification of a watched drive. Light to import; the measuring code is loaded on demand."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from opwatch.frozen import frozen
 
 @frozen
 class Live:
-    """The figure of a drive as it is now. `waf` and `nand_bytes_per_s` are None with a reason. `mono_ns` is
-    when it was looked at last."""
+    """The current write amplification of a drive.
+
+    `waf` and `nand_bytes_per_s` are None with a `reason`. `mono_ns` is the time of the last reading.
+    """
 
     waf: float | None
     waf_error: float | None
@@ -21,7 +23,7 @@ class Live:
 
 
 def failed(reason: str, mono_ns: int, window_s: float = 0.0) -> Live:
-    """No figure, for a reason."""
+    """Return a Live without a value, with the reason."""
     return Live(
         waf=None,
         waf_error=None,

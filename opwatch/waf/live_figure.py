@@ -1,4 +1,4 @@
-"""Write amplification while it is watched: the latest stretch that says enough. Pure."""
+"""Write amplification during a watch, from the latest interval with a small enough error. Pure."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from opwatch.waf.live import Live, failed
 from opwatch.waf.measure import Measurement, Stretch, ladder, periods_of, standing
 from opwatch.waf.trail import Moment, Track, Trail
 
-# Windows that are tried, the shortest first; then all there is.
+# Windows to try, the shortest first, before all polls are used.
 _WINDOWS_S = (60, 600)
 _GOOD = 0.05
 
 
 def _rate(track: Track, moments: list[Moment], begin: int) -> tuple[float, float] | None:
-    """NAND bytes a second since the first change after a poll, and how far off that may be. None when
-    nobody knows yet."""
+    """Return NAND bytes per second since the first change after a poll, and the error. None if unknown
+    yet."""
     period = periods_of(None)(track)
     first = track.edge_after(begin)
     if first is None:
@@ -35,14 +35,14 @@ def _rate(track: Track, moments: list[Moment], begin: int) -> tuple[float, float
 
 
 def _begin_of(moments: list[Moment], seconds: float) -> int | None:
-    """The last poll that is at least so old; None when all are younger."""
+    """Return the last poll that is at least this old, or None if all are younger."""
     since = moments[-1].end_ns - int(seconds * 1e9)
     place = bisect_right(moments, since, key=lambda moment: moment.end_ns) - 1
     return place if place >= 0 else None
 
 
 def live(trail: Trail) -> Live:
-    """What the polls tell now."""
+    """Return the current write amplification."""
     newest = len(trail.moments) - 1
     begins = [_begin_of(trail.moments, seconds) for seconds in _WINDOWS_S]
     for begin in (*begins, 0):
@@ -61,7 +61,7 @@ def _why_nothing(trail: Trail) -> str:
 
 
 def stale(trail: Trail) -> bool:
-    """Whether the newest poll has read no counter of NAND writes that earlier ones did read."""
+    """Return True if the newest poll read none of the NAND counters that earlier polls read."""
     newest = len(trail.moments) - 1
     tracks = trail.nand.values()
     return bool(tracks) and all(

@@ -1,4 +1,5 @@
-"""How write amplification follows from a trail of polls: which stretch, which counters, which error. Pure."""
+"""Derives write amplification from a trail of polls: chooses the interval and the counters, and computes
+the error. Pure."""
 
 from __future__ import annotations
 
@@ -11,16 +12,16 @@ from opwatch.waf.hostside import PLACEMENT, HostSide, Periods, host_growth, page
 from opwatch.waf.span import Amplification, IntervalBytes, Span, Split, amplify, closest, split
 from opwatch.waf.trail import LONGEST_NS, ODDS, Mark, Moment, Track, Trail
 
-# A stretch that holds all of the command is taken up to this error before a shorter one with a smaller error.
+# Prefer an interval that covers the whole command, as long as its error stays below this limit.
 _WHOLE = 0.10
-# A counter further up the ladder is taken up to this error before a finer one.
+# Prefer a counter higher on the ladder to a finer one, as long as its error stays below this limit.
 _GOOD = 0.05
-# A page that is known to be fresh only within its step must have a step this small.
+# Maximum relative step for a page that is known to be fresh only within its step.
 _STEP = 0.01
-# A counter whose step is so many times what was written will not tell, however long one waits.
+# A counter whose step is this many times the bytes written will not yield a result, however long we wait.
 _HOPELESS = 20
 _MIN_IDLE_S = 5.0
-# So much of an interval's host bytes may be uncertain.
+# Maximum uncertain share of an interval's host bytes.
 _BLUR = 0.1
 _ENOUGH_INTERVALS = 400
 NOT_COUNTED = "no counter of NAND writes was read"
@@ -29,7 +30,8 @@ NOT_THERE = "the counter of NAND writes was read at one moment only"
 
 @frozen
 class Stretch:
-    """Two marks of one NAND counter and what lies between. `whole`: all of what was asked for is in it."""
+    """The interval between two marks of one NAND counter. `whole` is True if it covers the whole requested
+    interval."""
 
     track: Track
     begin: Mark
@@ -52,7 +54,7 @@ class Background:
 
 @frozen
 class Measured:
-    """The answer. `stretch` is None when no counter could be followed; then there is a reason."""
+    """The result. `stretch` is None with a `reason` if no counter could be followed."""
 
     stretch: Stretch | None
     others: Sequence[Stretch]
@@ -75,7 +77,8 @@ class Measured:
 
 
 def periods_of(given_ns: int | None) -> Periods:
-    """How old each page may be: what the user says, else what was learned, else the longest allowed."""
+    """Return a function for a page's maximum age: the user's value, else the learned one, else the longest
+    allowed."""
 
     def period_ns(track: Track) -> int:
         learned = track.period_ns()
@@ -85,8 +88,8 @@ def periods_of(given_ns: int | None) -> Periods:
 
 
 def standing(trail: Trail, track: Track, begin: int) -> str | None:
-    """Says that a page has not moved since poll `begin` although the host surely wrote; None where it has
-    moved, or no more was written than one step of its counter can hide."""
+    """Return the reason if a page has not changed since poll `begin` although the host wrote enough to
+    change it, else None."""
     if track.changes and track.changes[-1] > begin:
         return None
     moments = trail.moments
@@ -104,14 +107,13 @@ def standing(trail: Trail, track: Track, begin: int) -> str | None:
 
 
 def ladder(trail: Trail) -> list[Track]:
-    """Counters of NAND writes, the best first: those of data placement, then as they were reported."""
+    """Return the NAND counters, best first: those of data placement, then in reported order."""
     tracks = [track for track in trail.nand.values() if len(track.polls) > 1]
     return sorted(tracks, key=lambda track: page_of(track.source) != PLACEMENT)
 
 
 class Measurement:
-    """One trail, and the polls between which the work was done: `begin` is the last before, `end` the first
-    after it."""
+    """Measures a trail. `begin` is the last poll before the work, `end` the first after it."""
 
     def __init__(
         self, trail: Trail, begin: int, end: int, *, refresh_ns: int | None = None, target: float = 0.01
@@ -129,15 +131,15 @@ class Measurement:
 
     @property
     def _work(self) -> Span:
-        """Bytes that the kernel wrote during the work."""
+        """Return the bytes that the kernel wrote during the work."""
         moments = self._trail.moments
         return moments[self._end].written.minus(moments[self._begin].written)
 
     def _is_whole(self, begin: Mark, end: Mark, host: HostSide) -> bool:
-        """Whether the work, all of it and nothing else, lies between the marks: by the kernel's count, or
-        because the page has shown just what the kernel wrote."""
+        """Return True if the marks enclose exactly the work: by the kernel's count, or because the page
+        showed exactly what the kernel wrote."""
         first, last = (self._trail.moments[poll].written for poll in (self._begin, self._end))
-        # Besides the kernel's writes there may be others: none of the polls in between are left out.
+        # Other writers are possible, so no poll of the work may be outside of the marks.
         if begin.poll > self._begin or end.poll < self._end or not self._work.known:
             return False
         if host.fresh and host.span.error <= _STEP * host.span.middle:
@@ -147,8 +149,8 @@ class Measurement:
         return starts and ends
 
     def _begins(self, track: Track) -> Iterator[Mark]:
-        """Marks to begin at: the last look before the work, the moment of its start, and the first change
-        after it."""
+        """Yield candidates for the first mark: the last poll before the work, the start of the work, and
+        the first change after it."""
         period = self._periods(track)
         before = track.look_before(self._begin)
         if before is not None:
@@ -164,8 +166,8 @@ class Measurement:
             yield track.mark(edge, period)
 
     def _ends(self, track: Track) -> Iterator[Mark]:
-        """Marks to end at: the first look that tells of a moment after the work, the last look, and the
-        last change."""
+        """Yield candidates for the last mark: the first poll that shows a moment after the work, the last
+        poll, and the last change."""
         period = self._periods(track)
         last = len(track.polls) - 1
         places = [track.look_after(self._end, period), last, track.edge_before(track.polls[last])]
@@ -198,7 +200,7 @@ class Measurement:
         return best if math.isfinite(best.amplification.relative_error) else whole or best
 
     def stretches(self) -> list[Stretch]:
-        """The best stretch of each counter that can be followed, the one to report first."""
+        """Return the best interval of each usable counter; the first is the one to report."""
         stretches = [self._best(track) for track in ladder(self._trail) if not track.lost]
         known = [stretch for stretch in stretches if stretch]
         good = [stretch for stretch in known if stretch.amplification.relative_error <= _GOOD]
@@ -210,12 +212,12 @@ class Measurement:
         return [first, *(stretch for stretch in known if stretch is not first)] if first else []
 
     def brief(self) -> Stretch | None:
-        """The stretch to report, without what takes long to find out."""
+        """Return the interval to report, without the results that take long to compute."""
         stretches = self.stretches()
         return stretches[0] if stretches and not self._trail.lost else None
 
     def settled(self) -> bool:
-        """Whether every page that matters shows all that had happened at the end of the work."""
+        """Return True if every relevant page shows all that had happened by the end of the work."""
         stretches = self.stretches()
         if not stretches or self._trail.lost:
             return not self._may_come()
@@ -236,12 +238,13 @@ class Measurement:
         quiet = first.track.polls[-1] - max((self._end, *first.track.changes[-1:])) > ODDS
         if done and quiet:
             return True
-        # How old the page was at the start will never be known then; that it shows what was written is.
+        # The page's age at the start will then never be known, but the page is known to show what was
+        # written.
         unknown = self._periods(first.track) >= LONGEST_NS
         return unknown and first.host.fresh and first.end.poll >= self._end
 
     def _may_come(self) -> bool:
-        """Whether a counter is there of which there are too few polls yet."""
+        """Return True if a counter exists that has too few polls yet."""
         return not self._trail.lost and any(len(track.polls) < 2 for track in self._trail.nand.values())
 
     def result(self) -> Measured:
@@ -273,7 +276,8 @@ class Measurement:
         return NOT_THERE if self._trail.nand else NOT_COUNTED
 
     def _seconds(self, first: Stretch | None) -> float:
-        """The time from mark to mark, or that of the work when the marks are not known."""
+        """Return the time between the marks, or the duration of the work if the interval is whole or
+        unknown."""
         moments = self._trail.moments
         begin, end = moments[self._begin], moments[self._end]
         if first and not first.whole:
@@ -285,12 +289,12 @@ class Measurement:
         return (moments[-1].end_ns - moments[self._end].end_ns) / 1e9
 
     def _settle(self, first: Stretch) -> int | None:
-        """NAND bytes that were shown only after the work's end."""
+        """Return the NAND bytes that appeared only after the end of the work."""
         place = first.track.look_before(self._end)
         return None if place is None else int(first.end.value.high) - first.track.values[place]
 
     def background(self, track: Track | None) -> Background:
-        """The rate over all stretches in which the host wrote nothing."""
+        """Return the rate over all intervals in which the host wrote nothing."""
         if track is None:
             return Background(None, None, 0.0, None, "there is no counter of NAND writes")
         period = self._periods(track)
@@ -304,13 +308,14 @@ class Measurement:
                 count += 1
         if seconds < _MIN_IDLE_S:
             return Background(None, None, seconds, None, self._no_background(period))
-        # The ends may be off by a period each, and the counter by a step, in each of the stretches.
+        # In each interval, the ends may be off by one period each, and the counter by one step.
         blur = (grown / seconds) * min(period / 1e9, seconds) if grown else 0.0
         error = (count * (track.quantum - 1) + blur) / seconds
         return Background(grown / seconds, error, seconds, grown)
 
     def _no_background(self, period_ns: int) -> str:
-        """Why there is no rate: too little idle time, or a page that need not show it yet."""
+        """Return the reason for the missing rate: too little idle time, or a page that may not show it
+        yet."""
         moments = self._trail.moments
         stretches = idle_stretches(moments)
         longest = max(
@@ -326,19 +331,20 @@ class Measurement:
         return (moments[track.polls[last]].begin_ns - moments[track.polls[first]].begin_ns) / 1e9
 
     def split(self, first: Stretch | None) -> Split:
-        """What the host caused and what time caused, from intervals between the counter's changes."""
+        """Split NAND bytes into those caused by the host and those caused by time, from intervals between
+        counter changes."""
         if first is None:
             return Split(None, None, reason="there is no counter of NAND writes")
         if first.host.agrees is False:
             return Split(None, None, reason="the kernel does not see all writers")
-        # A page that is always new tells of the end of the time in which a change was seen, one that is
-        # refreshed now and then of some moment in it. The fit shows which.
+        # A page that is always current shows the end of the time in which a change was seen; a page that is
+        # refreshed periodically shows some moment in that time. The best fit decides.
         fits = [split(list(self.intervals(first, share))) for share in (0.0, 0.5, 1.0)]
         return closest(fits)
 
     def intervals(self, first: Stretch, share: float) -> Iterator[IntervalBytes]:
-        """The bytes between changes of the counter that are so far apart that few of the host's are
-        uncertain."""
+        """Yield intervals between counter changes that are far enough apart to keep the uncertain share of
+        host bytes small."""
         track, period = first.track, self._periods(first.track)
         moments = self._trail.moments
         ratio = first.amplification.waf or 1.0
@@ -352,7 +358,7 @@ class Measurement:
                 last = mark
                 continue
             seconds = (moments[mark.poll].begin_ns - moments[last.poll].begin_ns) / 1e9
-            # Both moments are uncertain; against the time between them that must be little.
+            # Both moments are uncertain; the interval must be longer than the uncertainty.
             blur_s = sum(_width_s(moments, edge) for edge in (mark, last))
             if seconds < max(least_s, blur_s):
                 continue
@@ -372,7 +378,7 @@ def _width_s(moments: Sequence[Moment], mark: Mark) -> float:
 
 
 def idle_stretches(moments: Sequence[Moment]) -> Iterator[tuple[int, int]]:
-    """(first, last) poll of each stretch in which the host wrote nothing."""
+    """Yield (first, last) poll of each interval in which the host wrote nothing."""
     begin = 0
     for index in range(1, len(moments) + 1):
         still = index < len(moments) and moments[index].written.high == moments[begin].written.low

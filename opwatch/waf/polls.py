@@ -1,4 +1,4 @@
-"""A look at a drive's counters -> what a trail keeps of it."""
+"""Converts a reading of a drive's counters to a poll of a trail."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def poll_of(
     flying: int = 0,
     parts: dict[str, int] | None = None,
 ) -> Poll:
-    """What a poll keeps of a report."""
+    """Return the poll for a report."""
 
     def side(name: str) -> tuple[CounterReading, ...]:
         readings = (report.readings[name], *report.others.get(name, []))
@@ -40,7 +40,7 @@ def poll_of(
 
 
 def poll_of_look(sample: FirmwareSample, report: Report) -> Poll:
-    """The poll that a look is, whose counters are these."""
+    """Return the poll for a reading with this report."""
     return poll_of(
         report=report,
         begin_ns=sample.begin_ns,

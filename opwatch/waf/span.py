@@ -1,4 +1,4 @@
-"""Write amplification of an interval from what is known of both sides, and its error. Pure."""
+"""Write amplification of an interval and its error, from bounds of host and NAND bytes. Pure."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from itertools import accumulate
 
 from opwatch.frozen import frozen, replace
 
-# An error as large as the value itself is no statement.
+# A value whose error is as large as the value is not reported.
 MAX_RELATIVE_ERROR = 1.0
 
 
 @frozen
 class Span:
-    """The truth lies between these, ends included. Whole numbers, or an infinity where nothing is known."""
+    """Bounds of a value, inclusive: whole numbers, or an infinity if unknown."""
 
     low: float
     high: float
@@ -25,35 +25,35 @@ class Span:
 
     @property
     def middle(self) -> int:
-        """The best guess. Only of a span that is known."""
+        """Return the best estimate. Known spans only."""
         return (int(self.low) + int(self.high)) // 2
 
     @property
     def error(self) -> int:
-        """How far the truth may be from the middle."""
+        """Return the maximum distance of the true value from the middle."""
         return int(self.high) - self.middle
 
     def at(self, share: float) -> int:
-        """The value at a share of the way from low to high. Only of a span that is known."""
+        """Return the value at this share of the distance from low to high. Known spans only."""
         return int(self.low) + int(share * (self.high - self.low))
 
     def minus(self, earlier: Span) -> Span:
-        """Growth from an earlier value to this one; a counter does not shrink."""
+        """Return the growth since an earlier value; a counter does not shrink."""
         return Span(max(self.low - earlier.high, 0), max(self.high - earlier.low, 0))
 
     def widened(self, by: int) -> Span:
         return Span(max(self.low - by, 0), self.high + by)
 
     def meet(self, other: Span) -> Span | None:
-        """The span that both allow; None when they contradict each other."""
+        """Return the intersection, or None if the spans contradict each other."""
         low, high = max(self.low, other.low), min(self.high, other.high)
         return Span(low, high) if low <= high else None
 
 
 @frozen
 class Amplification:
-    """Write amplification of a span. `waf` is None with a reason. The truth is within `error` of it, on
-    either side."""
+    """Write amplification of an interval. The true value is within ±`error` of `waf`, which is None with a
+    `reason`."""
 
     waf: float | None
     error: float | None
@@ -64,22 +64,23 @@ class Amplification:
 
     @property
     def below_one(self) -> bool:
-        """Surely below 1: the drive compresses, or its counters leave something out."""
+        """Return True if certainly below 1: the drive compresses, or its counters are incomplete."""
         return self.waf is not None and self.error is not None and self.waf + self.error < 1
 
     @property
     def relative_error(self) -> float:
-        """Infinite without a value."""
+        """Return error / waf; infinite without a value."""
         return self.error / self.waf if self.waf and self.error is not None else math.inf
 
 
 def needed(host_error: int, nand_error: int, waf: float, target: float = 0.01) -> int:
-    """Host bytes after which the error of a ratio like this one is at most `target` of it."""
+    """Return the host bytes after which the relative error of a ratio like this one is at most `target`."""
     return math.ceil((host_error * (1 + target) + nand_error / max(waf, 1e-9)) / target)
 
 
 def amplify(nand: Span, host: Span, target: float = 0.01) -> Amplification:
-    """NAND bytes for each host byte. `needed_bytes` is what is missing for an error of `target`."""
+    """Return NAND bytes per host byte. `needed_bytes` are the additional bytes for a relative error of
+    `target`."""
     if not (nand.known and host.known):
         reason = "the pages have not shown yet what was written"
         return Amplification(None, None, host, nand, reason)
@@ -99,7 +100,7 @@ def amplify(nand: Span, host: Span, target: float = 0.01) -> Amplification:
 
 @frozen
 class IntervalBytes:
-    """Bytes and seconds of one of many intervals, with the error of its NAND bytes, and when it ended."""
+    """Bytes and seconds of one interval, the error of its NAND bytes, and its end."""
 
     host_bytes: int
     nand_bytes: int
@@ -110,22 +111,22 @@ class IntervalBytes:
 
 @frozen
 class Split:
-    """NAND bytes = a for each host byte + b each second, with half widths of 95 % intervals."""
+    """NAND bytes = a per host byte + b per second, with half widths of 95 % confidence intervals."""
 
     a: float | None
     b_bytes_per_s: float | None
     a_error: float | None = None
     b_error: float | None = None
     reason: str | None = None
-    # Sum of the squares of what the fit leaves over, in bytes.
+    # Sum of the squared residuals, in bytes.
     residual: float = math.inf
-    # How far what is left over has strayed to one side meanwhile, by how far chance would take it.
+    # Maximum of the cumulated residuals, relative to its scale under chance.
     strayed: float = 0.0
 
 
 MIN_INTERVALS = 8
 _CLOSE = 4.0
-# Chance strays further in one of a hundred runs: the supremum of a Brownian bridge.
+# The 99th percentile of the supremum of a Brownian bridge: chance exceeds this in 1 of 100 runs.
 _MOST_STRAYED = 1.63
 CHANGED_WAY = (
     "the drive worked in another way in one part of the time than in another: no one number a host byte is "
@@ -134,7 +135,7 @@ CHANGED_WAY = (
 
 
 def split(intervals: Sequence[IntervalBytes]) -> Split:
-    """What the host caused, and what the drive does anyway. It takes intervals of different rates."""
+    """Fit the bytes per host byte and per second. Needs intervals of different write rates."""
     count = len(intervals)
     if count < MIN_INTERVALS:
         return Split(None, None, reason=f"{count} intervals are too few, {MIN_INTERVALS} are needed")
@@ -149,7 +150,7 @@ def split(intervals: Sequence[IntervalBytes]) -> Split:
     a, b = (hn * tt - tn * ht) / determinant, (tn * hh - hn * ht) / determinant
     left = [interval.nand_bytes - a * interval.host_bytes - b * interval.seconds for interval in intervals]
     residual = math.fsum(bytes_**2 for bytes_ in left)
-    # A step that is spread evenly has a third of its square as variance, at both ends.
+    # A uniformly distributed step has a variance of a third of its square; applied at both ends.
     steps = math.fsum(interval.error_bytes**2 for interval in intervals) / 6
     variance = max(residual, steps) / (count - 2)
     student = 1.96 + 2.4 / (count - 2) + 3.0 / (count - 2) ** 2
@@ -164,8 +165,8 @@ def split(intervals: Sequence[IntervalBytes]) -> Split:
 
 
 def closest(fits: Sequence[Split]) -> Split:
-    """The fit that leaves least over, if it holds all the time. What others give that are about as close is
-    within its error."""
+    """Return the fit with the smallest residual, if it holds all the time. Its error covers the results of
+    other fits that are about as close."""
     best = min(fits, key=lambda fit: fit.residual)
     if best.a is None or best.b_bytes_per_s is None:
         return best

@@ -1,8 +1,9 @@
-"""What polling a drive's counters leaves behind: when each changed, and of which moment it told. Pure.
+"""The history of a drive's counters from polling: when each changed, and which moment each value is from.
+Pure.
 
-A page is refreshed in the background. What a poll reads is the count of some moment before it, and after the
-last poll that read less. The kernel's count of written bytes, read around each poll, says what the host wrote
-by then.
+A drive refreshes a page in the background. A poll reads the counter as of a moment before the poll, and
+after the last poll that read a smaller value. The kernel's count of written bytes, read around each poll,
+gives the host's writes by that moment.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from opwatch.counters.reading import CounterReading
 from opwatch.frozen import field, frozen
 from opwatch.waf.span import Span
 
-# The longest that the OCP specification allows a page to be old, and a tenth more.
+# Maximum age of a page by the OCP specification, plus 10 %.
 LONGEST_NS = 660 * 10**9
 _MIN_GAPS = 2
-# What happens once in so many cases is unlikely.
+# An event with odds of 1 in this number is treated as unlikely.
 ODDS = 20
-# Counters that are known to wrap do it here: at 2^32 sectors, 2^32 and 2^48 units.
+# Known wraps of counters: at 2^32 sectors, and at 2^32 and 2^48 units.
 _MODULI = (1 << 32, 1 << 48)
 _SECTOR = 512
 SHUT_DOWN = "the drive lost power uncleanly in between: its counters may have gone back"
@@ -29,11 +30,11 @@ _WENT_BACK = "the counter went back: it was reset, or lost what it had not saved
 
 @frozen
 class Poll:
-    """One look at a drive's counters, and at the kernel's before and after it.
+    """A reading of a drive's counters, with the kernel's count before and after it.
 
-    `before` and `after` are bytes written since boot, None where the kernel does not tell; `flying`, what
-    writes under way at the end may carry; `shutdowns`, counts of unclean ones; `parts`, the kernel's count
-    by device.
+    `before` and `after` are bytes written since boot, or None if the kernel does not count them; `flying`,
+    the maximum bytes of writes in flight at the end; `shutdowns`, counts of unclean shutdowns; `parts`, the
+    kernel's count by device.
     """
 
     begin_ns: int
@@ -49,7 +50,7 @@ class Poll:
 
 @frozen
 class Moment:
-    """When a poll was, and what the kernel said then."""
+    """The time of a poll, and the kernel's counts at that time."""
 
     begin_ns: int
     end_ns: int
@@ -59,7 +60,7 @@ class Moment:
 
     @property
     def written(self) -> Span:
-        """What the host had written while the pages were read."""
+        """Return the bounds of the host's written bytes while the pages were read."""
         if self.before is None or self.after is None:
             return Span(-math.inf, math.inf)
         return Span(self.before, self.after + self.flying)
@@ -67,21 +68,22 @@ class Moment:
 
 @frozen
 class Mark:
-    """A counter at some moment: its value, and what the host had written by the kernel's count.
+    """A counter at some moment: its value, and the host's written bytes by the kernel's count.
 
-    The moment is not before poll `since` (-1: nobody knows) and not after poll `poll`.
+    The moment is not before poll `since` (-1: unknown) and not after poll `poll`.
     """
 
     value: Span
     written: Span
     since: int
     poll: int
-    # Whether the value is what the poll read, so that other counters of the page are of the same moment.
+    # The value was read by the poll itself, so other counters of the page are of the same moment.
     read: bool = True
 
 
 class Track:
-    """One counter, poll by poll, with its wraps undone. `lost` says why it cannot be followed any more."""
+    """The history of one counter with wraps undone. `lost` is the reason if it cannot be followed any
+    more."""
 
     def __init__(self, reading: CounterReading, moments: Sequence[Moment]) -> None:
         self.source = reading.source
@@ -90,7 +92,8 @@ class Track:
         self.wrapped = False
         self.polls: list[int] = []
         self.values: list[int] = []
-        # For each value the poll before its first: it is of a moment after that. -1 for the first value.
+        # For each value, the poll before its first reading: the value is of a later moment. -1 for the
+        # first value.
         self.since: list[int] = []
         # The polls that read another value than the poll before.
         self.changes: list[int] = []
@@ -102,7 +105,7 @@ class Track:
         self._longest_gap_ns = 0
 
     def add(self, index: int, shown: int) -> None:
-        """What poll `index`, the newest, has read."""
+        """Add the value that poll `index`, the newest, has read."""
         value = shown + self._offset
         if self.values and value < self.values[-1]:
             value = self._unwrapped(index, value)
@@ -118,7 +121,7 @@ class Track:
         self.values.append(value)
 
     def _unwrapped(self, index: int, value: int) -> int:
-        """The value with a wrap undone, if one of the usual wraps is what the host has written."""
+        """Return the value with a wrap undone if exactly one of the usual wraps fits the host's writes."""
         back = self.values[-1] - value
         most = self._moments[index].written.high - self._moments[max(self.since[-1], 0)].written.low
         moduli = {modulus * unit for modulus in _MODULI for unit in (self.quantum, _SECTOR)}
@@ -131,7 +134,7 @@ class Track:
         return value + fits[0]
 
     def _learn(self, index: int, *, changed: bool) -> None:
-        """Gaps between changes tell the refresh period, as long as the host never pauses."""
+        """Learn the refresh period from gaps between changes, as long as the host never pauses."""
         before, now = self._moments[self.polls[-1]].before, self._moments[index].before
         self._steady = self._steady and before is not None and now is not None and now > before
         if not changed:
@@ -144,31 +147,31 @@ class Track:
         self._steady = True
 
     def period_ns(self) -> int | None:
-        """How old the page gets at most: its longest gap between changes. None after too few."""
+        """Return the page's maximum age, its longest gap between changes, or None after too few gaps."""
         return min(self._longest_gap_ns, LONGEST_NS) if self._gaps >= _MIN_GAPS else None
 
     def hid(self, begin: int, end: int, bytes_: int) -> int:
-        """How many polls up to `end` it was for which a page that stood still since `begin` lacked so much of
-        the host's writes. While nothing is written it shows as much when it is refreshed as when it is
-        not."""
+        """Return the number of polls up to `end` at which a page that did not change since `begin` lacked
+        at least `bytes_` of the host's writes. Polls without such writes prove nothing: a refreshed page
+        would look the same."""
         enough = self._moments[begin].written.high + bytes_
-        # What the host has written by a poll only grows.
+        # written.low never decreases from poll to poll, so bisect works.
         shows = bisect_left(self._moments, enough, begin + 1, end + 1, key=lambda moment: moment.written.low)
         return end + 1 - shows
 
     def at(self, poll: int) -> int | None:
-        """What this poll has read."""
+        """Return the value that this poll has read, or None."""
         place = bisect_left(self.polls, poll)
         was_read = place < len(self.polls) and self.polls[place] == poll
         return self.values[place] if was_read else None
 
     def look_before(self, poll: int) -> int | None:
-        """The place of the last value that was read up to this poll."""
+        """Return the index of the last value read up to this poll."""
         place = bisect_right(self.polls, poll) - 1
         return place if place >= 0 else None
 
     def look_after(self, poll: int, period_ns: int) -> int | None:
-        """The place of the first value that tells of a moment after this poll."""
+        """Return the index of the first value that is of a moment after this poll."""
         by_change = bisect_left(self.since, poll)
         due = self._moments[poll].end_ns + period_ns
         by_age = bisect_left(self.polls, due, key=lambda moment_of: self._moments[moment_of].begin_ns)
@@ -176,7 +179,7 @@ class Track:
         return place if place < len(self.polls) else None
 
     def mark(self, place: int, period_ns: int) -> Mark:
-        """The value at a place, and the moment of which it tells."""
+        """Return the value at an index, and the moment it is from."""
         poll, since = self.polls[place], self.since[place]
         oldest = self._moments[poll].begin_ns - period_ns
         aged = bisect_right(self._moments, oldest, hi=poll, key=lambda moment: moment.end_ns) - 1
@@ -186,8 +189,8 @@ class Track:
         return Mark(value, Span(low, self._moments[poll].written.high), since, poll)
 
     def mark_at(self, poll: int, period_ns: int) -> Mark | None:
-        """What the counter was during a poll, whatever that poll has read: between what was read up to then
-        and what was read of a later moment."""
+        """Return the counter at the time of a poll, whatever that poll read: between the last value read
+        by then and the first value of a later moment."""
         before, after = self.look_before(poll), self.look_after(poll, period_ns)
         if before is None or after is None:
             return None
@@ -195,12 +198,12 @@ class Track:
         return Mark(value, self._moments[poll].written, poll, poll, read=False)
 
     def edge_after(self, poll: int) -> int | None:
-        """The first change of a moment after this poll."""
+        """Return the index of the first change at a moment after this poll."""
         place = bisect_left(self.since, poll)
         return place if place < len(self.polls) else None
 
     def edge_before(self, poll: int) -> int | None:
-        """The last change that was read up to this poll."""
+        """Return the index of the last change read up to this poll."""
         place = self.look_before(poll)
         if place is None or self.since[place] < 0:
             return None
@@ -208,9 +211,9 @@ class Track:
 
 
 def in_step(one: Track, other: Track) -> bool:
-    """Whether two pages are refreshed together, as far as that shows: the last change of both fell into the
-    same poll, and that is unlikely to be chance. With periods of their own it would happen once in as many
-    times as there are polls in a period, and that is at least as long as both hid what the host wrote."""
+    """Return True if two pages appear to be refreshed together: the last change of both was in the same
+    poll, and that is unlikely to be chance. With independent periods the probability is one in the number
+    of polls per period, and a period is at least as long as both pages hid the host's writes."""
     if one.changes[-1:] != other.changes[-1:] or not one.changes or one.polls[-1] != other.polls[-1]:
         return False
     last, before = one.changes[-1], max((*one.changes[-2:-1], *other.changes[-2:-1]), default=one.polls[0])
@@ -219,7 +222,7 @@ def in_step(one: Track, other: Track) -> bool:
 
 
 class Trail:
-    """All polls of one drive, as one track for each counter."""
+    """All polls of one drive, with one track per counter."""
 
     def __init__(self) -> None:
         self.moments: list[Moment] = []
@@ -243,7 +246,7 @@ class Trail:
                     track.add(len(self.moments) - 1, reading.value)
 
     def idle_since(self) -> int:
-        """The first of the latest polls between which the host wrote nothing."""
+        """Return the index of the first poll after which the host wrote nothing."""
         last = len(self.moments) - 1
         while last > 0 and self.moments[last - 1].written.low == self.moments[-1].written.high:
             last -= 1

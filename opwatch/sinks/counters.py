@@ -103,10 +103,9 @@ def _value(reading: CounterReading) -> str:
     if reading.value is None:
         return "-"
     if reading.unit == "bytes":
-        shown = units.capacity(reading.value)
-    else:
-        shown = str(reading.value) if reading.value < 10**7 else f"{reading.value:.2e}"
-        shown = f"{shown} {_UNITS.get(reading.unit, '')}".rstrip()
+        return f"{'>= ' if reading.at_least else ''}{units.capacity(reading.value)}"
+    shown = str(reading.value) if reading.value < 10**7 else f"{reading.value:.2e}"
+    shown = f"{shown} {_UNITS.get(reading.unit, '')}".rstrip()
     return f"{shown} or more" if reading.at_least else shown
 
 

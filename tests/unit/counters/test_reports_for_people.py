@@ -18,7 +18,7 @@ from opwatch.counters.prove.health import rated_pace
 from opwatch.counters.prove.report import report
 from opwatch.counters.reading import CounterReading, DriveFacts, Proof, Report
 from opwatch.errors import UsageError
-from opwatch.sinks.counters import reading_document
+from opwatch.sinks.counters import lines, reading_document
 from opwatch.waf.polls import poll_of
 
 CATALOGUE = Catalogue(load_catalogue(system=Path("/nonexistent")).entries, UnitRules())
@@ -205,6 +205,8 @@ def test_the_host_writes_of_intels_sandforce_drives_are_known(ahead: int) -> Non
     assert alone.at_least and report(sata(drive, raws), CATALOGUE).lifetime is None
     pace = rated_pace(alone, CounterReading(1000, "hours", 1, "", Proof.SPEC), 10**14)
     assert pace and pace.most is None and pace.least <= (175842 << 25) * 24 / 1000
+    shown = [line for line in lines(report(sata(drive, raws), CATALOGUE)) if line.startswith("host_written")]
+    assert shown[0].split()[1:5] == [">=", "5.90", "TB", "33.6"]
     document_of = reading_document(alone, None)
     assert document_of["lower_bound"] and document_of["bytes"] == 175842 << 25
     both = report(sata(drive, raws, (175842 + ahead) << 16), CATALOGUE)

@@ -1,7 +1,8 @@
-"""The course of a measurement: looks at the idle drive, the work, the wait until its pages show all of it.
+"""The timeline of a measurement: readings of the idle drive, the work, the wait until the pages show all
+of it.
 
-Nothing here reads a drive, starts a command or prints: whoever measures hands that in, for one interval
-or for many in a row.
+This module does not read a drive, start a command or print. The caller provides these functions, for one
+interval or for many in a row.
 """
 
 from __future__ import annotations
@@ -16,17 +17,20 @@ from opwatch.waf.measure import Measurement
 from opwatch.waf.span import Amplification
 from opwatch.waf.trail import LONGEST_NS, Poll, Trail
 
-# Looks at the drive before the work: they show whether somebody else writes, and how old its pages are.
+# Readings before the work. They show whether other processes write, and how old the drive's pages are.
 LEAD_POLLS = 3
 _TALK_S = 10.0
 
 
 @frozen
 class CoursePlan:
-    """How a course is timed. `idle_poll_s` and `busy_poll_s` lie between two looks while nothing is done, and
-    while the work goes on. `refresh_s` is how old a page gets, where that is known. Without work to wait for
-    it lasts `seconds`, or until the error is at most `until_error`. `on_interrupt` is
-    what a signal gives while it waits."""
+    """Timing of a measurement.
+
+    `idle_poll_s` and `busy_poll_s` are the times between two readings without and during the work.
+    `refresh_s` is the maximum age of a page, if known. A measurement without a command lasts `seconds`, or
+    until the relative error is at most `until_error`. `on_interrupt` describes the effect of a signal
+    during the wait.
+    """
 
     idle_poll_s: float
     busy_poll_s: float
@@ -38,24 +42,25 @@ class CoursePlan:
 
 
 class Pastime(Protocol):
-    """How time passes: wait() until a moment of now(), or for what comes before it."""
+    """The clock: wait() returns at a time of now(), or earlier if something happened."""
 
     def now(self) -> float: ...
     def wait(self, until: float) -> End: ...
     def reap(self) -> None:
-        """The work has ended: wait() does not tell of it again."""
+        """Note that the command has ended, so that wait() does not report it again."""
 
 
 class Talk(Protocol):
-    """What a person is told meanwhile. `say` is said for good, `show` until the next."""
+    """Progress messages to the user. say() prints a permanent line, show() a line that the next one
+    replaces."""
 
     def say(self, text: str) -> None: ...
     def show(self, text: str) -> None: ...
 
 
 class Course:
-    """The course of one measurement. `trail` is what was seen. `begin` and `end` are the polls between which
-    the work was done; `holds` says whether the drive is still the one it was."""
+    """A single measurement. `trail` has the readings. `begin` and `end` are the polls around the work;
+    `holds` returns whether the drive is still the same."""
 
     def __init__(
         self,
@@ -72,8 +77,8 @@ class Course:
         self._due = self._talked = pastime.now()
 
     def work(self, start: Callable[[], None] | None) -> End:
-        """The interval itself, which sets `begin` and `end`. `start` begins what is then waited for; None
-        watches what the drive does by itself."""
+        """Measure the interval and set `begin` and `end`. `start` starts the command to wait for; with
+        None, watch the drive's normal activity."""
         if start:
             end = self._lead()
             if end is not End.COUNT:
@@ -88,8 +93,8 @@ class Course:
         return end
 
     def settle(self, *, has_work: bool) -> End:
-        """Look until the pages show all of the work. What was watched until its error was small ends there:
-        there is nothing to wait for, and one slow look more would only widen the error again."""
+        """Read until the pages show all of the work. With `until_error` and no command, return at once:
+        the error was small enough, and another slow reading would only increase it."""
         if self._plan.until_error and not has_work:
             return End.COUNT
         self._pace(self._plan.idle_poll_s)
@@ -107,7 +112,7 @@ class Course:
         return End.COUNT
 
     def measurement(self) -> Measurement:
-        """The measurement that the trail gives of the work so far."""
+        """Return the measurement of the work so far."""
         known = self._plan.refresh_s
         return Measurement(
             self.trail,
@@ -122,8 +127,8 @@ class Course:
         return len(self.trail.moments) - 1
 
     def _look(self) -> End:
-        """Wait until a look is due, then poll. What ends the wait is told; there is a look after it all the
-        same, at its time, unless the drive is gone."""
+        """Wait until a reading is due, then poll, and return what ended the wait. The end of a command does
+        not skip the poll; a signal before the end does, and so does a missing drive."""
         end = self._pastime.wait(self._due)
         if end is End.SIGNAL:
             return end
@@ -134,12 +139,12 @@ class Course:
         if not self._holds():
             return End.VANISHED
         self.trail.add(self._poll())
-        # It comes no sooner than the time between two looks, however long this one took.
+        # Keep a minimum distance between readings even if this one was slow.
         self._due = max(self._due + self._every_s, self._pastime.now() + min(self._every_s, 0.05))
         return end
 
     def _looks(self, until: float) -> End:
-        """Look again and again, until a moment of now() or until something ends it."""
+        """Read repeatedly, until a time of now() or until an event."""
         while self._pastime.now() < until:
             end = self._look()
             if end is not End.TICK:

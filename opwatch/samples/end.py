@@ -1,4 +1,4 @@
-"""Why a wait ended, or a whole measurement."""
+"""Reasons for the end of a wait or of a whole measurement."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import enum
 
 
 class End(enum.Enum):
-    """TICK: its time has come. COUNT: there were as many as were asked for, or for as long. NEWS: something
-    may have changed. COMMAND: the command behind `--` has ended. VANISHED: the device has."""
+    """The reason: TICK: the time has come. COUNT: the requested number or duration was reached. NEWS:
+    something may have changed. SIGNAL: a signal arrived. COMMAND: the command after `--` has ended.
+    VANISHED: the device is gone."""
 
     TICK = enum.auto()
     COUNT = enum.auto()

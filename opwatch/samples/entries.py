@@ -1,6 +1,6 @@
-"""What a run consists of, in the order in which it became known. Whatever is shown of it follows from these.
+"""The event stream of a run, in the order in which the events became known. All output is derived from it.
 
-Everything in them is a value: nothing is looked up later, and none of it changes.
+Entries are immutable values; nothing in them is looked up later.
 """
 
 from __future__ import annotations
@@ -21,10 +21,13 @@ if TYPE_CHECKING:
 
 @frozen
 class Began:
-    """A disk is watched from here. `place` is its number in this run and no other disk's; `drive`, the disk
-    whose firmware counters tell of it, None where they are not read; `discards`, where they are followed;
-    `owners`, where requests are told apart by them.
-    One that came while the watch was going on has an `arrival`, and `text` says so to a person."""
+    """A disk is watched from now on.
+
+    `place` is the disk's unique number in this run; `drive`, the disk whose firmware counters apply to it,
+    None if they are not read; `discards`, set if discards are traced; `owners`, set if requests are counted
+    by owner. A disk that was added during the watch has an `arrival`, and `text` describes that to the
+    user.
+    """
 
     place: int
     sample: DiskSample
@@ -46,7 +49,7 @@ class Ticked:
 
 @frozen
 class Left:
-    """A disk is watched no longer."""
+    """A disk is no longer watched."""
 
     place: int
     sample: DiskSample
@@ -58,23 +61,26 @@ class Left:
 
 @frozen
 class NotWatched:
-    """A disk came and could not be attached to; the event says why."""
+    """A disk was added but could not be traced; the event has the reason."""
 
     event: Event
 
 
 @frozen
 class Looked:
-    """The counters of one drive were read. That becomes known later: the sample has a time of its own."""
+    """The counters of one drive were read. The entry may be late: the sample has its own time."""
 
     sample: FirmwareSample
 
 
 @frozen
 class Slowed:
-    """Requests took longer than a limit. `counts`: how many did, by place, since the disk was attached to;
-    `requests` are those that became known one by one since the entry of this kind before, and are fewer where
-    there were too many at a time. What comes first of a place is where its counts begin."""
+    """Requests took longer than a limit.
+
+    `counts` has their number since the disk was attached, by place. `requests` are those that were recorded
+    individually since the previous Slowed entry; some are missing if there were too many at a time. The
+    first entry of a place is the base of its counts.
+    """
 
     at_ns: int
     limit_ns: int
@@ -84,16 +90,17 @@ class Slowed:
 
 @frozen
 class Blinded:
-    """From now on it is known that the kernel skips BPF programs while PID 1 is current: some requests begin
-    or end unseen, and nothing counts them."""
+    """From now on it is known that the kernel skips BPF programs while PID 1 is current: some requests
+    start or end unseen, and are not counted."""
 
     at_ns: int
 
 
 @frozen
 class Ended:
-    """The last of every disk that was watched until now, by place. `leaving`, of those that were gone by
-    then. `with_rest`: what came after the last interval is to be shown as one, if there is anything."""
+    """The last samples of every disk that was watched until now, by place. `leaving` has those that were
+    already gone. With `with_rest`, show the time after the last interval as another interval, if it has
+    any activity."""
 
     samples: Mapping[int, DiskSample]
     discards: Mapping[int, DiscardSample] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What every kind of entry has in common: its samples by place, and a moment."""
+"""Common parts of all kinds of entries: samples by place, and a time."""
 
 from __future__ import annotations
 
@@ -17,21 +17,22 @@ from opwatch.samples.entries import (
 )
 from opwatch.samples.sample import DiskSample
 
-# The kinds of entries, by the name under which a file has them.
+# The kinds of entries, by their name in a file.
 KINDS: dict[str, type[RunEntry]] = {
     kind.__name__: kind for kind in (Began, Ticked, Left, NotWatched, Looked, Slowed, Blinded, Ended)
 }
 
 
 def samples_in(entry: RunEntry) -> Mapping[int, DiskSample]:
-    """The samples of an entry, by place."""
+    """Return the samples of an entry, by place."""
     if isinstance(entry, Began | Left):
         return {entry.place: entry.sample}
     return entry.samples if isinstance(entry, Ticked | Ended) else {}
 
 
 def first_moment(entry: RunEntry) -> int:
-    """When it became known, by the clock of the samples; 0 of one that has neither samples nor a moment."""
+    """Return the time at which the entry became known, by the samples' clock; 0 if it has neither samples
+    nor a time."""
     if isinstance(entry, NotWatched):
         return entry.event.at_ns
     if isinstance(entry, Slowed | Blinded):

@@ -1,4 +1,4 @@
-"""Which disks do the I/O of what is watched, looked at again and again: who came, who left, and why."""
+"""Tracks the set of disks that perform the watched I/O: which disks were added or removed, and why."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _now = time.monotonic
 
 
 class Why(enum.Enum):
-    """Why a disk is watched no longer."""
+    """The reason why a disk is no longer watched."""
 
     GONE = "gone"
     REPLACED = "replaced"
@@ -24,12 +24,12 @@ class Why(enum.Enum):
 
 
 class Member:
-    """One disk, or a part of one, from when it came to when it left."""
+    """A disk, or a part of a disk, from its arrival to its departure."""
 
     def __init__(self, leaf: Leaf) -> None:
         self.leaf = leaf
         self.identity = identity_of(leaf.device)
-        # The same drive was watched before.
+        # True if the same drive was watched before.
         self.is_back = False
         self._presence = Presence(leaf.device)
         self._sectors = _sectors(leaf.device)
@@ -39,11 +39,11 @@ class Member:
         return self.leaf.device.name
 
     def is_present(self) -> bool:
-        """Whether the device is still there, and no other under its name."""
+        """Return True if the device still exists and was not replaced by another with its name."""
         return self._presence.holds()
 
     def is_unmoved(self) -> bool:
-        """Whether a partition lies where it lay."""
+        """Return True unless this is a partition that was moved or resized."""
         return self._sectors is None or self._sectors == _sectors(self.leaf.device)
 
     def close(self) -> None:
@@ -51,34 +51,35 @@ class Member:
 
 
 class Named:
-    """A device that a person named. It may go, and come back as another device of sysfs."""
+    """A device that the user named. It may vanish and come back as another sysfs device."""
 
     def __init__(self, device: BlockDevice) -> None:
         self.device, self.identity = device, identity_of(device)
         self._presence = Presence(device)
         self._gone_at: float | None = None
-        # The last other drive under its name.
+        # The last other drive that was refused under this name.
         self._refused: tuple[str | None, str | None] | None = None
 
     def is_present(self) -> bool:
-        """Whether it is there. Once it was gone, only is_back_as() says that it is again."""
+        """Return True if the device is present. Once it was gone, only is_back_as() makes it present
+        again."""
         if self._gone_at is None and not self._presence.holds():
             self._gone_at = _now()
         return self._gone_at is None
 
     def is_given_up(self, within_s: float) -> bool:
-        """Whether it has been gone for this long."""
+        """Return True if the device has been gone for this long."""
         return not self.is_present() and self._gone_at is not None and _now() - self._gone_at >= within_s
 
     def is_back_as(self, device: BlockDevice) -> bool:
-        """Whether this is the same drive; from then on it is the device that is named."""
+        """Return True if `device` is the same drive. From then on it is the named device."""
         if self.identity is None:
             return False
         try:
             presence = Presence(device)
         except OpwatchError:
             return False
-        # Asked behind that: another one that takes its place now is noticed by its presence.
+        # Check after Presence() was created, so that it notices a replacement from now on.
         if not presence.holds() or identity_of(device) != self.identity:
             presence.close()
             return False
@@ -87,7 +88,7 @@ class Named:
         return True
 
     def why_refused(self, device: BlockDevice) -> str | None:
-        """Return why a device under its name is not watched, once for each; None if that was said."""
+        """Return the reason why a device with this name is not watched, or None if it was reported before."""
         now = identity_of(device), device.disk.attribute("diskseq")
         if self._refused == now:
             return None
@@ -102,7 +103,7 @@ class Named:
 
 @frozen
 class Departure:
-    """A disk that is watched no longer."""
+    """A disk that is no longer watched."""
 
     member: Member
     why: Why
@@ -110,7 +111,8 @@ class Departure:
 
 @frozen
 class Change:
-    """What became of the set between two looks. `refused` came and cannot be followed, for a reason."""
+    """Changes of the set between two polls. `refused` are new disks that cannot be watched, with the
+    reason."""
 
     came: tuple[Member, ...]
     left: tuple[Departure, ...]
@@ -118,22 +120,25 @@ class Change:
 
 
 class Membership:
-    """Follows a selection. Only sysfs is believed: events of the kernel may be lost, and tell no more than
-    that it is time to look. `registered` is what lay there at the last look: under the same number lies the
-    same device, with the same statistics. A named device that goes is waited for, for `return_within_s`, and
-    watched again when the same drive comes back under its name."""
+    """Tracks a selection's disks.
+
+    Uses the state of sysfs only: kernel events may be lost, and only trigger a poll. `registered` is
+    sysfs's state at the last poll: the same number means the same device with the same statistics. If a
+    named device goes, wait `return_within_s` for it, and watch it again when the same drive comes back with
+    its name.
+    """
 
     def __init__(self, devices: Devices, selection: Selection, return_within_s: float = 0.0) -> None:
         self._devices, self._selection = devices, selection
         self.return_within_s = return_within_s
         self._named = [Named(device) for device in selection.named]
-        # Identities of what has left, by name.
+        # Identities of removed disks, by name.
         self._left: dict[str, str | None] = {}
         self.registered = devices.registered()
-        # Before the set is worked out: what changes meanwhile is another state at the next look.
+        # Before computing the set, so that the next poll notices changes made during the computation.
         self._note_state()
         self.members = [Member(leaf) for leaf in selection.leaves()]
-        # Disks that are being added appear bit by bit: look again soon.
+        # Disks that are being added appear step by step: poll again soon.
         self.is_unsettled = False
 
     def vanished(self) -> str | None:
@@ -142,11 +147,12 @@ class Membership:
         return next((named.device.name for named in given_up), None)
 
     def absent(self) -> str | None:
-        """Return the first named device that is gone, or whose name another has; None if all are there."""
+        """Return the first named device that is gone or replaced, or None if all are present."""
         return next((named.device.name for named in self._named if not named.is_present()), None)
 
     def absence(self, member: Member) -> Why | None:
-        """Whether a device has gone or was replaced since the last look; None when it is still there."""
+        """Return GONE or REPLACED for a device that changed since the last poll, or None if it is still
+        present."""
         if member.is_present():
             return None
         now = self._devices.by_name(member.name)
@@ -156,7 +162,7 @@ class Membership:
         return Why.GONE if is_same else Why.REPLACED
 
     def look(self) -> Change | None:
-        """What changed since the last look; None when nothing did, which is found out at little cost."""
+        """Return the changes since the last poll, or None. The check is cheap if nothing changed."""
         registered = self._devices.registered()
         before, was_unsettled = self.registered, self.is_unsettled
         refused, is_back = self._take_back(registered)
@@ -170,8 +176,8 @@ class Membership:
         return change if change.came or change.left or change.refused else None
 
     def _take_back(self, registered: dict[str, int]) -> tuple[list[tuple[Leaf, str]], bool]:
-        """Select named drives again that have come back. Returns other drives under their names, once each,
-        and whether one has come back."""
+        """Select named drives that have come back. Return other drives with their names, each reported
+        once, and True if a drive has come back."""
         refused: list[tuple[Leaf, str]] = []
         gone = [named for named in self._named if not named.is_present()]
         for named in gone:
@@ -179,7 +185,7 @@ class Membership:
             device = self._devices.by_name(name)
             if not device or not device.size_bytes or named.is_back_as(device):
                 continue
-            # One that is being added has not all of its attributes yet: it is asked again.
+            # A disk that is being added does not have all attributes yet: check again at the next poll.
             is_complete = registered.get(name) == self.registered.get(name)
             if is_complete and (why := named.why_refused(device)):
                 refused.append((Leaf(device, device), why))
@@ -188,7 +194,7 @@ class Membership:
         return refused, len(absent) < len(gone)
 
     def forget(self, member: Member) -> None:
-        """Leave out one that could not be watched. It comes again with the next change."""
+        """Remove a member that could not be watched. It is added again at the next change."""
         self.members.remove(member)
         self.is_unsettled = False
         member.close()
@@ -200,7 +206,7 @@ class Membership:
             member.close()
 
     def _note_state(self) -> None:
-        """Note what has to stay as it is for the set to stay as it is."""
+        """Record the state on which the set depends."""
         if self._selection.named:
             stacked = {
                 below.name: below
@@ -238,7 +244,7 @@ class Membership:
     def _arrivals(
         self, leaves: Sequence[Leaf], before: dict[str, int]
     ) -> tuple[list[Member], list[tuple[Leaf, str]]]:
-        """What came, and what came and cannot be followed."""
+        """Return the new members, and new disks that cannot be watched."""
         watched = {member.leaf for member in self.members}
         came: list[Member] = []
         refused: list[tuple[Leaf, str]] = []
@@ -256,13 +262,13 @@ class Membership:
                 )
                 came.append(member)
             else:
-                # A disk that is named, or that something stands on, is a leaf without a medium too.
+                # A named disk, or one below a stacked device, is a leaf even without a medium.
                 member.close()
                 self._empty.append(leaf.device)
         return came, refused
 
     def _why_it_left(self, member: Member, leaves: Sequence[Leaf]) -> Why | None:
-        """Why a member left; None when it has not."""
+        """Return the reason why a member left, or None if it has not."""
         absence = self.absence(member)
         if absence:
             return absence
@@ -271,7 +277,7 @@ class Membership:
         return None if member.leaf in leaves else Why.UNUSED
 
     def _is_complete(self, leaf: Leaf, before: dict[str, int]) -> bool:
-        """Whether sysfs shows all of a disk: the queues of one that is being added come last."""
+        """Return True if sysfs has the whole disk. The queues of a disk that is being added appear last."""
         disk = leaf.device.disk
         return disk.is_request_based or self.registered.get(disk.name) == before.get(disk.name)
 

@@ -1,4 +1,4 @@
-"""What is watched at some moment, with the newest of all that is known of it."""
+"""The newest state of everything that is watched, for runs that start or end within another run."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from opwatch.trim.audit.live import DiscardSample
 
 @dataclass(slots=True)
 class Newest:
-    """Takes the entries of a run one after the other; a run of its own can begin or end after any of them."""
+    """Takes the entries of a run in order; another run can start or end after any of them."""
 
     has_ended: bool = False
     _began: dict[int, Began] = field(default_factory=dict)
     _samples: dict[int, DiskSample] = field(default_factory=dict)
     _discards: dict[int, DiscardSample] = field(default_factory=dict)
     _owners: dict[int, OwnerSample] = field(default_factory=dict)
-    # What a drive said last is what its figures begin with.
+    # The last reading of a drive is the first of its later figures.
     _looks: dict[str, Looked] = field(default_factory=dict)
     _slowed: Slowed | None = None
     _blinded: list[RunEntry] = field(default_factory=list)
@@ -63,8 +63,8 @@ class Newest:
         return not self._samples
 
     def as_begun(self) -> list[RunEntry]:
-        """Entries as if each disk had begun with its newest sample, and each drive had been looked at
-        then."""
+        """Return entries as if each disk had started with its newest sample, and each drive had been read
+        at that time."""
         begun = [
             replace(
                 began,
@@ -79,12 +79,12 @@ class Newest:
         return [*begun, *self._blinded, *self._looks.values(), *self._slow_counts()]
 
     def _slow_counts(self) -> list[RunEntry]:
-        """An entry that says where the counts of slow requests begin, if there are any."""
+        """Return an entry with the base of the slow request counts, if there are any."""
         if not self._slowed:
             return []
         counts = {place: count for place, count in self._slowed.counts.items() if place in self._began}
         return [replace(self._slowed, counts=counts, requests=())]
 
     def as_ended(self) -> Ended:
-        """An end as if each disk had ended with its newest sample."""
+        """Return an end as if each disk had ended with its newest sample."""
         return Ended(dict(self._samples), dict(self._discards), owners=dict(self._owners))

@@ -1,4 +1,4 @@
-"""What a sink is given: one disk over one stretch of time."""
+"""The data that a sink receives: one disk over one interval."""
 
 from __future__ import annotations
 
@@ -24,10 +24,13 @@ if TYPE_CHECKING:
 
 @frozen
 class Arrival:
-    """How a disk joined a watch that was running. `unseen` requests and bytes, by group, were counted by
-    the kernel between `since_ns`, when the disk was not yet known to belong to it, and `at_ns`, the first
-    reading: they are in no row. None with a `reason` where the kernel did not count them. What ended while
-    that reading was taken is in it or not: by so many, the `slack`, they may be more. Later readings tell."""
+    """The arrival of a disk during a watch.
+
+    `unseen` requests and bytes, by group, were counted by the kernel between `since_ns`, when the disk was
+    not yet known, and `at_ns`, the first reading; no row has them. They are None with a `reason` if the
+    kernel did not count them. Requests that completed during the first reading may be missing from
+    `unseen`: `slack` is their maximum number, which later readings reduce.
+    """
 
     at: datetime
     at_ns: int
@@ -39,8 +42,9 @@ class Arrival:
     slack_bytes: dict[str, int] | None = None
 
     def known_by(self, first: SurplusBounds, now: SurplusBounds) -> Arrival:
-        """The arrival, as far as it is known by now. Both bounds are of what the kernel counted and the
-        tracer did not: by the first reading, which `unseen` was taken of, and by all readings since."""
+        """Return the arrival with what is known by now. Both bounds are of requests that the kernel
+        counted and the tracer did not: `first` by the first reading, on which `unseen` is based, `now` by
+        all readings since."""
 
         def unseen(counts: dict[str, int] | None, unit: str) -> dict[str, int] | None:
             return counts and {
@@ -73,7 +77,7 @@ class Arrival:
 
 @frozen
 class Leaving:
-    """Says that a disk left a watch which goes on. `doubt` says which of its counts may be another disk's."""
+    """A disk's departure from a watch that goes on. `doubt` names counts that may belong to another disk."""
 
     at: datetime
     at_ns: int
@@ -83,8 +87,8 @@ class Leaving:
 
 @frozen
 class Event:
-    """What became of the set of disks, or of a recording: `kind` is came, left, not_watched or damaged;
-    `text` says it to a person."""
+    """A change of the set of disks, or damage to a recording. `kind` is came, left, not_watched or
+    damaged; `text` describes the event to the user."""
 
     kind: str
     device: str
@@ -98,16 +102,19 @@ class Event:
 
 @frozen
 class Observation:
-    """An interval, or (`final`) the whole time since the start. `origin` is the device the user named;
-    `device` does its I/O. `level` says at which layer it was counted; `lacks`, what the backend cannot give
-    and why; `live`, what its firmware counters tell, None where they are not read; `discards`, who sent them
-    and what waited for them, None where nobody asked; `arrival`, of a disk that came meanwhile, in its first
-    interval and in the summary; `leaving`, of one that left, in its last and in the summary; `blind`, where
-    this kernel runs no programs and what that means for the counts; `losses`, what was not traced and why;
-    `stall`, if nothing completed with requests in flight, in the summary at its end;
-    `slow`, what took longer than a limit, None where nobody asked; `owners`, whose the requests were,
-    likewise; `kernel_times`, what iostat would say, None where the kernel does not; `cpu`, what the whole
-    machine worked meanwhile, None where nobody read it."""
+    """The results of one interval or, if `final`, of the whole time since the start.
+
+    `origin` is the device that the user named; `device` performs its I/O. `level` is the layer at which
+    requests are counted; `lacks`, data that the backend cannot provide, and why; `live`, write
+    amplification from firmware counters, None if they are not read; `discards`, senders of discards and I/O
+    that waited for them, None if not requested; `arrival`, in the first interval and the summary of an
+    added disk; `leaving`, in the last interval and the summary of a disk that was removed; `blind`,
+    programs that this kernel skips, and the effect on counts; `losses`, requests that were not traced, with
+    causes; `stall`, set if requests were in flight and none completed (in the summary: at the end); `slow`,
+    requests above a limit, None if not requested; `owners`, requests by owner, None if not requested;
+    `kernel_times`, the values of iostat, None if the kernel has none; `cpu`, the machine's CPU use, None if
+    not read.
+    """
 
     device: str
     origin: str
@@ -138,12 +145,12 @@ class Observation:
 
     @property
     def absent(self) -> dict[str, str]:
-        """What its source cannot tell, and why: what stands there is no 0."""
+        """Return the missing data and the reasons. Zeros in these fields are not measurements."""
         return lacking(self.lacks)
 
     @property
     def explained(self) -> list[Loss]:
-        """What was not traced for a known cause, which explains how much it is."""
+        """Return the losses with a known cause, which explains their number."""
         return [] if TRUST in self.absent else [loss for loss in self.losses if loss.is_explained]
 
     @property
@@ -157,12 +164,12 @@ class Observation:
 
 
 class Sink(Protocol):
-    """Where observations go."""
+    """A consumer of observations."""
 
     def begin(self, notes: list[str]) -> None:
-        """Begin, with what the user should know beforehand. This is called once."""
+        """Begin, with notes that the user should know in advance. Called once."""
 
     def write(self, observation: Observation) -> None: ...
 
     def tell(self, event: Event) -> None:
-        """Tell that disks came or left."""
+        """Report that disks were added or removed."""

@@ -1,4 +1,4 @@
-"""Two samples of a disk -> what happened between them. Pure, and the only way from samples to numbers."""
+"""Derives an observation from two samples of a disk. Pure, and the only place that does so."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def observe(
     losses: tuple[Loss, ...] = (),
     stall: Stall | None = None,
 ) -> Observation:
-    """What a sink is given of the time between two samples of one disk, with what else is known of it.
-    `final`: it is the whole watch."""
+    """Return the observation of the time between two samples of one disk, with the given additional data.
+    `final`: the time is the whole watch."""
     disk = now.disk
     return Observation(
         device=disk.device,
@@ -63,15 +63,18 @@ def observe(
 
 
 def tally(first: DiskSample, now: DiskSample) -> Tally:
-    """Count what a run lacks from its first sample to this one."""
+    """Return the tally of a run's losses from its first sample to this one."""
     return tally_losses(_account(first, now), now.disk.in_flight, now.disk.flush_queues)
 
 
 def losses_of(
     then: DiskSample, now: DiskSample, lost: Tally | None = None, *, is_blind: bool
 ) -> tuple[Loss, ...]:
-    """Return what was lost between two samples: `lost` in an interval, which is by how much the run's tally
-    grew; of the whole run without it. `is_blind`: the kernel skips programs while PID 1 is current."""
+    """Return the losses between two samples.
+
+    `lost` is the growth of the run's tally in an interval; without `lost`, the losses are those of the
+    whole run. `is_blind`: the kernel skips programs while PID 1 is current.
+    """
     is_whole = lost is None
     grown = tally(then, now) if lost is None else lost
     return list_losses(grown, _account(then, now), is_blind=is_blind, is_whole=is_whole)

@@ -1,4 +1,4 @@
-"""What was read of one watched disk at one moment. Everything in it is absolute, and a value of its own."""
+"""A reading of one watched disk. All numbers are absolute; samples are independent values."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from opwatch.trace.trust import Reading
 
 @frozen
 class WatchedDisk:
-    """What is known of a disk since it was attached to. `origin` is the device that the user named, `device`
-    does its I/O; `level` says at which layer it is counted; `lacks`, what the backend cannot give and why;
-    `in_flight`, how many requests were under way at the attachment."""
+    """Facts about a disk since it was attached.
+
+    `origin` is the device that the user named, `device` performs its I/O; `level` is the layer at which
+    requests are counted; `lacks`, data that the backend cannot provide, and why; `in_flight`, the number of
+    requests in flight at the attachment.
+    """
 
     device: str
     origin: str
@@ -25,8 +28,8 @@ class WatchedDisk:
 
 @frozen
 class DiskSample:
-    """A reading, with the clocks as they were then. `misses` are runs of programs that the kernel skipped, of
-    all disks together; None where nobody tells. `cpu` is the machine's CPU time, read with the anchor."""
+    """A reading, with the clocks at that time. `misses` are program runs that the kernel skipped, all
+    disks together; None if unknown. `cpu` is the machine's CPU time, read with the anchor."""
 
     disk: WatchedDisk
     reading: Reading

@@ -1,4 +1,4 @@
-"""What a person asked to watch, and which disks do its I/O now. That changes while it is watched."""
+"""The devices that the user asked to watch, and the disks that perform their I/O at the moment."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from opwatch.host.device import BlockDevice, Devices, Leaf
 
 
 class Selection:
-    """Devices by name, resolved once, or every disk of the machine. Nothing is kept of what they stand on."""
+    """Devices by name, resolved once, or all disks of the machine. Lower devices are looked up each time."""
 
     def __init__(self, devices: Devices, names: Sequence[str] | None) -> None:
         self._devices = devices
         self.named = [devices.resolve(name) for name in names or ()]
-        # Those that have gone: another disk may have the name.
+        # Named devices that have gone: another disk may have their name.
         self.absent: set[BlockDevice] = set()
         for device in self.named:
             if not device.size_bytes:
                 raise UsageError(f"{device.name} has no medium (its size is 0)")
 
     def leaves(self) -> list[Leaf]:
-        """What to trace now, each disk once: for the first of the named devices that stand on it."""
+        """Return the disks to trace now, each once, for the first of the named devices that are built on
+        it."""
         if not self.named:
             return self._all_disks()
         by_device: dict[BlockDevice, Leaf] = {}
@@ -40,7 +41,7 @@ class Selection:
         return [Leaf(disk, disk) for disk in visible] + paths
 
     def notes(self) -> list[str]:
-        """What is not obvious about where the named devices' I/O is counted."""
+        """Return notes on where the named devices' I/O is counted, if that is not obvious."""
         return [note for device in self.named for note in _notes(device, self._devices.leaves(device))]
 
 

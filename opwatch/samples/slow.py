@@ -1,4 +1,4 @@
-"""Requests that took longer than a limit, as they are kept and as they are shown."""
+"""Requests that took longer than a limit, as stored and displayed."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from datetime import datetime, timedelta
 from opwatch.frozen import frozen
 from opwatch.trace.slow import Submitter
 
-# The kernel's own flush stands for all that wait for one, and is nobody's.
+# The kernel sends one flush for all that wait for one, so the flush has no single submitter.
 _FLUSH = "flush"
 
 
 @frozen
 class SlowRequest:
-    """One request, of the disk at this place; see SlowRecord. `cgroup` is the path of a control group, None
-    where it had gone when it was looked for."""
+    """A slow request of the disk at this place; see SlowRecord. `cgroup` is the path of a control group,
+    or None if it was already gone."""
 
     place: int
     end_ns: int
@@ -30,12 +30,12 @@ class SlowRequest:
     cgroup: str | None
 
     def at(self, end: datetime, end_ns: int) -> datetime:
-        """When it ended, by the clock of the wall: `end` is the moment `end_ns` of its interval's."""
+        """Return the wall clock time of the request's end; `end` is the wall clock time of `end_ns`."""
         return end - timedelta(microseconds=(end_ns - self.end_ns) / 1000)
 
     @property
     def reason(self) -> str | None:
-        """Why nobody knows who asked for it; None where that is known."""
+        """Return the reason why the submitter is unknown, or None if known."""
         if self.submitter:
             return None
         if self.op == _FLUSH:
@@ -45,8 +45,8 @@ class SlowRequest:
 
 @frozen
 class SlowIo:
-    """What was slower than `limit_ns` in an interval: `count` requests, of which `noted` were told one by
-    one. `requests` are those, or in a summary the slowest of them."""
+    """Requests slower than `limit_ns` in an interval: `count` of them, of which `noted` were recorded
+    individually. `requests` are those or, in a summary, the slowest."""
 
     limit_ns: int
     count: int

@@ -1,4 +1,4 @@
-"""Slow requests of one disk, from the entries of a run to what is shown of an interval."""
+"""Collects the slow requests of one disk from a run's entries, by interval and in total."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Sequence
 
 from opwatch.samples.slow import SlowIo, SlowRequest
 
-# A summary tells so many, and so does an interval, which may be all of a day.
+# Maximum numbers of requests in a summary, and in an interval, which may last a day.
 SLOWEST = 10
 MOST_REQUESTS = 1 << 12
 
 
 def slowest(requests: Sequence[SlowRequest], most: int) -> tuple[SlowRequest, ...]:
-    """The slowest first; of two alike the earlier."""
+    """Return the slowest requests, slowest first; of two with the same latency the earlier."""
     return tuple(heapq.nsmallest(most, requests, key=lambda one: (-one.latency_ns, one.end_ns)))
 
 
 class SlowTally:
-    """Takes what became known one after the other. `begin` is the count that the run begins with."""
+    """Collects slow requests in the order of their entries. `begin` is the count at the start of the run."""
 
     def __init__(self, limit_ns: int, begin: int) -> None:
         self._limit_ns, self._begin = limit_ns, begin
@@ -28,7 +28,7 @@ class SlowTally:
         self._slowest: tuple[SlowRequest, ...] = ()
 
     def take(self, count: int, requests: Sequence[SlowRequest]) -> None:
-        """Take requests that are new. `count` is how many there were in all until now."""
+        """Add new requests. `count` is the total number so far."""
         self._count = count
         self._noted += len(requests)
         self._noted_in_all += len(requests)
@@ -37,15 +37,15 @@ class SlowTally:
 
     @property
     def has_news(self) -> bool:
-        """Whether there were any since the last interval."""
+        """Return True if there were any since the last interval."""
         return self._count != self._shown
 
     def interval(self) -> SlowIo:
-        """What came since the last interval."""
+        """Return the requests since the last interval, and start the next one."""
         interval = SlowIo(self._limit_ns, self._count - self._shown, self._noted, tuple(self._requests))
         self._shown, self._noted, self._requests = self._count, 0, []
         return interval
 
     def summary(self) -> SlowIo:
-        """What there was in the whole run, with the slowest."""
+        """Return the number of slow requests in the whole run, with the slowest of them."""
         return SlowIo(self._limit_ns, self._count - self._begin, self._noted_in_all, self._slowest)

@@ -1,4 +1,4 @@
-"""Where the entries of a run come from: a machine that is watched, or a file. Who shows them cannot tell."""
+"""Sources of a run's entries: a live machine or a file. Both look the same to the consumer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Source(Protocol):
 
 
 def show(source: Source, story: Story, sink: Sink, say: Callable[[str], None]) -> None:
-    """Show all of a run. `say` is for what a person is told beside the data."""
+    """Show all of a run. `say` prints messages to the user beside the data."""
     for entry in source.entries():
         for news in story.take(entry):
             if isinstance(news, Event):

@@ -1,5 +1,5 @@
-"""Entries of a run -> what is shown of it. Pure, and the only way there: a run that goes on and one that
-lies in a file give the same."""
+"""Derives a run's output from its entries. Pure, and the only place that does so: a live run and a
+recorded one give the same output."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from opwatch.waf.live import Live
     from opwatch.waf.live_trail import LiveTrail
 
-# Summaries of disks that left are kept until the end, but for the oldest of very many.
+# Summaries of removed disks are kept until the end, except the oldest if there are more than this.
 MOST_PAST = 256
 
 News = Observation | Event
@@ -45,7 +45,7 @@ News = Observation | Event
 
 @frozen
 class _Moment:
-    """What is known of one disk at one time."""
+    """All data of one disk at one time."""
 
     sample: DiskSample
     discards: DiscardSample | None
@@ -54,8 +54,8 @@ class _Moment:
 
 @dataclass(slots=True)
 class _Disk:
-    """A disk that is watched. `last` is where its next interval begins; `beside` is what its readings say of
-    what the kernel counted and the tracer did not."""
+    """A watched disk. `last` is the start of its next interval; `beside` are the bounds of requests that
+    the kernel counted and the tracer did not."""
 
     first: _Moment
     last: _Moment
@@ -63,39 +63,39 @@ class _Disk:
     came: Arrival | None
     beside: SurplusBounds | None
     leaving: Leaving | None = None
-    # This is None until it is known that slow requests are noted.
+    # None until slow requests are known to be recorded.
     slow: SlowTally | None = None
-    # Its arrival is news until its first interval is shown.
+    # True until the first interval, which shows the arrival.
     is_news: bool = False
-    # What earlier intervals reported as lost.
+    # Losses that earlier intervals reported.
     lost: Tally = field(default_factory=Tally)
-    # In which its last interval ended.
+    # The stall in which the last interval ended.
     stall: Stall | None = None
 
     def stall_until(self, now: DiskSample) -> Stall | None:
-        """Return how the disk stood still since its last interval, None if it did not."""
+        """Return the disk's stall since its last interval, or None."""
         return stall_between(self.last.sample.reading, now.reading, self.stall, missed=bool(self.lost))
 
     def take_losses(self, now: DiskSample) -> Tally:
-        """Return what is known to be lost by now and was in no earlier interval."""
+        """Return the losses that are known by now and that no earlier interval reported."""
         whole = tally(self.first.sample, now)
         grown, self.lost = whole - self.lost, whole | self.lost
         return grown
 
     def learn(self, now: DiskSample) -> None:
-        """See what a further reading says of the time before the first."""
+        """Update the bounds of the time before the first reading from a later reading."""
         self.beside = narrowed(self.beside, now.reading)
 
     @property
     def arrival(self) -> Arrival | None:
-        """How it came, as far as it is known by now."""
+        """Return the arrival with what is known by now."""
         first = bounds(self.first.sample.reading)
         if self.came is None or first is None or self.beside is None:
             return self.came
         return self.came.known_by(first, self.beside)
 
     def has_news(self, now: DiskSample) -> bool:
-        """Whether there is anything to show of the time since its last interval."""
+        """Return True if there is anything to show since the last interval."""
         if self.is_news or (self.slow and self.slow.has_news):
             return True
         then = self.last.sample
@@ -105,8 +105,8 @@ class _Disk:
 
 
 class Story:
-    """Takes the entries of a run one after the other. Once all is shown, `unexplained` and `explained` have
-    what was lost by each disk, with its name."""
+    """Takes the entries of a run in order. After the last, `unexplained` and `explained` have each disk's
+    losses, with its name."""
 
     def __init__(self) -> None:
         self.unexplained: list[str] = []
@@ -114,12 +114,12 @@ class Story:
         self._is_blind = False
         self._disks: dict[int, _Disk] = {}
         self._trails: dict[str, LiveTrail] = {}
-        # Summaries of disks that left, which are shown at the end.
+        # Summaries of removed disks, shown at the end.
         self._past: list[Observation] = []
         self._not_watched: list[str] = []
 
     def take(self, entry: RunEntry) -> list[News]:
-        """What there is to show now. BadInput where the entry does not follow from those before."""
+        """Return the output of this entry. Raise BadInput if the entry contradicts earlier ones."""
         match entry:
             case Began():
                 return self._begin(entry)
@@ -166,7 +166,7 @@ class Story:
         return [event, interval, *self._finals(oldest)]
 
     def _look(self, entry: Looked) -> None:
-        # It is not imported before there is one: that takes long.
+        # Import on demand, because the import takes long.
         from opwatch.counters.catalogue.families import standard_catalogue
         from opwatch.waf.live_trail import LiveTrail
 
@@ -201,7 +201,7 @@ class Story:
         return news
 
     def _finals(self, observations: Iterable[Observation]) -> list[Observation]:
-        """Summaries that are shown now, with what they leave unexplained."""
+        """Return the summaries to show now, and collect their unexplained and explained losses."""
         shown = list(observations)
         for one in shown:
             self.unexplained += [f"{one.label}: {words}" for words in one.unexplained]

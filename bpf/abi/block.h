@@ -59,8 +59,8 @@ struct ow_issue_counts {
 
 /* Written by the completion program; the first five fields for each request. */
 struct ow_complete_counts {
-	__u64 ends; /* completions as the kernel counts them: of a request that completes twice, the
-		       second */
+	__u64 ends;   /* completions as the kernel counts them; the second if a request completes
+			 twice */
 	__u64 bytes;  /* bytes of matched completions, including failed ones, as in the stat file */
 	__u64 sum_ns; /* latency of all matched final completions */
 	__u64 max_ns;
@@ -78,7 +78,7 @@ struct ow_complete_counts {
 	__u64 behind_sum_ns;
 	__u64 behind_max_ns;
 	__u64 taken_back; /* ended without their data, which another path transfers */
-	__u64 refused;	  /* those of taken_back without a seen issue: refused before it */
+	__u64 refused;	  /* subset of taken_back without a seen issue: refused before the issue */
 	__u64 missed;	  /* completion missed: a bio's address was seen again on another disk */
 	__u64 stat_reads; /* OW_OTHER only: requests that the kernel's statistics count as reads */
 	__u64 stat_writes;
@@ -104,7 +104,7 @@ struct ow_requeue_counts {
 	__u64 requeued; /* requeued by the driver; stays in flight and is issued again */
 };
 
-/* Starts with the counters that every request needs; they fill one cache line if aligned to one. */
+/* Starts with the counters for every request, which fill one cache line if aligned. */
 struct ow_counts {
 	struct ow_issue_counts issue;
 	struct ow_complete_counts complete;
@@ -148,10 +148,9 @@ struct ow_own_row {
 };
 
 /*
- * A sum of absolute times and the count of its terms are two words; a reader may see one of them
- * before an event and the other after it. Because of this mark in each term, such a pair yields
- * a result that is wrong by more than any plausible time. The bits below the mark hold 4.5 years
- * of uptime.
+ * A sum of absolute times and the count of its terms are two words; a reader may see one word
+ * before an event and the other after the event. With this mark in each term, such a pair yields
+ * an implausibly wrong time. The bits below the mark hold 4.5 years of uptime.
  */
 #define OW_TIME_MARK (1ULL << 57)
 
@@ -204,8 +203,8 @@ struct ow_disk {
 
 #define OW_TABLE_SIZE (1 << OW_TABLE_BITS)
 
-/* Set by user space before loading, and constant afterwards, so that the verifier removes the
- * branches that these settings disable. */
+/* Set by user space before loading, and constant afterwards: the verifier removes disabled
+ * branches. */
 struct ow_settings {
 	__u64 table_multiplier;
 	__u32 nr_cpus;	      /* highest CPU number plus one */

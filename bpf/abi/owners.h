@@ -45,8 +45,8 @@ struct ow_owner_counts {
 	__u64 pad;
 };
 
-/* Cache of owner indices. Each CPU has one for each of the two programs that count owners, so
- * that no program reads an entry that another is writing. */
+/* Cache of owner indices. Each CPU has two, one per program that counts owners, so that programs
+ * do not read entries while another program writes. */
 struct ow_recent_owner {
 	struct ow_owner_key key;
 	__u32 place; /* 0: none */

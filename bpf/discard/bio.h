@@ -6,7 +6,7 @@
 struct trim_bio {
 	__u64 end_sector; /* unchanged when the front is split off */
 	__u64 issued_ns;
-	char disk[OW_DISK_NAME]; /* the device that it was sent to last */
+	char disk[OW_DISK_NAME]; /* the most recent target device */
 	__u32 dev;
 	__u32 bytes; /* without the parts that were split off, which complete separately */
 	__u32 who;
@@ -29,8 +29,8 @@ struct {
 	__type(value, struct bio_place);
 } bio_places SEC(".maps");
 
-/* Bios with a hash collision. One discard of 640 MiB becomes 10240 bios in each layer above a
- * disk that takes 64 KiB at a time, and all of them may be in flight at once. */
+/* Bios with a hash collision. Above a disk with a limit of 64 KiB per discard, a discard of 640
+ * MiB becomes 10240 bios in each layer, possibly all in flight at once. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 65536);
@@ -94,8 +94,8 @@ static __always_inline void forget(__u64 address)
 
 /*
  * Return true if device mapper made @bio for a target of @disk. The memory before a bio belongs
- * to its creator only if its pool reserves room there. Bios of md have none; the memory before
- * them has stale data, which may be a device mapper's.
+ * to the bio's creator only if the pool reserves room there. The pool of md reserves none; stale
+ * data of device mapper may precede md's bios.
  */
 static __always_inline bool is_made_by(struct bio *bio, struct gendisk *disk)
 {

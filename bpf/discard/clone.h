@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * Requests that device mapper clones for one of several paths (dm-multipath, unless configured
- * for bios). The bios of a clone pass no event before its issue, so they inherit the sender of
- * the original bios.
+ * Requests cloned by device mapper for one of several paths (dm-multipath, unless configured for
+ * bios). No event precedes the issue of a clone's bios, so they inherit the sender of the
+ * original bios.
  */
 #ifndef OPWATCH_DISCARD_CLONE_H
 #define OPWATCH_DISCARD_CLONE_H
@@ -22,7 +22,8 @@ static __noinline long take_clone(__u32 index, struct cloned *c)
 		return 1;
 	info = (void *)bio - bpf_core_field_offset(struct dm_rq_clone_bio_info, clone);
 	known = recall((__u64)BPF_CORE_READ(info, orig));
-	/* An unknown bio was merged and forgotten: it had the sender of the bio before it. */
+	/* An unknown bio was merged and forgotten: its sender was the same as the previous
+	 * bio's. */
 	if (known)
 		c->entry.who = entry.who = known->who;
 	entry.bytes = BPF_CORE_READ(bio, bi_iter.bi_size);

@@ -23,8 +23,8 @@
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-/* Count a bio that a device passes on unchanged. A bio fires block_bio_queue only once in its
- * life, so such a device causes no event (bcache of 6.1; that of 6.12 clones the bio). */
+/* Count a bio that a device passes on unchanged. A bio fires block_bio_queue only once, so such
+ * a device causes no event (bcache of 6.1; in 6.12 bcache clones the bio). */
 static __always_inline void on_handed_down(struct trim_bio *known, struct ow_flow_key *key,
 					   __u64 sector, __u64 end_sector)
 {
@@ -42,7 +42,7 @@ static __always_inline void on_handed_down(struct trim_bio *known, struct ow_flo
 
 /*
  * Sees bios that the block layer refuses before any event. A known bio with the same end is the
- * rest of a split bio: some kernels resubmit it through this function (seen on 6.1, not on
+ * rest of a split bio, which some kernels resubmit through this function (seen on 6.1, not on
  * 6.12).
  */
 SEC("fentry/submit_bio_noacct")
@@ -70,8 +70,8 @@ int discard_submitted(__u64 *ctx)
 
 /*
  * Count the part of a discard below the highest sector discarded so far. A filesystem that scans
- * its space once sends no such part. The followed process runs on one CPU at a time, so there is
- * a single writer.
+ * the disk once sends no such part. The followed process runs on one CPU at a time: there is a
+ * single writer.
  */
 static __always_inline void count_again(struct ow_flow_cell *cell, const struct ow_flow_key *key,
 					__u64 sector, __u64 end_sector)
@@ -184,9 +184,10 @@ int discard_split(__u64 *ctx)
 }
 
 /*
- * Count a bio that was merged into an adjacent request. Keep its sender, unless it is a kernel
- * thread: RAID 5 merges thousands of bios into one request, and threads are not distinguished.
- * After a front merge, keep the bio in any case, because the request is then found by this bio.
+ * Count a bio that was merged into an adjacent request. Keep the sender unless it is a kernel
+ * thread, because RAID 5 merges thousands of bios into a request and all kernel threads count as
+ * one sender. After a front merge, keep the bio in any case, because the request starts with
+ * this bio.
  */
 static __always_inline int on_merge(struct bio *bio, bool in_front)
 {

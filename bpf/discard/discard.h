@@ -112,7 +112,7 @@ static __always_inline void count_origin(const struct ow_flow_key *at, __u64 byt
 	__sync_fetch_and_add(&origin->bytes, bytes);
 	if (!whole)
 		__sync_fetch_and_add(&origin->below_granule, 1);
-	/* Not atomic: concurrent updates may lose one. These fields are hints, not counts. */
+	/* Not atomic: a concurrent update may be lost. The two fields are hints, not counts. */
 	if (bytes < origin->min_bytes)
 		origin->min_bytes = bytes;
 	if (bytes > origin->max_bytes)

@@ -113,7 +113,7 @@ static __always_inline struct ow_flow_cell *flow_of(const struct ow_flow_key *ke
 		return cell;
 	at = find_flow(key);
 	cell = bpf_map_lookup_elem(&flows, &at);
-	/* The barrier ensures that programs that use this guess see a complete cell. */
+	/* The barrier ensures that other users of the guess see a complete cell. */
 	if (cell)
 		__sync_lock_test_and_set(guess, at);
 	return cell;

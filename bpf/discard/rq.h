@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
-/* Discard requests from issue to completion, the commands that drivers build from them, and
- * reads and writes that wait behind them. */
+/* Discard requests from issue to completion, the commands built from them by drivers, and reads
+ * and writes delayed by discards. */
 #ifndef OPWATCH_DISCARD_RQ_H
 #define OPWATCH_DISCARD_RQ_H
 
@@ -12,8 +12,8 @@ struct {
 	__type(value, __s64);
 } busy SEC(".maps");
 
-/* The requests counted in busy. A request lowers the count once, whichever way it ends, and only
- * if it raised it: requests issued before we attached do not count. */
+/* The requests counted in busy. A request decrements the count once, whichever way it ends, and
+ * only after an increment: requests issued before we attached do not count. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 4096);

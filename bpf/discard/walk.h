@@ -48,8 +48,8 @@ static __noinline int key_of_unknown(struct walk_state *w, __u64 address)
 	return 0;
 }
 
-/* Count one range of a request: that of the bio at w->address, or starting with it. Not static,
- * so that the verifier checks this function once per program instead of once per path. */
+/* Count one range of a request, which is or starts with the bio at w->address. Not static, so
+ * that the verifier checks the function once per program instead of once per path. */
 __noinline int count_range(struct walk_state *w, __u64 sector, __u64 bytes)
 {
 	struct ow_flow_cell *cell;
@@ -155,8 +155,8 @@ static __noinline long look_at_joined(__u32 index, struct joined *j)
 DEFINE_TURN(count_next, struct walk_state)
 DEFINE_TURN(look_at_joined, struct joined)
 
-/* Return true if the bios merged with the one at @address have the same sender. With @forget,
- * also forget them. Adjacent bios of two partitions can be in one request. */
+/* Return true if the bios merged with the bio at @address have the same sender. With @forget,
+ * also forget the merged bios. Adjacent bios of two partitions can be in the same request. */
 __noinline int joined_alike(__u64 address, __u32 forget)
 {
 	struct trim_bio *first = recall(address);

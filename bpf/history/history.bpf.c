@@ -67,8 +67,8 @@ static __always_inline void tell(struct ow_change *change)
 		count_lost(change);
 }
 
-/* Record each range of a command, because bios that are not adjacent may be merged. No driver
- * that we know of completes such a command in parts; if one does, its sectors count as lost. */
+/* Record each range of a command, because bios need not be adjacent to be merged. No known
+ * driver completes such a command in parts; if a driver does, the sectors count as lost. */
 static __always_inline void tell_ranges(struct ow_change *change, struct request *rq, __u32 bytes)
 {
 	struct bio *bio = rq->bio;
@@ -116,8 +116,8 @@ static __always_inline void read_scsi(struct ow_change *change, struct request *
 	change->begin_ns = bytes[1];
 }
 
-/* Record a command that is none of the block layer's operations. An NVMe controller's admin
- * queue has no disk, so the command's namespace is unknown and it counts for every NVMe disk. */
+/* Record a command that is not a block layer operation. An NVMe controller's admin queue has no
+ * disk, so the namespace is unknown and the command counts for every NVMe disk. */
 static __always_inline int on_command(struct request *rq, struct ow_change *change)
 {
 	__u64 key = (__u64)rq, *opcode = bpf_map_lookup_elem(&commands, &key);

@@ -4,8 +4,8 @@
 #ifndef OPWATCH_CORE_H
 #define OPWATCH_CORE_H
 
-/* For values that are masked later: bcc's compiler must not drop a mask as redundant, because
- * the verifier needs it. */
+/* For values that are masked later: keep bcc's compiler from dropping the mask as redundant,
+ * because the verifier needs the mask. */
 #define opaque(value) (value)
 
 #define compare_and_swap(at, from, to) __sync_val_compare_and_swap(at, from, to)
@@ -139,8 +139,8 @@ __u64 trims[OW_MAX_TARGETS];
 
 #define trims_of(disk) (&trims[(disk) & (OW_MAX_TARGETS - 1)])
 
-/* Programs of discard.bpf.c that are tail-called for discards, so that other requests run no
- * extra program. User space installs them or leaves the maps empty. */
+/* Programs of discard.bpf.c, tail-called for discards, so that other requests run no extra
+ * program. User space installs the programs or leaves the maps empty. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
 	__uint(max_entries, 1);

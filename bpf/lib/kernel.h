@@ -124,7 +124,7 @@ struct bvec_iter {
 	unsigned int bi_size;
 };
 
-/* The pool of a bio; front_pad is the number of bytes before each bio that its creator owns. */
+/* The pool of a bio; front_pad is the number of bytes before each bio for the bio's creator. */
 struct bio_set {
 	unsigned int front_pad;
 };
@@ -292,11 +292,10 @@ enum req_opf {
 };
 
 /*
- * True if the kernel has BLK_STS_ZONE_RESOURCE. Its number is in the middle of the status list,
- * so that later statuses have other numbers on such kernels. It is a macro, which BTF does not
- * contain. The changes that replaced zone locking (in v6.10) removed it together with the
- * elevator features that queues require (both exist on v6.1, neither on v6.12), so we test for
- * the latter.
+ * True if the kernel has BLK_STS_ZONE_RESOURCE. The later statuses have other numbers on such
+ * kernels. The status is a macro, absent from BTF. The removal of zone locking (in v6.10) also
+ * removed the elevator features required by queues (both exist on v6.1, neither on v6.12), so we
+ * test for the latter.
  */
 #define HAS_ZONE_RESOURCE_STATUS \
 	bpf_core_field_exists(((struct request_queue *)0)->required_elevator_features)

@@ -11,8 +11,8 @@ from opwatch.host.device import BlockDevice, Devices
 
 @frozen
 class Node:
-    """A device and the devices built on it. A device that is built on several others appears under each of
-    them; all but the first have `again` set and no children."""
+    """A device and the devices built on it. A device on top of several others appears under each; all
+    nodes but the first have `again` set and no children."""
 
     device: BlockDevice
     children: tuple[Node, ...] = ()

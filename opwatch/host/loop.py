@@ -79,9 +79,9 @@ def diskseq(descriptor: int) -> int | None:
 
 
 def backing_of(descriptor: int) -> tuple[int, int] | None:
-    """Return st_dev and st_ino of the file behind a loop device, or None if it has none.
+    """Return st_dev and st_ino of the file behind a loop device, or None without a file.
 
-    The kernel asks the file system that holds the file, and blocks if that does not answer.
+    The kernel asks the file system of the file, and blocks if the file system does not answer.
     """
     status = _status_of(descriptor)
     return status and (_number(status[0]), status[1])
@@ -215,7 +215,7 @@ def open_loop(node: str) -> LoopDevice:
 
 def loops_over(backing: tuple[int, int], sys: Path = Path("/sys")) -> Iterator[LoopDevice]:
     """Yield an open LoopDevice for each loop device over the file with this st_dev and st_ino; the caller
-    closes them. Devices that cannot be opened are skipped."""
+    closes them. Skip devices that cannot be opened."""
     for folder in sorted((sys / "block").glob("loop*/loop")):
         with contextlib.suppress(OpwatchError):
             device = open_loop(f"/dev/{folder.parent.name}")

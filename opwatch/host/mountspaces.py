@@ -1,7 +1,7 @@
-"""Finds the mounts of a device in all mount namespaces. A process's own table has only its own mounts.
+"""Finds the mounts of a device in all mount namespaces. A process's own table covers only one namespace.
 
 Two functions, because neither replaces the other: `is_claimed` asks the kernel, which knows every mount,
-including those that no process sees any more (umount --lazy); `survey` reports where, as far as permissions
+even mounts that no process sees any more (umount --lazy); `survey` reports where, as far as permissions
 allow.
 """
 
@@ -21,7 +21,7 @@ from opwatch.host.usage import Mount, parse_mountinfo
 
 # Errors from /proc for a thread that has ended or is about to: its mountinfo gives EINVAL.
 _ENDED = (errno.ENOENT, errno.ESRCH, errno.EINVAL)
-# Each pass over /proc finds the threads that started while those of the previous pass ended.
+# Each pass over /proc finds threads started while the threads of the previous pass ended.
 _LOOKS = 4
 
 
@@ -142,7 +142,7 @@ def _tables(
 def _read(
     proc: Path, candidates: Sequence[MountSpace], known: Collection[str] | None
 ) -> tuple[MountSpace, list[Mount]] | None:
-    """Return a namespace's table, read from the first of its threads that is still alive; None if none is."""
+    """Return a namespace's table, read from the first live thread; None if all have ended."""
     for space in candidates:
         try:
             table = read_names(proc / (str(space.pid) if space.pid else "self") / "mountinfo")

@@ -37,20 +37,20 @@ def own_command() -> str:
 
 
 def _script() -> Path | None:
-    """Return the script that was called, by its path or by searching PATH like a shell. shutil.which()
-    does the same, but its import takes longer than the rest of this module."""
+    """Return the script that was called, by path or by searching PATH like a shell. shutil.which() would
+    do, but the import takes longer than the rest of this module."""
     folder, name = os.path.split(sys.argv[0])
     candidates = (Path(place, name) for place in ([folder] if folder else os.get_exec_path()))
     return next((path for path in candidates if path.is_file() and os.access(path, os.X_OK)), None)
 
 
 def _is_installed() -> bool:
-    # importlib.metadata does the same, but its import takes longer than the rest of this module.
+    # importlib.metadata would do, but the import takes longer than the rest of this module.
     return any(True for folder in sys.path for _ in Path(folder or ".").glob("opwatch-*.dist-info"))
 
 
 def missing(what: str, needs: str, command: str = "...", otherwise: str = "") -> PermissionMissing:
-    """Return the error that `what` lacks the privilege `needs`, with a command that has it."""
+    """Return an error for `what` without the privilege `needs`, with a command to fix the problem."""
     words = f"{what} needs {needs}. Try: sudo {own_command()} {command}"
     return PermissionMissing(words + (f" ({otherwise})" if otherwise else ""))
 

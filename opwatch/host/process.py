@@ -27,10 +27,9 @@ def ending_with(parent: int) -> Callable[[], None]:
 
 
 def run_tool(argv: Sequence[str], timeout_s: float = 60, *, ends_with_us: bool = False) -> str:
-    """Return the output of a tool. If the tool fails, raise OpwatchError with its message.
+    """Return the output of a tool. If the tool fails, raise OpwatchError with the tool's message.
 
-    A tool with `ends_with_us` ends even if we are killed. Use this for tools that hold a device open which
-    must disappear with us.
+    With `ends_with_us`, the tool ends even if we are killed. Use this for tools that hold a device open.
     """
     import shutil
     import subprocess

@@ -97,8 +97,8 @@ class ScratchDisk:
         return Path(f"/proc/{os.getpid()}/fd/{self._file}")
 
     def detach(self) -> None:
-        """Detach the device now, like a pulled drive. If other processes have it open, it goes with their
-        last close."""
+        """Detach the device now, like a pulled drive. If other processes use the device, the kernel
+        detaches at the last close."""
         if self._device:
             self._device.detach()
             self._device = None

@@ -22,8 +22,8 @@ TIMEOUT_S = 10
 
 @frozen
 class Tool:
-    """A program that opwatch can use. `commands` are its names, preferred first. `ask` are the arguments
-    that print its version; empty if it has none."""
+    """A program that opwatch can use. `commands` are alternative names, preferred first. `ask` are the
+    arguments for printing the version; empty if the program cannot print one."""
 
     name: str
     commands: tuple[str, ...]

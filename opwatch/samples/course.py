@@ -51,8 +51,7 @@ class Pastime(Protocol):
 
 
 class Talk(Protocol):
-    """Progress messages to the user. say() prints a permanent line, show() a line that the next one
-    replaces."""
+    """Progress messages to the user. say() prints a permanent line, show() a temporary one."""
 
     def say(self, text: str) -> None: ...
     def show(self, text: str) -> None: ...

@@ -79,7 +79,7 @@ class Named:
             presence = Presence(device)
         except OpwatchError:
             return False
-        # Check after Presence() was created, so that it notices a replacement from now on.
+        # Check after creating Presence, which notices any later replacement.
         if not presence.holds() or identity_of(device) != self.identity:
             presence.close()
             return False

@@ -77,7 +77,7 @@ class _Disk:
         return stall_between(self.last.sample.reading, now.reading, self.stall, missed=bool(self.lost))
 
     def take_losses(self, now: DiskSample) -> Tally:
-        """Return the losses that are known by now and that no earlier interval reported."""
+        """Return newly known losses, excluding losses reported by earlier intervals."""
         whole = tally(self.first.sample, now)
         grown, self.lost = whole - self.lost, whole | self.lost
         return grown

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
 import subprocess
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.kernel.support.load import aligned, discards, opened, reads
+from tests.kernel.support.load import aligned, discards, opened, reads, writes
 from tests.vm.guest.support import stacked, sysfs
+from tests.vm.guest.support.events import block_events
 from tests.vm.guest.support.exact import assert_explained, observe
 from tests.vm.guest.support.nullblk import Irq, NullBlk, null_blk
 from tests.vm.guest.support.shell import call
@@ -53,6 +57,40 @@ def test_a_status_has_its_name_on_every_kernel() -> None:
         [watched] = observe([disk], workload)
     assert watched.interval.ops["write"].statuses == {"zone resource": 1}
     assert_explained("null_blk active zones", watched)
+
+
+def test_zone_appends_are_sequential() -> None:
+    """Each names the first sector of its zone, and the drive writes it behind the one before."""
+    zoned = NullBlk(size=1024, memory_backed=1, zoned=1, zone_size=16, irqmode=Irq.TIMER)
+    cpus = os.sched_getaffinity(0)
+    with null_blk(zoned) as disk, mounted_btrfs(disk) as folder, block_events("block_rq_issue") as events:
+        os.sched_setaffinity(0, {min(cpus)})
+        try:
+            [watched] = observe([disk], lambda: writes(str(folder / "file"), 17, size=16384, step=16384))
+        finally:
+            os.sched_setaffinity(0, cpus)
+        issued = events.issued(disk, 32)
+    write = watched.interval.ops["write"]
+    assert len(issued) == 17
+    assert len(set(issued)) == 1
+    assert (write.issued, write.sequential_ratio) == (17, 16 / 17)
+    assert_explained("null_blk zone append", watched)
+
+
+@contextlib.contextmanager
+def mounted_btrfs(disk: str) -> Iterator[Path]:
+    """A zoned btrfs that is quiet: with an empty file, and nothing to write until it is asked to."""
+    need_module("btrfs")
+    folder = Path("/tmp/zoned")
+    folder.mkdir()
+    call("mkfs.btrfs", "-q", "-O", "zoned", "-d", "single", "-m", "single", f"/dev/{disk}")
+    call("mount", "-o", "noatime,nodatasum,commit=3000", f"/dev/{disk}", str(folder))
+    try:
+        (folder / "file").touch()
+        os.sync()
+        yield folder
+    finally:
+        call("umount", str(folder))
 
 
 @pytest.mark.parametrize("driver", ["zram", "brd"])

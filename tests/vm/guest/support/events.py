@@ -40,6 +40,13 @@ class BlockEvents:
             (int(at) * 512, (int(at) + int(length)) * 512) for at, length in (m.groups() for m in matches)
         ]
 
+    def issued(self, name: str, sectors: int) -> list[int]:
+        """First sector of each request of this size that the disk was given, as block_rq_issue reports it."""
+        assert self.lost() == 0
+        dev = attribute(name, "dev").replace(":", ",")
+        wanted = re.compile(rf"block_rq_issue: {dev} \w+ \d+ \(.*\) (\d+) \+ {sectors} ")
+        return [int(match.group(1)) for line in self.lines() if (match := wanted.search(line))]
+
     def lost(self) -> int:
         """Events that did not fit; anything but 0 makes the counts worthless."""
         total = 0

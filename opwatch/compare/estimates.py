@@ -27,7 +27,7 @@ LEAST_REQUESTS = 20
 # follows, was chosen by simulation: docs/method-compare.md has the table.
 LEAST_WORTH = 6.0
 # States of a load or a drive that last for more than this part of a run can be missed in it.
-MISSED_PART = 12
+MISSED_PART = 30
 # How many independent values a scatter out of blocks is worth: its variance has 4/3 of a block's share.
 _VALUES_A_BLOCK = 1.5
 NOT_MEASURED = "the program that this was imported from did not measure it"

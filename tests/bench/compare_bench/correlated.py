@@ -30,7 +30,9 @@ PAIRS, SECONDS = 200, 60
 TABLE = Section("method-compare.md", "correlated")
 SHARES = (0.0, 0.5, 0.8, 0.9, 0.95, 0.98)
 # Mean time in each of two states, as a share of the run.
-STATES = (1 / 60, 1 / 12, 1 / 6, 1 / 3, 1 / 2, 1.0)
+STATES = (1 / 60, 1 / MISSED_PART, 1 / 20, 1 / 12, 1 / 6, 1 / 3, 1 / 2, 1.0)
+# Mean time that a deviation lasts under noise, as a share of the run.
+NOISY = (1 / MISSED_PART, 1 / 20, 1 / 12, 1 / 3)
 _RATE, _LATENCY_NS, _SPREAD, _STEPS = 1000.0, 200e3, 0.1, 500
 _LATENCIES = [math.exp(NormalDist(0, 0.5).inv_cdf((step + 0.5) / _STEPS)) for step in range(_STEPS)]
 # Standard deviation of the noise per second, independent of the state.
@@ -47,10 +49,16 @@ def share_lasts(share: float, chance: random.Random, seconds: int) -> Iterator[f
         yield mood
 
 
-def lasts_under_noise(chance: random.Random, seconds: int) -> Iterator[float]:
-    """Yield deviations: half of the variance is autocorrelated, the other half is independent noise."""
-    for mood in share_lasts(0.95, chance, seconds):
+def lasts_under_noise(part: float, chance: random.Random, seconds: int) -> Iterator[float]:
+    """Yield deviations: half of the variance lasts `part` of a run on average, the other half is independent
+    noise."""
+    for mood in share_lasts(_share_of(part, seconds), chance, seconds):
         yield mood + chance.gauss(0, 1)
+
+
+def _share_of(part: float, seconds: int) -> float:
+    """Return the share of a deviation that is left after a second if it lasts `part` of a run on average."""
+    return 1 - 1 / (part * seconds)
 
 
 def states_last(part: float, chance: random.Random, seconds: int) -> Iterator[float]:
@@ -132,7 +140,14 @@ def run(pairs: int, seconds: int) -> int:
         )
         for part in STATES
     ]
-    kinds.append(("correlation 0.95 under noise of the same size", lasts_under_noise, False))
+    kinds += [
+        (
+            f"correlation {_share_of(part, seconds):.2g} ({part * seconds:g} s) under noise of the same size",
+            functools.partial(lasts_under_noise, part),
+            part <= 1 / MISSED_PART,
+        )
+        for part in NOISY
+    ]
     rows = [
         f"{pairs} pairs of equal runs of {seconds} s each (`python -m tests.bench.compare_bench.correlated "
         f"{pairs} {seconds}`):",

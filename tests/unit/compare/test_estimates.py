@@ -14,6 +14,7 @@ from opwatch.compare.differences import difference
 from opwatch.compare.estimates import (
     LEAST_INTERVALS,
     LEAST_REQUESTS,
+    MISSED_PART,
     Estimate,
     OpEstimates,
     influences_of,
@@ -148,12 +149,17 @@ def mean_of(series: list[float], seconds: float | None = 60.0) -> Estimate:
 
 
 def two_states(chance: random.Random, count: int) -> list[float]:
-    """Two states that last for a twelfth of the run in the mean."""
+    """Two states, each of which lasts on average for the longest part of the run that the promise allows."""
     state, series = chance.choice((-1, 1)), []
     for _ in range(count):
-        state = -state if chance.random() < 12 / count else state
+        state = -state if chance.random() < MISSED_PART / count else state
         series.append(state + 0.3 * chance.gauss(0, 1))
     return series
+
+
+def under_noise(chance: random.Random, count: int) -> list[float]:
+    """What lasts as long as the promise allows, under independent noise of the same size."""
+    return [value + chance.gauss(0, 1) for value in lasting(chance, count, 1 - MISSED_PART / count)]
 
 
 @pytest.mark.parametrize(
@@ -162,8 +168,9 @@ def two_states(chance: random.Random, count: int) -> list[float]:
         lambda chance, count: lasting(chance, count, 0.9),
         lambda chance, count: lasting(chance, count, 0.98),
         two_states,
+        under_noise,
     ],
-    ids=["share 0.9", "share 0.98", "two states"],
+    ids=["share 0.9", "share 0.98", "two states", "under noise"],
 )
 def test_what_lasts_for_long_makes_no_differences(
     series_of: Callable[[random.Random, int], list[float]],

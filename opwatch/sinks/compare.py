@@ -1,4 +1,4 @@
-"""What was compared: lines of at most 80 columns, and one JSON document. Markdown is in
+"""A comparison as lines of at most 80 columns, and as one JSON document. Markdown is in
 compare_markdown.py."""
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _RULINGS = {
 
 
 def missed_s(comparison: RunComparison) -> float:
-    """How long a state may last that can be missed in the shortest run."""
+    """Return the longest state, in seconds, that the shortest run can miss."""
     return min(course.seconds for disk in comparison.disks for course in disk.courses) / MISSED_PART
 
 
 def meaning(comparison: RunComparison) -> str:
-    """What HIGHER and LOWER promise, and under which condition."""
+    """Return the sentence about the error rate of HIGHER and LOWER, and its condition."""
     least = f"{missed_s(comparison):.3g}" if comparison.disks else "0"
     return (
         f"HIGHER and LOWER are real: of comparisons of runs that do not differ, {100 * FAMILY_CHANCE:g} % "
@@ -48,7 +48,7 @@ def meaning(comparison: RunComparison) -> str:
 
 
 def label(run: int) -> str:
-    """A for the first run, B for the second."""
+    """Return A for the first run, B for the second."""
     return chr(ord("A") + run)
 
 
@@ -57,7 +57,7 @@ def title(metric: str) -> str:
 
 
 def shown_value(metric: str, estimate: Estimate) -> str:
-    """The figure of one run; a dash where there is none."""
+    """Return one figure of a run as text, or a dash if it has none."""
     value = estimate.value
     if value is None:
         return "-"
@@ -84,7 +84,7 @@ def shown_interval(difference: Difference) -> str:
 
 
 class Footnotes:
-    """Reasons, once each, by number."""
+    """Numbered reasons, each listed once."""
 
     def __init__(self) -> None:
         self.reasons: list[str] = []
@@ -101,7 +101,7 @@ def statement(difference: Difference, notes: Footnotes) -> str:
 
 
 def runs_of(comparison: RunComparison, disk: ComparedDisk) -> Iterator[str]:
-    """What each run is, in a line."""
+    """Yield lines that describe each run."""
     for run, (file, course) in enumerate(zip(comparison.files, disk.courses, strict=True)):
         count = len(course.stretches)
         yield f"{label(run)}  {file}: {course.device}, {course.seconds:.1f} s in {count} intervals"
@@ -130,7 +130,7 @@ def _table(disk: ComparedDisk, run: int, notes: Footnotes) -> Iterator[str]:
 
 
 def lines(comparison: RunComparison, decisions: Sequence[Decision]) -> list[str]:
-    """A comparison and its rulings for people, as lines."""
+    """Return a comparison and its rulings as text lines."""
     notes, shown = Footnotes(), list[str]()
     for disk in comparison.disks:
         for text in runs_of(comparison, disk):
@@ -147,7 +147,7 @@ def lines(comparison: RunComparison, decisions: Sequence[Decision]) -> list[str]
 
 
 def ruling_of(decision: Decision) -> str:
-    """A decision in words."""
+    """Return a decision as text."""
     words = f"{decision.rule.text}: {_RULINGS[decision.ruling]}"
     if decision.device is not None:
         op = f"{decision.op} " if decision.op else ""
@@ -158,7 +158,7 @@ def ruling_of(decision: Decision) -> str:
 
 
 def _change(decision: Decision) -> str:
-    """How much a figure changed, in the kind of the rule's limit."""
+    """Return the change of a figure, in the unit of the rule's limit."""
     difference = decision.difference
     assert difference and difference.change is not None
     if decision.rule.kind is LimitKind.CHANGE:
@@ -175,7 +175,7 @@ def _change(decision: Decision) -> str:
 
 
 def document(comparison: RunComparison, decisions: Iterable[Decision]) -> dict[str, Any]:
-    """A comparison and its rulings as one JSON document."""
+    """Return a comparison and its rulings as one JSON document."""
     return {
         "schema": SCHEMA,
         "type": "compare",
@@ -226,7 +226,7 @@ def _estimate(estimate: Estimate) -> dict[str, Any]:
 
 
 def _difference(difference: Difference) -> dict[str, Any]:
-    # What has no upper end has none in JSON either.
+    # A missing upper limit is null in JSON.
     high = difference.high if difference.high is not None and difference.high < 1e300 else None
     return {
         "statement": difference.statement.value,

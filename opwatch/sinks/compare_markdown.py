@@ -1,4 +1,4 @@
-"""What was compared, as Markdown for a pull request. Names of files and disks are others' text."""
+"""A comparison as Markdown for a pull request. Names of files and disks are untrusted text."""
 
 from __future__ import annotations
 
@@ -21,29 +21,30 @@ from opwatch.sinks.compare import (
     title,
 )
 
-# What means something anywhere in a line, and what does so only where a line begins.
+# Characters with a meaning anywhere in a line, and those with a meaning at its start only.
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|~@&]|#(?=\d))")
 _AT_BEGIN = re.compile(r"^([-+#=]|\d+(?=[.)](?:\s|$)))")
 
 
 def escaped(text: str) -> str:
-    """Text that means nothing but itself: it ends no cell, names nobody and links nowhere."""
+    """Return text with all Markdown escaped: it cannot end a table cell, mention a user or make a link."""
     words = escaped_cell(text)
     begin = _AT_BEGIN.match(words)
     if not begin:
         return words
-    # After the number of a list, in front of all else.
+    # A backslash goes after the number of a list item, and before any other character.
     place = begin.end() if begin[0].isdigit() else 0
     return f"{words[:place]}\\{words[place:]}"
 
 
 def escaped_cell(text: str) -> str:
-    """The same in a cell of a table, in which no line begins."""
+    """Return text with its Markdown escaped for a table cell, which never starts a line."""
     return _SPECIAL.sub(r"\\\1", units.printable(text))
 
 
 def fenced(lines: Iterable[str]) -> list[str]:
-    """Lines as a code block of Markdown, whose fence is longer than any in them: no line can end it."""
+    """Return lines as a Markdown code block. The fence is longer than any in the lines, so that no line ends
+    it."""
     block = list(lines)
     longest = max((len(run) for line in block for run in re.findall("`+", line)), default=0)
     fence = "`" * max(3, longest + 1)
@@ -51,7 +52,7 @@ def fenced(lines: Iterable[str]) -> list[str]:
 
 
 def as_text(text: str) -> str:
-    """Words of a file in a line of Markdown: none of them is a tag, code or a link."""
+    """Return text from a file, escaped so that Markdown reads no tag, code or link in it."""
     return re.sub(r"([\\`<\[])", r"\\\1", units.printable(text))
 
 
@@ -78,12 +79,12 @@ def _table(disk: ComparedDisk, runs: int, notes: Footnotes) -> list[str]:
 
 
 def _cell(text: str) -> str:
-    """A cell of a table in which figures are: only what would end it is escaped."""
+    """Return a table cell for a figure. Only characters that would end the cell or open a tag are escaped."""
     return units.printable(text).replace("<", "&lt;").replace("|", "\\|") if "\\" not in text else text
 
 
 def markdown(comparison: RunComparison, decisions: Sequence[Decision]) -> list[str]:
-    """A comparison and its rulings in Markdown, line by line."""
+    """Return a comparison and its rulings as lines of Markdown."""
     notes, shown = Footnotes(), list[str]()
     for disk in comparison.disks:
         shown += [f"- {escaped(' '.join(text.split()))}" for text in runs_of(comparison, disk)]

@@ -1,4 +1,4 @@
-"""Counters of a drive for people, in 80 columns or fewer, and as JSON."""
+"""Drive counters as text in at most 80 columns, and as JSON."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from opwatch.sinks import folding
 
 HEADER = ("COUNTER", "VALUE", "STEP", "PROOF", "SOURCE, OR WHY NOT")
 _WIDTHS = (21, 11, 9, 11)
-# Less room than this for the source is a column of single words.
+# A source column narrower than this would hold single words.
 _LEAST_ROOM = 20
 _YEAR_H = 8766
 _UNITS = {"percent": "%", "celsius": "C", "hours": "h"}
 
 
 def reading_document(reading: CounterReading, age_s: float | None) -> dict[str, Any]:
-    """One counter. Bytes are `bytes` and `quantum_bytes`, all else `value` and `quantum`."""
+    """Return one counter. Byte counters use `bytes` and `quantum_bytes`, others `value` and `quantum`."""
     in_bytes = reading.unit == "bytes"
     return {
         "bytes" if in_bytes else "value": reading.value,
@@ -35,13 +35,13 @@ def reading_document(reading: CounterReading, age_s: float | None) -> dict[str, 
 
 
 def identity(drive: DriveFacts) -> dict[str, Any]:
-    """What a drive says it is, as all documents about one have it."""
+    """Return the drive's identity fields, which are the same in every document."""
     names = ("name", "protocol", "model", "firmware", "serial", "family", "capacity_bytes", "lba_bytes")
     return {name: getattr(drive, name) for name in names}
 
 
 def title(drive: DriveFacts) -> list[str]:
-    """The same in a line, or in two."""
+    """Return the drive's identity as one or two text lines."""
     words = [drive.name, drive.model, f"firmware {drive.firmware}" if drive.firmware else None]
     return _folded(", ".join(word for word in words if word) or "a drive that does not say what it is")
 
@@ -66,7 +66,7 @@ def _interval_document(interval: PolledInterval) -> dict[str, Any]:
 
 
 def document(report: Report, age_s: float | None) -> dict[str, Any]:
-    """The report as one JSON document. `age_s` is None for what comes from a file."""
+    """Return the report as one JSON document. `age_s` is None for counters read from a file."""
     report_document: dict[str, Any] = {"schema": SCHEMA, "device": identity(report.drive)}
     for name, reading in report.readings.items():
         report_document[name] = reading_document(reading, age_s)
@@ -122,7 +122,7 @@ def _rows(name: str, reading: CounterReading) -> list[str]:
 
 
 def _cells(*cells: str) -> str:
-    """The columns before the source. A cell that is too wide takes the room of the next one."""
+    """Return the columns before the source. A cell that is too wide extends into the next column."""
     lead, end = "", 0
     for cell, width in zip(cells, _WIDTHS, strict=True):
         end += width
@@ -178,7 +178,7 @@ def _pace(pace: Pace, is_mean: bool) -> str:
 
 
 def _of_health(report: Report) -> list[str]:
-    """What the drive says of its health, and when its rated life ends."""
+    """Return lines with the health that the drive reports and the predicted end of its rated life."""
     shown: list[str] = []
     if report.lifetime:
         says = f"lifetime WAF: {_lifetime(report.lifetime)} since it was new: its past, not a workload's"
@@ -203,7 +203,7 @@ def _of_health(report: Report) -> list[str]:
 
 
 def lines(report: Report) -> Sequence[str]:
-    """The report for people. What is known only to be unknown in the same way is one line."""
+    """Return the report as text. Counters without a value share one line."""
     head = "".join(cell.ljust(width) for cell, width in zip(HEADER, (*_WIDTHS, 0), strict=True))
     shown = [*title(report.drive), *([head] if _has_table() else [])]
     for name, reading in report.readings.items():

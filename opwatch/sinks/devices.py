@@ -1,4 +1,4 @@
-"""Block devices for people, as a table or in full, and as JSON."""
+"""Block devices as a table or in full for people, and as JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MEMORY = ("zram", "ram", "pmem")
 
 
 def document(details: Details) -> dict[str, Any]:
-    """One device as JSON: what is unknown is null, sizes are bytes."""
+    """Return one device as JSON. Unknown values are null, sizes are in bytes."""
     device = asdict(details)
     device |= device.pop("identity")
     tracing = device.pop("tracing")
@@ -49,7 +49,7 @@ def _queues(details: Details) -> str:
 
 
 def _what(details: Details) -> str:
-    """Model, dm name or backing file, and the use made of it."""
+    """Return model, dm name or backing file, and the device's use."""
     words = [] if details.disk else [details.identity.model or details.label or details.backing_file or ""]
     if details.mounts:
         words.append(f"on {details.mounts[0].point}")
@@ -66,7 +66,7 @@ def _cells(details: Details, again: bool) -> tuple[str, ...]:
     if again:
         return kind, size, "", "", "", "", "", "(above)"
     if details.disk:
-        # What is left blank is its disk's.
+        # The blank fields of a partition are the same as its disk's.
         return kind, size, "", "", "", "", "", _what(details)
     cache = (details.queue.write_cache or "-").removeprefix("write ").replace("through", "thru")
     scheduler = (details.queue.scheduler or "-").removeprefix("mq-")
@@ -79,7 +79,8 @@ def _cells(details: Details, again: bool) -> tuple[str, ...]:
 def _rows(
     nodes: Sequence[Node], details: Mapping[str, Details], above: tuple[str, str] | None
 ) -> list[tuple[str, ...]]:
-    """`above` is what the tree draws before a child: (not the last one, all that came before)."""
+    """Return the table rows of a tree. `above` is None for roots; its second part is the parent's tree
+    prefix."""
     rows = []
     for index, node in enumerate(nodes):
         last = index == len(nodes) - 1
@@ -91,7 +92,7 @@ def _rows(
 
 
 def table(nodes: Sequence[Node], details: Mapping[str, Details], width: int | None) -> list[str]:
-    """The forest, one line a device. Lines longer than the width are cut, with a mark."""
+    """Return the forest with one line per device. Lines longer than the width are cut and marked."""
     rows = [HEADER, *_rows(nodes, details, None)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(HEADER) - 1)]
     lines = []
@@ -120,7 +121,7 @@ def _bytes(value: int | None) -> str:
 
 
 def _bytes_if_any(value: int | None) -> str:
-    """The kernel's 0 stands for no such limit, or no such operation."""
+    """Return bytes as text. The kernel uses 0 for a missing limit or an unsupported operation."""
     return "none" if value == 0 else _bytes(value)
 
 
@@ -152,7 +153,7 @@ def _discard_words(details: Details) -> str:
 
 
 def _place_rows(details: Details) -> list[tuple[str, str]]:
-    """What it is and where it stands. Rows that cannot apply are left out."""
+    """Return the rows about the device's identity and place. Rows that cannot apply are left out."""
     uses = [f"{mount.point} ({mount.filesystem})" for mount in details.mounts]
     uses += ["swap"] * details.swap + ([details.member_of] if details.member_of else [])
     rows = [
@@ -238,7 +239,7 @@ def _queue_rows(details: Details) -> list[tuple[str, str]]:
 
 
 def detail_lines(details: Details) -> list[str]:
-    """One device in full."""
+    """Return one device in full."""
     size = "size unknown" if details.size_bytes is None else units.capacity(details.size_bytes)
     of = f" (those of {details.disk})" if details.disk else ""
     lines = [f"{details.name}: {details.kind}, {size}"]

@@ -1,5 +1,5 @@
-"""Text in 80 columns, or in fewer where the terminal has fewer, words kept whole: commands and paths must not
-be torn apart."""
+"""Text wrapped to 80 columns, or to a narrower terminal. Words stay whole, so that commands and paths can be
+copied."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ from opwatch.sinks.terminal import COLUMNS, width_of
 
 
 def columns() -> int:
-    """How wide a line may be: 80, or what a narrower terminal has."""
+    """Return the maximum line width: 80, or the width of a narrower terminal."""
     return min(COLUMNS, width_of(sys.stdout) or COLUMNS)
 
 
 def folded(text: str, head: str = "", indent: int | None = None, *, keep_words: bool = True) -> list[str]:
-    """Lines that begin with `head`; further ones below the text, or as far in as `indent` says. Words of
-    others are not kept whole where nobody copies them."""
+    """Return wrapped lines, the first of which starts with `head`.
+
+    Further lines are indented by `indent`, or by the length of `head`. Pass `keep_words=False` for text from
+    the drive, which is not copied and may be split anywhere.
+    """
     lines = textwrap.wrap(
         units.printable(text),
         columns(),
@@ -31,8 +34,10 @@ def folded(text: str, head: str = "", indent: int | None = None, *, keep_words: 
 
 
 def advice(parts: Sequence[str], head: str) -> list[str]:
-    """Lines for an advice of sentences and commands in turn. Sentences are folded below `head`; each command
-    is on a line of its own, so that it can be copied."""
+    """Return lines for an advice of alternating sentences and commands.
+
+    Sentences are wrapped after `head`; each command gets its own line so that it can be copied.
+    """
     lines: list[str] = []
     for index, part in enumerate(parts):
         text = units.printable(part.strip())

@@ -1,4 +1,4 @@
-"""JSON lines, schema opwatch/1: one object for each device and interval, one for each summary."""
+"""JSON lines, schema opwatch/1: one object per device and interval, and one per summary."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from opwatch.waf.live import Live
 
 _IDLE = idle_op()
-# What is null where a source cannot tell it.
+# Fields that are null if the source cannot measure them.
 _ABSENT = {
     ERRORS: ("errors", "error_bytes", "errors_by_status"),
     ISSUED: ("issued", "sequential_ratio"),
@@ -152,7 +152,7 @@ def _leaving(leaving: Leaving) -> dict[str, Any]:
 
 
 def event_document(event: Event) -> dict[str, Any]:
-    """What became of the set of disks, as the object that is printed."""
+    """Return an arrival or removal of a disk as the object to print."""
     return {
         "schema": SCHEMA,
         "type": "event",
@@ -201,7 +201,7 @@ def _cpu(cpu: CpuUse, absent: Collection[str]) -> dict[str, Any]:
 
 
 def document(observation: Observation) -> dict[str, Any]:
-    """One observation as the object that is printed."""
+    """Return one observation as the object to print."""
     seconds, absent = observation.interval.seconds, observation.absent
     return {
         "schema": SCHEMA,
@@ -236,14 +236,14 @@ def document(observation: Observation) -> dict[str, Any]:
 
 
 class JsonLines:
-    """Writes each observation as one line, at once."""
+    """Writes each observation as one line immediately."""
 
     def __init__(self, stream: TextIO, *, quiet: bool = False) -> None:
         self._writer = Writer(stream)
         self._quiet = quiet
 
     def begin(self, notes: list[str]) -> None:
-        """Notes are talk, not data: the command prints them to stderr."""
+        """Do nothing: notes are messages, and the command prints them to stderr."""
 
     def write(self, observation: Observation) -> None:
         if observation.final or not self._quiet:

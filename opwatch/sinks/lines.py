@@ -1,5 +1,5 @@
-"""Plain lines of at most 80 columns, or 120 on a wide terminal: an iostat-like table while it runs, and
-histograms and the trust line at the end."""
+"""Plain text of at most 80 columns, or 120 on a wide terminal: an iostat-like table during the run, then
+histograms and the trust line."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
     from opwatch.waf.live import Live
 
 HEADER = "op           /s   MB/s  mean   p50   p90   p99 p99.9   max    qd size seq% err"
-# What a person is told once on a terminal; a pipe gets the table alone.
+# Printed once on a terminal, never to a pipe.
 LEGEND = "requests and MB a second; latency in the device (n, u, m: ns, us, ms); qd: queue"
 REPEAT_HEADER = 20
 BAR = 40
-# An interval that lacks more than this share of its length is another one than was asked for.
+# An interval shorter than this share of the requested length shows its length.
 _SHORTER = 0.95
-# A disk in trouble has hundreds: JSON has them all.
+# A failing disk has hundreds of slow requests; JSON lists all of them.
 _MOST_SLOW = 10
 SHORT = {"write_zeroes": "wzeroes", "secure_erase": "serase"}
 
 
 def _errors(count: int) -> str:
-    """An error count in at most 4 characters; the summary has the exact ones by status."""
+    """Return an error count in at most 4 characters. The summary has exact counts per status."""
     if count < 1000:
         return str(count)
     return f"{count // 1000}k" if count < 100_000 else "many"
@@ -53,7 +53,7 @@ def _row(name: str, op: OpInterval, seconds: float, absent: Collection[str] = ()
     sequential = (
         "-" if op.sequential_ratio is None or ISSUED in absent else f"{op.sequential_ratio * 100:.0f}"
     )
-    # A maximum known only to its slot is marked: it is at most this.
+    # "<" marks an upper bound: the maximum is only known to its histogram slot.
     maximum = ("<" if latency.max_slack_ns and latency.max is not None else "") + units.duration(latency.max)
     return (
         f"{SHORT.get(name, name):<7} {units.rate(op.count / seconds if seconds else 0):>6} "
@@ -93,7 +93,7 @@ def _drifts(drifts: dict[str, Drift]) -> str:
 
 
 def trust_lines(trust: Trust, in_flight_at_start: int) -> list[str]:
-    """The loss account in words."""
+    """Return the loss account as text lines."""
     misses = "?" if trust.misses is None else trust.misses
     at_start = f"in flight at start: {in_flight_at_start}"
     if trust.unmatched_flushes:
@@ -120,7 +120,7 @@ def trust_lines(trust: Trust, in_flight_at_start: int) -> list[str]:
 
 
 def live_line(live: Live) -> str:
-    """Write amplification and NAND writes as one line."""
+    """Return write amplification and NAND writes as one line."""
     if live.waf is None or live.waf_error is None:
         text = f"WAF none: {live.reason}"
     else:
@@ -132,12 +132,13 @@ def live_line(live: Live) -> str:
 
 
 def discard_lines(discards: Discards) -> list[str]:
-    """Who discarded, how it was split and what waited; nothing when there was nothing."""
+    """Return lines with the senders of discards, their splitting and the requests behind them; none without
+    discards."""
     lines = []
     if discards.bios:
         whole = "-" if discards.whole_ratio is None else f"{discards.whole_ratio * 100:.1f} %"
         split = "no requests"
-        # All of them may have been taken back by the driver: no ratio of nothing.
+        # The driver may have taken back all requests, and then no ratio exists.
         if discards.split_ratio and discards.requests:
             split = f"{discards.requests} requests (x{discards.split_ratio:.2f}), {discards.ranges} ranges"
         lines.append(
@@ -189,7 +190,7 @@ def _slow_line(request: SlowRequest, end: datetime, end_ns: int) -> str:
 
 
 def slow_lines(slow: SlowIo, end: datetime, end_ns: int) -> list[str]:
-    """How many there were, and the slowest; nothing when there were none."""
+    """Return the number of slow requests and the slowest of them; no lines if there were none."""
     if not slow.count:
         return []
     head = f"slow: {slow.count} took longer than {units.duration(slow.limit_ns)}"
@@ -208,7 +209,7 @@ def stall_words(stall: Stall) -> str:
 
 
 def cpu_line(cpu: CpuUse) -> str:
-    """What the whole machine worked meanwhile."""
+    """Return the CPU use of the whole machine during the interval."""
     parts = {"user": cpu.user_s, "system": cpu.system_s, "interrupts": cpu.irq_s, "stolen": cpu.steal_s}
     shown = {name: f"{spent / cpu.seconds:.2f}" for name, spent in parts.items()}
     shares = ", ".join(f"{name} {share}" for name, share in shown.items() if float(share))
@@ -217,7 +218,7 @@ def cpu_line(cpu: CpuUse) -> str:
 
 
 def _stay(observation: Observation) -> str:
-    """When a disk came and left, where it was not there all the time."""
+    """Return when a disk arrived and left, or "" if it was present for the whole interval."""
     came = f", since {observation.arrival.at.astimezone():%H:%M:%S}" if observation.arrival else ""
     left = (
         f", until {observation.leaving.at.astimezone():%H:%M:%S} ({observation.leaving.why})"
@@ -228,8 +229,11 @@ def _stay(observation: Observation) -> str:
 
 
 class Lines:
-    """Writes to a stream; idle devices and idle operations take no line. `every_s` is how long an interval is
-    to be: one that is shorter says its length. `inked`: with colours, and with a legend first."""
+    """Writes tables to a stream. Idle devices and idle operations take no line.
+
+    `every_s` is the requested interval length; a shorter interval shows its length. `inked` turns on colours
+    and a legend.
+    """
 
     def __init__(
         self, stream: TextIO, *, quiet: bool = False, every_s: float = 0.0, inked: bool = False
@@ -237,13 +241,13 @@ class Lines:
         self._writer = Writer(stream)
         self._quiet, self._inked = quiet, inked
         self._every_s = every_s
-        # Columns, of which rows make more; 0 for those of 80.
+        # Columns to fill with extra fields; 0 for the 80-column table.
         self._wide = 0
         self._needs_legend = inked
         self._since_header = REPEAT_HEADER
-        # Lines of an observation wait here until all are there: one write is cheaper than thirty.
+        # Collect the lines of an observation, because one write is cheaper than thirty.
         self._pending: list[tuple[str, LineKind]] = []
-        # When the drive of each device was looked at last: a line for each look.
+        # Time of the last drive poll shown per device, so that each poll is printed once.
         self._looked: dict[str, int] = {}
 
     def begin(self, notes: list[str]) -> None:
@@ -263,7 +267,7 @@ class Lines:
         self._flush()
 
     def tell(self, event: Event) -> None:
-        """Say nothing: that is talk here, and the command says it on stderr."""
+        """Do nothing: events are messages, and the command prints them to stderr."""
 
     def _print(self, text: str = "", kind: LineKind = LineKind.TEXT) -> None:
         text = units.printable(text)
@@ -299,8 +303,8 @@ class Lines:
                 self._print(queue, LineKind.ROW)
 
     def _time(self, observation: Observation) -> str:
-        """When an interval ended, to the millisecond where several end in a second, and how long it was if
-        shorter."""
+        """Return the end time of an interval, in milliseconds if intervals are under 1 s, and its length if
+        it is short."""
         at, seconds = observation.at.astimezone(), observation.interval.seconds
         time = at.isoformat(timespec="milliseconds")[11:23] if 0 < self._every_s < 1 else f"{at:%H:%M:%S}"
         return f"{time} ({seconds:.3f} s)" if seconds < _SHORTER * self._every_s else time
@@ -346,7 +350,7 @@ class Lines:
             self._print(line)
 
     def _live(self, observation: Observation) -> None:
-        """A line when the drive's counters have been looked at since the last one."""
+        """Print a line if the drive's counters have been polled since the last one."""
         if observation.live and self._looked.get(observation.device) != observation.live.mono_ns:
             self._looked[observation.device] = observation.live.mono_ns
             self._print(f"{observation.device}: {live_line(observation.live)}")

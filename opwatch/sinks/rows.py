@@ -1,6 +1,6 @@
-"""Observations as rows of chosen fields: CSV, or JSON lines of these fields alone.
+"""Observations as rows of selected fields: CSV, or JSON lines of these fields alone.
 
-A field is the path to it in the JSON document of an observation: `ops.read.latency_ns.p99`.
+A field is its path in the JSON document of an observation: `ops.read.latency_ns.p99`.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from opwatch.units import printable
 _FORMULA = ("=", "+", "-", "@")
 _OPS = ("read", "write", "discard", "flush")
 _OF_OPS = ("per_s", "bytes_per_s", "latency_ns.mean", "latency_ns.p50", "latency_ns.p99", "latency_ns.max")
-# What a table begins with, when nobody says what is wanted.
+# Default fields of a table.
 USUAL = (
     *("time", "device", "interval_s"),
     *(f"ops.{op}.{field}" for op in _OPS for field in _OF_OPS),
     *("waf.waf", "waf.waf_error", "waf.nand_bytes_per_s", "unexplained", "cpu.busy_cores", "explained"),
 )
-# What a table of slow requests begins with, where each is a row.
+# Default fields of a table of slow requests, one row per request.
 SLOW = (
     *("time", "device", "op", "sector", "bytes", "latency_ns", "queue_ns", "submitter", "pid", "name"),
     "cgroup",
@@ -34,7 +34,8 @@ SLOW = (
 
 
 def field_of(tree: Mapping[str, Any], path: str) -> Any:  # noqa: ANN401
-    """What a path leads to; None where nothing is known on the way. UsageError where there is no such way."""
+    """Return the value at a path, or None if a value on the path is unknown. Raise UsageError for an invalid
+    path."""
     value: Any = tree
     walked: list[str] = []
     for name in path.split("."):
@@ -51,31 +52,31 @@ def field_of(tree: Mapping[str, Any], path: str) -> Any:  # noqa: ANN401
 
 
 def _cell(value: object) -> str:
-    """A value as text of CSV. It is empty for what is not known, which is another thing than 0."""
+    """Return a value as CSV text. An unknown value is empty, which differs from 0."""
     if value is None:
         return ""
     if isinstance(value, (Mapping, list)):
         return printable(json.dumps(value))
     text = printable(str(value))
-    # A spreadsheet takes a text that begins so for a formula, and runs it.
+    # A spreadsheet would run a text with one of these prefixes as a formula.
     return f"'{text}" if isinstance(value, str) and text.startswith(_FORMULA) else text
 
 
 class _Rows:
-    """A row for each interval of each device; summaries and events are none. `slow`: a row for each slow
-    request instead, in the order in which they ended."""
+    """A row per interval and device, without summaries and events. With `slow`, a row per slow request in
+    completion order."""
 
     def __init__(self, stream: TextIO, fields: Sequence[str], *, slow: bool = False) -> None:
         self._writer, self._fields, self._slow = Writer(stream), fields, slow
 
     def begin(self, notes: list[str]) -> None:
-        """Notes are talk, not data: the command prints them to stderr."""
+        """Do nothing: notes are messages, and the command prints them to stderr."""
 
     def tell(self, event: Event) -> None:
-        """A table has no place for it."""
+        """Do nothing: a table has no row for an event."""
 
     def _rows(self, observation: Observation) -> list[list[object]]:
-        """The values of its fields."""
+        """Return the rows of an observation, each with the values of the fields."""
         trees = [document(observation)]
         if self._slow:
             slow = trees[0]["slow"]
@@ -85,14 +86,14 @@ class _Rows:
 
 
 class CsvRows(_Rows):
-    """RFC 4180 with a line of names; what is not known is empty."""
+    """RFC 4180 with a header line. Unknown values are empty."""
 
     _is_begun = False
 
     def write(self, observation: Observation) -> None:
         if observation.final:
             return
-        # Before the names: a field that there is not is refused with nothing printed.
+        # Build the rows before the header, so that an invalid field is refused before anything is printed.
         rows = [[_cell(value) for value in values] for values in self._rows(observation)]
         if not self._is_begun:
             self._is_begun = True
@@ -107,7 +108,7 @@ class CsvRows(_Rows):
 
 
 class JsonRows(_Rows):
-    """One flat object a row."""
+    """One flat object per row."""
 
     def write(self, observation: Observation) -> None:
         if observation.final:

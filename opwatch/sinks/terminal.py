@@ -1,4 +1,4 @@
-"""The only way out: whatever is printed goes through a Writer, and nothing in it can command a terminal."""
+"""Single path for all output: a Writer escapes every character that could control a terminal."""
 
 from __future__ import annotations
 
@@ -24,35 +24,36 @@ if TYPE_CHECKING:
     from typing import TextIO
 
 COLUMNS = 80
-# How long a pipe may stay full once somebody has asked us to end.
+# Longest time in seconds that a full pipe may block a write after a signal has asked us to end.
 PATIENCE_S = 1.0
 _LOOK_S = 0.2
 _CHUNK_BYTES = 4096
 _SURROGATE = re.compile("[\ud800-\udfff]")
-# What stands for these where the encoding lacks them; every other character becomes a question mark.
+# ASCII replacements for encodings that lack these characters; any other character becomes a question mark.
 _SIGNS = {"±": "+-", "µ": "u", "├": "|", "└": "`", "─": "-", "│": "|", "…": "+"}
 _BARS_FROM_THE_LOWEST = dict(zip("▁▂▃▄▅▆▇█", ".:-=+*#@", strict=True))
 _ASCII = str.maketrans(_SIGNS | _BARS_FROM_THE_LOWEST)
 
 
 class OutputLost(OpwatchError):
-    """What was to be printed could not be."""
+    """Output could not be written."""
 
 
 class _Hurry:
-    """The moment from which on somebody wants us to end, in seconds of time.monotonic()."""
+    """Time of the first request to end, in seconds of time.monotonic(), or None."""
 
     since: float | None = None
 
 
 def hurry() -> None:
-    """A signal asks us to end: no write waits for ever from now on. Safe in a signal handler."""
+    """Limit how long writes may block from now on, because a signal asks us to end. Safe in a signal
+    handler."""
     if _Hurry.since is None:
         _Hurry.since = time.monotonic()
 
 
 def be_patient() -> None:
-    """Take hurry() back: nobody has asked yet."""
+    """Undo hurry(): let writes block without a limit."""
     _Hurry.since = None
 
 
@@ -64,8 +65,10 @@ def _descriptor(stream: TextIO) -> int | None:
 
 
 def _encoding_of(stream: TextIO) -> str:
-    """What the stream's reader can show. In the locale C that is ASCII: Python writes UTF-8 there all the
-    same, which its terminal need not know."""
+    """Return the encoding that the stream's reader can show.
+
+    In the C locale Python writes UTF-8, but the terminal may only understand ASCII, so return ASCII there.
+    """
     given = os.environ.get("PYTHONIOENCODING") or os.environ.get("PYTHONUTF8")
     if not given and _descriptor(stream) is not None and locale.setlocale(locale.LC_CTYPE) in ("C", "POSIX"):
         return "ascii"
@@ -73,7 +76,7 @@ def _encoding_of(stream: TextIO) -> str:
 
 
 def _without_surrogates(value: object) -> object:
-    """The same document with U+FFFD for each lone surrogate in its texts and names."""
+    """Return the same document with U+FFFD for each lone surrogate in its strings and keys."""
     if isinstance(value, str):
         return _SURROGATE.sub("\ufffd", value)
     if isinstance(value, Mapping):
@@ -84,7 +87,7 @@ def _without_surrogates(value: object) -> object:
 
 
 def encodable(line: str, encoding: str) -> str:
-    """The line without what a terminal would obey or this encoding cannot say."""
+    """Return the line without control characters, and with replacements for characters the encoding lacks."""
     line = units.printable(line)
     try:
         line.encode(encoding)
@@ -102,13 +105,14 @@ def _shown(char: str, encoding: str) -> str:
 
 
 def width_of(stream: TextIO) -> int | None:
-    """Columns of the terminal that the stream is; None for a pipe or a file, in which nothing is cut."""
+    """Return the columns of the terminal behind the stream, or None for a pipe or a file, where no line is
+    cut."""
     if not stream.isatty():
         return None
     given = os.environ.get("COLUMNS", "")
     if given.isdecimal() and int(given):
         return int(given)
-    # This stream is asked, not standard output, which may be a file.
+    # Query this stream rather than standard output, which may be a file.
     try:
         return os.get_terminal_size(stream.fileno()).columns or COLUMNS
     except (OSError, ValueError):
@@ -116,8 +120,11 @@ def width_of(stream: TextIO) -> int | None:
 
 
 def _reopened(descriptor: int) -> int | None:
-    """A pipe or a terminal opened anew, so that a write to it does not block: O_NONBLOCK on the descriptor
-    itself would be seen by everybody who shares it, our command for one. None where that cannot be done."""
+    """Reopen a pipe or a terminal for non-blocking writes, or return None if that is impossible.
+
+    Setting O_NONBLOCK on the descriptor itself would affect every process that shares it, such as the command
+    that opwatch runs.
+    """
     mode = os.fstat(descriptor).st_mode
     if not (stat.S_ISFIFO(mode) or os.isatty(descriptor)):
         return None
@@ -130,7 +137,7 @@ def _reopened(descriptor: int) -> int | None:
 
 
 class _Pipe:
-    """Writes bytes to a descriptor, and gives up when it is full and hurry() was called."""
+    """Writes bytes to a descriptor, and gives up if the descriptor is full after hurry() was called."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -145,7 +152,7 @@ class _Pipe:
             try:
                 done = self._some(view) if room else 0
             except BlockingIOError:
-                # There is room, but not for a write that must not be torn apart.
+                # The descriptor has space, but not enough for a write that must be atomic.
                 done = 0
                 time.sleep(_LOOK_S / 20)
             if done:
@@ -156,7 +163,7 @@ class _Pipe:
     def _some(self, view: memoryview) -> int:
         if self._own is not None:
             return os.write(self._own, view)
-        # No more than surely has room behind POLLOUT.
+        # POLLOUT guarantees space for this many bytes only.
         return os.write(self._descriptor, view[:_CHUNK_BYTES])
 
     def close(self) -> None:
@@ -169,8 +176,11 @@ class _Pipe:
 
 
 class PaintedTerminal:
-    """A terminal that somebody else paints on: what is written goes there as it is. Once it has gone, or
-    nobody reads it and we are in a hurry, all is lost without a word: who paints never waits for ever."""
+    """A terminal that another component draws on: text passes through unescaped.
+
+    Once the terminal is gone, or is full after hurry(), all further text is dropped silently, so that the
+    caller never blocks forever.
+    """
 
     def __init__(self, stream: TextIO) -> None:
         stream.flush()
@@ -186,7 +196,7 @@ class PaintedTerminal:
         return len(text)
 
     def flush(self) -> None:
-        """Do nothing: what is written is there."""
+        """Do nothing, because write() does not buffer."""
 
     def isatty(self) -> bool:
         return True
@@ -196,7 +206,8 @@ class PaintedTerminal:
 
 
 class Writer:
-    """Prints lines to a stream. A closed pipe raises BrokenPipeError, whatever else goes wrong OutputLost."""
+    """Prints lines to a stream. Raises BrokenPipeError for a closed pipe and OutputLost for any other
+    failure."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -206,18 +217,19 @@ class Writer:
 
     @property
     def width(self) -> int | None:
-        """The columns of the stream, as width_of() gives them."""
+        """Return the columns of the stream, as width_of() does."""
         return width_of(self._stream)
 
     def line(self, text: str = "") -> None:
-        """One line: a newline in the text is one more character that is not shown."""
+        """Print one line. A newline in the text is escaped like any other control character."""
         self.lines((text,))
 
     def lines(self, texts: Iterable[str]) -> None:
         self._put("".join(encodable(text, self._encoding) + "\n" for text in texts))
 
     def inked(self, lines: Iterable[Iterable[Span]]) -> None:
-        """Lines of pieces with colours, which come from here alone: one in a text is shown, not obeyed."""
+        """Print lines of coloured spans. Colour codes come from the ink only; escape sequences in a text are
+        shown."""
         self._put("".join("".join(map(self._inked, line)) + "\n" for line in lines))
 
     def _inked(self, span: Span) -> str:
@@ -225,23 +237,26 @@ class Writer:
         return text if ink is Ink.PLAIN or not text else f"{ink.value}{text}{END}"
 
     def page(self, lines: Iterable[Iterable[Span]]) -> None:
-        """Lines of pieces in place of all that the terminal shows; only for a terminal."""
+        """Clear the terminal and print lines of coloured spans. Only for a terminal."""
         self._put("\x1b[H\x1b[J" + "".join("".join(map(self._inked, line)) + "\n" for line in lines))
 
     def json(self, document: object, indent: int | None = None) -> None:
-        """One document. JSON has its own escapes, for all but DEL; bytes of names that are no UTF-8 become
-        U+FFFD, because most parsers refuse half of a surrogate pair."""
+        """Print one JSON document.
+
+        json.dumps() escapes every control character except DEL. Bytes of names that are not UTF-8 become
+        U+FFFD, because most parsers reject a lone surrogate.
+        """
         text = json.dumps(document, indent=indent)
         if "\\ud" in text:
             text = json.dumps(_without_surrogates(document), indent=indent)
         self._put(text.replace("\x7f", "\\u007f") + "\n")
 
     def part(self, text: str) -> None:
-        """Text without the end of a line, for what is written over later: see over()."""
+        """Print text without a line end, so that over() can replace it later."""
         self._put(encodable(text, self._encoding))
 
     def over(self, text: str) -> None:
-        """Text in place of the line begun before; only for a terminal."""
+        """Replace the unfinished line with this text. Only for a terminal."""
         self._put("\r\x1b[K" + encodable(text, self._encoding))
 
     def _put(self, text: str) -> None:
@@ -259,19 +274,20 @@ class Writer:
 
 
 def data() -> Writer:
-    """Standard output, which is for data."""
+    """Return a writer to standard output, which carries data only."""
     return Writer(sys.stdout)
 
 
 class _Listener:
-    """Who hears talk in place of standard error, while the terminal is all theirs."""
+    """Callback that receives messages instead of standard error while a full-screen view owns the
+    terminal."""
 
     hears: Callable[[str], None] | None = None
 
 
 @contextlib.contextmanager
 def hearing(listener: Callable[[str], None]) -> Iterator[None]:
-    """Have this called with all that is said meanwhile, by any thread."""
+    """Pass every message of every thread to this listener inside the context."""
     _Listener.hears = listener
     try:
         yield
@@ -280,7 +296,7 @@ def hearing(listener: Callable[[str], None]) -> Iterator[None]:
 
 
 def say(text: str, head: str = "opwatch: ") -> None:
-    """A line of talk to standard error, folded on a terminal. That nobody listens is no reason to fail."""
+    """Print a message to standard error, wrapped on a terminal. A failure to write it is ignored."""
     if _Listener.hears:
         _Listener.hears(text)
         return
@@ -299,7 +315,7 @@ def say(text: str, head: str = "opwatch: ") -> None:
 
 
 class Progress:
-    """One line of talk that is written over, on standard error: only where that is a terminal."""
+    """A progress line on standard error that is overwritten in place. Shown only on a terminal."""
 
     def __init__(self, *, quiet: bool = False) -> None:
         self._writer = Writer(sys.stderr)
@@ -307,14 +323,14 @@ class Progress:
         self._is_begun = False
 
     def show(self, text: str) -> None:
-        """Put this in place of what was shown before, in one line."""
+        """Replace the progress line with this text."""
         if self._is_shown:
-            # A line that is as wide as the terminal would wrap, and not be written over.
+            # A line as wide as the terminal would wrap, and could not be overwritten.
             self._over(units.printable(text)[: max((self._writer.width or COLUMNS) - 1, 1)])
             self._is_begun = True
 
     def clear(self) -> None:
-        """Take the line away, before anything else is printed."""
+        """Clear the progress line before other output."""
         if self._is_begun:
             self._is_begun = False
             self._over("")
@@ -325,5 +341,5 @@ class Progress:
 
 
 def abandon() -> None:
-    """What Python would flush to standard output on its way out has nowhere to go."""
+    """Redirect standard output to /dev/null, so that Python's flush at exit does not fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

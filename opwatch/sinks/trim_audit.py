@@ -24,7 +24,7 @@ _HEADER = f"  {'layer':<10} {'device':<11} {'in':>15} {'out':>15} {'completed':>
 
 
 class _Folded(str):
-    """A line that stays as it is: it fits, or is a command to copy."""
+    """A line that must not be wrapped: it fits, or is a command to copy."""
 
 
 def _amount(n_bytes: int | None) -> str:
@@ -46,7 +46,7 @@ def _row(row: Row) -> str:
 
 
 def _reason(reason: Reason, shown: set[str]) -> Iterator[str]:
-    """A reason for people. An advice that was given before is not repeated."""
+    """Yield a reason as text. Advice that was printed before is not repeated."""
     lost = "" if reason.lost_bytes is None else f" ({reason.lost_bytes:,} B)"
     yield f"    {reason.code}{lost}: {reason.cause.title}"
     yield f"      seen: {units.printable(reason.observed)}"
@@ -58,7 +58,8 @@ def _reason(reason: Reason, shown: set[str]) -> Iterator[str]:
 
 
 def _messages(audit: Audit, device: str, shown: set[str]) -> Iterator[str]:
-    """What the kernel said of a device meanwhile. The rest follows at the end."""
+    """Yield kernel messages about a device during the audit, each once. The other messages follow at the
+    end."""
     for line in of_device(audit.evidence.log.lines, device):
         if line not in shown:
             shown.add(line)
@@ -84,7 +85,7 @@ def _rows(audit: Audit, shown: set[str]) -> Iterator[str]:
 
 
 def _origins(audit: Audit) -> Iterator[str]:
-    """Who discarded, most bytes first."""
+    """Yield the senders of discards, most bytes first."""
     names = {layer.device[:16] for layer in audit.evidence.before.layers}
     origins = [origin for origin in audit.evidence.trace.origins if origin.disk in names]
     for sender in sorted(origins, key=lambda origin: -origin.bytes):
@@ -96,7 +97,7 @@ def _origins(audit: Audit) -> Iterator[str]:
 
 
 def _device_side(audit: Audit) -> Iterator[str]:
-    """What the drive itself shows: sentinels read back, and its own count of what it holds."""
+    """Yield evidence from the drive itself: sentinels read back, and its count of bytes in use."""
     answer = audit.evidence.read_back
     if answer:
         parts = [f"{count:,} B {name}" for name, count in answer.bytes.items() if count]
@@ -114,7 +115,7 @@ def _device_side(audit: Audit) -> Iterator[str]:
 
 
 def _proofs(audit: Audit) -> Iterator[str]:
-    """What is proven of each disk, and how far down."""
+    """Yield the proof for each disk and the layer down to which it holds."""
     for proof in audit.proofs:
         if proof.standing is Standing.ACCEPTED and not proof.by:
             continue
@@ -133,7 +134,7 @@ def _map(blocks: SentinelMap) -> str:
 
 
 def lines(audit: Audit, *, quiet: bool = False) -> Iterator[str]:
-    """The audit for people."""
+    """Yield the audit as text lines."""
     yield f"{units.printable(audit.subject)}: {audit.verdict.value}, {MEANING[audit.verdict]}"
     if quiet:
         return
@@ -167,7 +168,7 @@ def lines(audit: Audit, *, quiet: bool = False) -> Iterator[str]:
 
 
 def write_lines(audits: Sequence[Audit], stream: TextIO, *, quiet: bool = False) -> None:
-    """Write every audit, one after the other."""
+    """Write all audits in sequence."""
     writer = Writer(stream)
     for index, audit in enumerate(audits):
         if index and not quiet:
@@ -252,7 +253,7 @@ def _trace(trace: Trace) -> dict[str, Any]:
 
 
 def _evidence(audit: Audit) -> dict[str, Any]:
-    """What the result is made of."""
+    """Return the evidence behind the verdict."""
     evidence = audit.evidence
     disks = {layer.device[:16] for layer in evidence.before.layers}
     return {
@@ -269,8 +270,10 @@ def _evidence(audit: Audit) -> dict[str, Any]:
 
 
 def document(audit: Audit, blind: str | None = None) -> dict[str, Any]:
-    """The audit as the object that is printed; `blind`: where this kernel runs no programs, so that discards
-    may be missing."""
+    """Return the audit as the object to print.
+
+    `blind` names contexts in which this kernel runs no BPF programs, so that discards may be missing.
+    """
     evidence = audit.evidence
     asked, filesystem = evidence.asked, evidence.before.filesystem
     return {
@@ -299,7 +302,7 @@ def document(audit: Audit, blind: str | None = None) -> dict[str, Any]:
 
 
 def write_json(audits: Sequence[Audit], stream: TextIO, blind: str | None = None) -> None:
-    """One object a line."""
+    """Write one object per line."""
     writer = Writer(stream)
     for audit in audits:
         writer.json(document(audit, blind))

@@ -1,4 +1,4 @@
-"""What `opwatch trim check` found, for people and as JSON."""
+"""Findings of `opwatch trim check` as text and as JSON."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LABEL = 10
 
 @frozen
 class Checked:
-    """One mount or device, what is foretold, and why fstrim may not come to it by itself."""
+    """One mount or device with its prediction, and the reasons why fstrim may not reach it on schedule."""
 
     stack: Stack
     forecast: Forecast
@@ -32,7 +32,7 @@ class Checked:
 
 
 def document(checked: Checked) -> dict[str, Any]:
-    """One check as JSON."""
+    """Return one check as JSON."""
     filesystem = checked.stack.filesystem
     return {
         "mount": filesystem.point if filesystem else None,
@@ -44,7 +44,7 @@ def document(checked: Checked) -> dict[str, Any]:
 
 
 def schedule_document(schedule: Schedule) -> dict[str, Any]:
-    """What starts fstrim, as JSON."""
+    """Return the triggers of fstrim as JSON."""
     timetable = asdict(schedule)
     del timetable["fstab"]
     for key in ("last", "next"):
@@ -53,7 +53,7 @@ def schedule_document(schedule: Schedule) -> dict[str, Any]:
 
 
 def _wrapped(label: str, text: str, indent: int = 2) -> list[str]:
-    """`label  text`, with further lines below the text."""
+    """Return `label  text`, with further lines indented below the text."""
     return folded(text, f"{' ' * indent}{label:<{_LABEL}} ")
 
 
@@ -62,7 +62,7 @@ def _bytes(n_bytes: int) -> str:
 
 
 def headline(checked: Checked) -> str:
-    """What it is, and what will become of a trim."""
+    """Return the name of the mount or device and the predicted result of a trim."""
     stack, forecast = checked.stack, checked.forecast
     tops = "+".join(top.device for top in stack.tops()) or "no block device"
     filesystem = stack.filesystem
@@ -102,7 +102,7 @@ def _layer(layer: Layer) -> list[str]:
 
 
 def _online(stack: Stack) -> list[str]:
-    """Whether the filesystem also discards by itself what it frees."""
+    """Return a line about online discard, if the filesystem is mounted with it."""
     options = stack.filesystem.options if stack.filesystem else ()
     chosen = next((option for option in options if option.split("=")[0] == "discard"), None)
     return _wrapped("online", f"mounted with {chosen}: it discards what it frees as well") if chosen else []
@@ -134,7 +134,7 @@ def _space(forecast: Forecast) -> Iterator[str]:
 
 
 def _matters(problem: Reason, forecast: Forecast) -> bool:
-    """Whether somebody should do something about it: not for a loss below a hundredth of the free space."""
+    """Return whether the user should act on a problem. A loss below 1 % of the free space does not matter."""
     lost, free = problem.lost_bytes, sum(run.free_bytes for run in forecast.runs)
     small = lost is not None and bool(forecast.runs) and lost * 100 < free
     return problem.cause.effect is not Effect.HARMLESS and not small
@@ -150,15 +150,15 @@ def _reason(problem: Reason, *, full: bool) -> Iterator[str]:
 
 
 def lines(checked: Checked) -> list[str]:
-    """One check in full, at most 80 columns where names allow it."""
+    """Return one check in full, in at most 80 columns unless a name is longer."""
     rows = folded(headline(checked), indent=4)
     for layer in checked.stack.layers:
         rows += _layer(layer)
     rows += _online(checked.stack)
     rows += _space(checked.forecast)
-    # That nothing starts fstrim at all is said once, at the end.
+    # A disabled fstrim.timer is reported once, at the end.
     here = [problem for problem in checked.schedule if problem.code != "timer-off"]
-    # Where nothing arrives, it does not matter what would be hidden.
+    # If no discard arrives, reasons that hide its result do not matter.
     lost = checked.forecast.outlook is Outlook.NOTHING
     for problem in (*checked.forecast.reasons, *here):
         if lost and problem.cause.effect is Effect.HIDES:
@@ -170,7 +170,7 @@ def lines(checked: Checked) -> list[str]:
 
 
 def schedule_lines(schedule: Schedule) -> list[str]:
-    """What starts fstrim here."""
+    """Return lines about the triggers of fstrim on this machine."""
     if schedule.why_none or schedule.why_unknown:
         words = schedule.why_none or f"not known; {schedule.why_unknown}"
     else:

@@ -1,4 +1,4 @@
-"""What `opwatch trim record` recorded, and what `opwatch trim stale --history` makes of it."""
+"""Recordings of `opwatch trim record`, and the reports of `opwatch trim stale --history`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from opwatch.trim.stale.report import HistoryReport
 
 @frozen
 class HistoryState:
-    """The state of a history when its recorder ends."""
+    """State of a history when its recorder ends."""
 
     device: str
     file: str
@@ -37,7 +37,7 @@ class HistoryState:
     extents: int
     look: Look
     missed_runs: int
-    # Where this kernel runs no programs, and what that means for the history.
+    # Contexts in which this kernel runs no BPF programs, and the effect on the history.
     blind: str | None = None
 
 
@@ -109,7 +109,7 @@ def _part_document(part: Part) -> dict[str, Any]:
 
 
 def history_document(report: HistoryReport) -> dict[str, Any]:
-    """The report as one JSON document."""
+    """Return the report as one JSON document."""
     return {
         "schema": SCHEMA,
         "subject": report.subject,
@@ -147,7 +147,7 @@ def _part_rows(part: Part) -> Iterator[str]:
 
 
 def history_lines(report: HistoryReport) -> list[str]:
-    """The report in 80 columns."""
+    """Return the report in 80 columns."""
     rows = heading(report.subject, report.filesystem)
     extents = sum(len(part.landing.extents) for part in report.parts)
     rows += row("free", f"{units.capacity(report.free_bytes)} in {extents} extents")

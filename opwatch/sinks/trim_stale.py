@@ -1,4 +1,4 @@
-"""What `opwatch trim stale` found, for people and as JSON."""
+"""Reports of `opwatch trim stale` as text and as JSON."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from opwatch.trim.stale.report import StaleReport
 from opwatch.trim.stale.stale import Bounds, Spare
 
 _LABEL = 13
-# As much as a simulated drive can be made with (drive/spec.py).
+# Largest over-provisioning of a simulated drive (drive/spec.py).
 _MOST_OP_RATIO = 10
 
 
 def bounds(limits: Bounds | None) -> dict[str, float | None] | None:
-    """Bounds as they stand in JSON."""
+    """Return bounds as JSON."""
     return None if limits is None else asdict(limits)
 
 
 def in_bytes(limits: Bounds | None) -> dict[str, int | None] | None:
-    """Bounds as they stand in JSON, in whole bytes."""
+    """Return bounds as JSON, in whole bytes."""
     if limits is None:
         return None
     value = None if limits.value is None else round(limits.value)
@@ -45,7 +45,7 @@ def _drive_document(drive: ReadDevice) -> dict[str, Any]:
 
 
 def spare_document(spare: Spare | None, reason: str | None, source: str | None) -> dict[str, Any]:
-    """Over-provisioning and write amplification, or why they are not known."""
+    """Return over-provisioning and write amplification, or the reason why they are unknown."""
     return {
         "physical_bytes": spare.physical_bytes if spare else None,
         "physical_source": source,
@@ -59,7 +59,7 @@ def spare_document(spare: Spare | None, reason: str | None, source: str | None) 
 
 
 def document(report: StaleReport) -> dict[str, Any]:
-    """The report as one JSON document."""
+    """Return the report as one JSON document."""
     spare, share = report.spare, report.share
     return {
         "schema": SCHEMA,
@@ -94,19 +94,19 @@ def document(report: StaleReport) -> dict[str, Any]:
 
 
 def row(label: str, text: str) -> list[str]:
-    """A label and a text in 80 columns."""
+    """Return a label and a text in 80 columns."""
     return folded(text, label.ljust(_LABEL))
 
 
 def heading(subject: str, filesystem: str | None) -> list[str]:
-    """The first lines: which device or mount the report is about."""
+    """Return the first lines, which name the device or mount."""
     kind = filesystem or "nothing on it, so all of it is free"
     first, *others = row("", f"{subject} ({kind})")
     return [first.strip(), *others]
 
 
 def untrimmable_rows(space: ReadDevice | Part) -> Iterator[str]:
-    """What no trim gives up, if there is any of it."""
+    """Yield a line about free space that no trim can free, if there is any."""
     if space.untrimmable_bytes:
         size, granule = units.capacity(space.untrimmable_bytes), units.size(space.granule_bytes)
         yield from row(
@@ -115,7 +115,8 @@ def untrimmable_rows(space: ReadDevice | Part) -> Iterator[str]:
 
 
 def _between(limits: Bounds, shown: str, scale: float = 1.0) -> str:
-    """12.3 (11.9 to 12.8); the bounds alone where nothing else is known, one figure where they agree."""
+    """Return bounds as "12.3 (11.9 to 12.8)", the bounds alone if no value is known, or one figure if they
+    agree."""
     low, high = (format(edge * scale, shown) for edge in (limits.low, limits.high))
     if low == high:
         return low
@@ -125,7 +126,7 @@ def _between(limits: Bounds, shown: str, scale: float = 1.0) -> str:
 
 
 def _op_words(op: Bounds) -> str:
-    """Over-provisioning in percent, up to the most that makes a difference."""
+    """Return over-provisioning in percent, limited to the largest simulated value."""
     if op.low > _MOST_OP_RATIO:
         return f"more than {100 * _MOST_OP_RATIO} %"
     if op.high > _MOST_OP_RATIO:
@@ -154,7 +155,7 @@ def _stale_rows(report: StaleReport) -> Iterator[str]:
 
 
 def spare_rows(spare: Spare | None, reason: str | None, source: str | None) -> Iterator[str]:
-    """Over-provisioning and write amplification, or why they are not known."""
+    """Yield rows with over-provisioning and write amplification, or the reason why they are unknown."""
     if spare is None:
         yield from row("OP, WAF", f"unknown: {reason}")
         return
@@ -182,7 +183,7 @@ def _drive_rows(drive: ReadDevice) -> Iterator[str]:
 
 
 def lines(report: StaleReport) -> list[str]:
-    """The report in 80 columns."""
+    """Return the report in 80 columns."""
     rows = heading(report.subject, report.filesystem)
     extents = sum(len(drive.landing.extents) for drive in report.drives)
     rows += row("free", f"{units.capacity(report.free_bytes)} in {extents} extents")

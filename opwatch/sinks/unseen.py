@@ -1,4 +1,4 @@
-"""What a check could not look at, for people and as JSON."""
+"""Parts of the system that a check could not inspect, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# Machines have hundreds of containers.
+# Machines may run hundreds of containers.
 _MOST = 10
 
 
 @frozen
 class Unseen:
-    """Filesystems that only other mount namespaces have; and kinds of processes that were out of sight."""
+    """Filesystems mounted in other mount namespaces only, and kinds of processes that were not visible."""
 
     mounts: tuple[MountedIn, ...]
     processes: tuple[str, ...]
 
 
 def unseen_lines(unseen: Unseen) -> Iterator[str]:
-    """What was not looked at, line by line; no line when everything was."""
+    """Yield lines about the parts not inspected; none if everything was inspected."""
     for mount in unseen.mounts[:_MOST]:
         yield from folded(f"{mount}, and nowhere here: it was not checked", "elsewhere  ")
         yield from folded(f"do: opwatch trim check --dev {mount.mount.source}", " " * 11)
@@ -43,7 +43,7 @@ def unseen_lines(unseen: Unseen) -> Iterator[str]:
 
 
 def unseen_document(unseen: Unseen) -> dict[str, Any]:
-    """`elsewhere` and `unseen`, both empty when everything was looked at."""
+    """Return `elsewhere` and `unseen`, both empty if everything was inspected."""
     return {
         "elsewhere": [
             {

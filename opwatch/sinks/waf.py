@@ -1,4 +1,4 @@
-"""Write amplification of an interval for people, in 80 columns, and as JSON."""
+"""Write amplification of an interval as text in 80 columns, and as JSON."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BELOW_ONE = "below 1: the drive compresses, or its counters leave something out"
 
 @frozen
 class Outcome:
-    """A measurement with what it was of. `parts` are host bytes by device, as the kernel counts them."""
+    """A measurement and its device. `parts` holds host bytes per device, as the kernel counts them."""
 
     device: str
     origin: str
@@ -85,12 +85,12 @@ def _other(stretch: Stretch) -> dict[str, Any]:
 
 
 def source(stretch: Stretch) -> str:
-    """The names of both counters: NAND, then host."""
+    """Return the names of both counters: NAND, then host."""
     return f"{stretch.track.source} / {stretch.host.source}"
 
 
 def document(outcome: Outcome) -> dict[str, Any]:
-    """The outcome as one JSON document."""
+    """Return the outcome as one JSON document."""
     measured, stretch = outcome.measured, outcome.measured.stretch
     host, host_error = _span(stretch.host.span) if stretch else (_kernel_bytes(outcome), None)
     nand, nand_error = _span(stretch.amplification.nand) if stretch else (None, None)
@@ -215,7 +215,7 @@ def _split_text(split: Split) -> str:
 
 
 def lines(outcome: Outcome) -> list[str]:
-    """The outcome for people."""
+    """Return the outcome as text lines."""
     drive = outcome.drive
     identity = [outcome.device, drive.model, f"firmware {drive.firmware}" if drive.firmware else None]
     if outcome.origin != outcome.device:

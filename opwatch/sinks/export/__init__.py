@@ -1,1 +1,1 @@
-"""Observations for other programs, in forms that are complete only when all of them are there."""
+"""Observations for other programs, in formats that are complete only at the end."""

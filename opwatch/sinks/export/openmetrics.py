@@ -1,7 +1,7 @@
-"""Observations in the text form of OpenMetrics 1.0, each with its time: what Prometheus and others read back.
+"""Observations in the text format of OpenMetrics 1.0 with timestamps, for Prometheus and compatible tools.
 
-Counters are absolute: they begin with 0 where the first interval begins. All points of a family stand
-together there, so that nothing can be written before the end; until then they are arrays of numbers.
+Counters are absolute and start at 0 at the first interval. The format keeps all points of a family together,
+so nothing can be written before the end; until then the points are kept as arrays of numbers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 @frozen
 class Family:
-    """A metric family. A name that has a unit ends with it."""
+    """A metric family. The name of a family with a unit ends in that unit."""
 
     name: str
     kind: str
@@ -57,8 +57,8 @@ FAMILIES = (REQUESTS, BYTES, ERRORS, LATENCY, DEPTH, WAF, WAF_ERROR, UNEXPLAINED
 
 @dataclass(slots=True)
 class _Points:
-    """Values of one sample name with one set of labels, and when they were true. What stays as it is takes
-    no room but the first time."""
+    """Values of one sample name with one set of labels, and their times. The label text is stored only
+    once."""
 
     labels: str
     moments: array[float] = field(default_factory=lambda: array("d"))
@@ -70,7 +70,7 @@ class _Points:
 
 
 class OpenMetrics:
-    """Complete after end(), and not before."""
+    """Writes the metrics at end(); before that, no output exists."""
 
     def __init__(self, stream: TextIO) -> None:
         self._writer = Writer(stream)
@@ -81,22 +81,22 @@ class OpenMetrics:
         self._absent: dict[str, dict[str, str]] = {}
 
     def begin(self, notes: list[str]) -> None:
-        """Notes are talk, not data: the command prints them to stderr."""
+        """Do nothing: notes are messages, and the command prints them to stderr."""
 
     def tell(self, event: Event) -> None:
-        """A metric has no place for it."""
+        """Do nothing: an event is not a metric."""
 
     def write(self, observation: Observation) -> None:
         if observation.final:
             return
         at = observation.at.timestamp()
         device = observation.device
-        # Times of a metric only grow.
+        # Timestamps of a metric must increase.
         if at <= self._newest.get(device, float("-inf")):
             at = self._newest[device] + 1e-6
         self._newest[device] = at
         of_device = {"device": device}
-        # What a source cannot tell is no series: a 0 in one would say that there was none.
+        # A metric that the source cannot measure has no series, because a 0 would claim that there were none.
         self._absent[device] = observation.absent
         for name, op in observation.interval.ops.items():
             self._put_op(at, {**of_device, "op": name}, op)
@@ -120,7 +120,7 @@ class OpenMetrics:
             self._put(CPU, "_total", at, {"device": device, "mode": mode}, total)
 
     def end(self) -> None:
-        """Write everything: a family has its samples together."""
+        """Write all families, each with its samples together."""
         for family, samples in self._families.items():
             if samples:
                 self._writer.line(f"# TYPE {family.name} {family.kind}")
@@ -144,7 +144,7 @@ class OpenMetrics:
         self._put(DEPTH, "", at, labels, op.queue_depth)
 
     def _put_idle(self, at: float, device: str, active: Mapping[str, OpInterval]) -> None:
-        """Counters that stand still are still counters."""
+        """Add points for idle operations, because their counters still exist."""
         for (of_device, op), totals in self._totals.items():
             if of_device == device and op not in active:
                 labels = {"device": device, "op": op}
@@ -157,13 +157,13 @@ class OpenMetrics:
         for family, value in ((REQUESTS, requests), (BYTES, bytes_), (ERRORS, errors)):
             if family is not ERRORS or lacking.ERRORS not in absent:
                 self._put(family, "_total", at, labels, value)
-        # Without a histogram no count goes with the sum.
+        # Without a histogram, the sum has no matching count.
         if lacking.PERCENTILES not in absent:
             self._put(LATENCY, "_count", at, labels, timed)
             self._put(LATENCY, "_sum", at, labels, seconds)
 
     def _put(self, family: Family, suffix: str, at: float, labels: Mapping[str, str], value: float) -> None:
-        # A metric is a set of labels; of a summary, all but the quantile.
+        # A metric is identified by its labels; in a summary, by all labels except the quantile.
         metric = _labels({name: word for name, word in labels.items() if name != "quantile"})
         text = suffix + _labels(labels)
         points = self._families[family].setdefault(metric, {})
@@ -178,7 +178,7 @@ def _labels(labels: Mapping[str, str]) -> str:
 
 
 def _lines(family: Family, metrics: Mapping[str, Mapping[str, _Points]]) -> Iterator[str]:
-    """Metric by metric, each in the order of time: what was true at one moment stands together."""
+    """Yield the lines metric by metric in time order, with samples of the same time together."""
     for samples in metrics.values():
         places = dict.fromkeys(samples, 0)
         while True:

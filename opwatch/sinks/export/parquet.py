@@ -17,7 +17,7 @@ from opwatch.host.privilege import DUCKDB, install_command
 from opwatch.samples.observation import Event, Observation
 from opwatch.sinks.export.table import COLUMNS, rows
 
-# So many rows become one file of each day and model: what they take in memory is bounded.
+# Maximum rows per part, each written as one file per day and model. This bounds the memory use.
 _MOST_ROWS = 100_000
 UNKNOWN = "unknown"
 _COPY = """
@@ -34,7 +34,7 @@ COPY (
 
 
 def duckdb_module() -> Any:  # noqa: ANN401
-    """DuckDB, which is no part of opwatch."""
+    """Return the DuckDB module, which is not a dependency of opwatch."""
     try:
         return importlib.import_module("duckdb")
     except ImportError as error:
@@ -44,15 +44,19 @@ def duckdb_module() -> Any:  # noqa: ANN401
 
 
 class ParquetSet:
-    """A data set from construction to close(). It gets its name by commit(), when it is whole; without that
-    close() removes it. Nothing is ever overwritten: the folder is a new one."""
+    """A data set from construction to close().
+
+    commit() gives it its final name once it is complete; otherwise close() removes it. The folder is always
+    new, so nothing is ever overwritten.
+    """
 
     def __init__(self, folder: Path) -> None:
         duckdb = duckdb_module()
         if os.path.lexists(folder):
             raise _exists(folder)
         self._folder, self._parts = folder, 0
-        # Beside its place, so that a rename is enough; visible, so that a killed dump's is found.
+        # A sibling of the target, so that a rename suffices; not hidden, so that users find leftovers of a
+        # killed dump.
         self._unfinished = folder.with_name(f"{folder.name}.unfinished-{os.urandom(4).hex()}")
         try:
             self._unfinished.mkdir(mode=0o700)
@@ -66,7 +70,7 @@ class ParquetSet:
         self._connection.execute("SET temp_directory = ?", [str(self._scratch)])
 
     def add(self, lines: Path) -> None:
-        """Rows of COLUMNS and `model`, a JSON document each."""
+        """Add a file of JSON documents, one per row, with COLUMNS and `model`."""
         self._parts += 1
         kinds = {**COLUMNS, "model": "VARCHAR"}
         statement = _COPY.format(
@@ -82,13 +86,14 @@ class ParquetSet:
             raise OpwatchError(f"{self._folder} cannot be written: {error}") from error
 
     def scratch(self, name: str) -> Path:
-        """A place for rows on their way."""
+        """Return a path for temporary rows."""
         return self._scratch / name
 
     def commit(self) -> None:
-        """Give the data set its name."""
+        """Rename the data set to its final name."""
         try:
-            # A rename replaces an empty folder: this one is ours, or the name is taken.
+            # A rename replaces an empty folder. mkdir() ensures that this folder is ours and the name was
+            # free.
             self._folder.mkdir(mode=0o700)
             self._unfinished.rename(self._folder)
         except FileExistsError:
@@ -107,7 +112,7 @@ def _exists(folder: Path) -> RefusedError:
 
 
 class ParquetRows:
-    """The rows of one recording, for a data set. `models` are those of its devices that are known."""
+    """Rows of one recording for a data set. `models` maps devices to drive models, as far as known."""
 
     def __init__(self, target: ParquetSet, recording: str, models: Mapping[str, str]) -> None:
         self._target, self._recording, self._models = target, recording, models
@@ -116,10 +121,10 @@ class ParquetRows:
         self._count = 0
 
     def begin(self, notes: list[str]) -> None:
-        """Notes are talk, not data: the command prints them to stderr."""
+        """Do nothing: notes are messages, and the command prints them to stderr."""
 
     def tell(self, event: Event) -> None:
-        """A table has no place for it."""
+        """Do nothing: a table has no row for an event."""
 
     def write(self, observation: Observation) -> None:
         if observation.final:
@@ -135,7 +140,7 @@ class ParquetRows:
             self.end()
 
     def end(self) -> None:
-        """What was written until now becomes part of the data set."""
+        """Add the pending rows to the data set."""
         if self._file:
             self._file.close()
             self._file = None
@@ -145,7 +150,8 @@ class ParquetRows:
 
 
 def folder_name(model: str | None) -> str:
-    """A model as a part of a path. Readers do not agree on what an escape there is, so that there is none."""
+    """Return a model as a path component. It needs no escapes, because readers disagree about their
+    meaning."""
     return re.sub(r"[^A-Za-z0-9.-]+", "_", (model or "").strip()).strip("_.") or UNKNOWN
 
 

@@ -1,4 +1,4 @@
-"""Observations as rows with full histograms, one for each operation of an interval: what Parquet has."""
+"""Observations as rows with full histograms, one per operation and interval, for Parquet."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from opwatch.trace.lacking import DEPTH, ERRORS, ISSUED, TRUST
 from opwatch.units import printable
 
 _SLOTS = "STRUCT(slot INTEGER, count BIGINT)[]"
-# Signed and of plain types: every reader of Parquet has these.
+# Signed and plain types, which every Parquet reader supports.
 COLUMNS = {
     "recording": "VARCHAR",
     "device": "VARCHAR",
@@ -44,13 +44,13 @@ COLUMNS = {
     "cpus": "BIGINT",
     "busy_cores": "DOUBLE",
 }
-# These have a row even in an interval without any of them.
+# These operations have a row even in an interval without any of them.
 _OPS = ("read", "write", "discard", "flush")
 _IDLE = idle_op()
 
 
 def rows(recording: str, model: str | None, observation: Observation) -> Iterator[dict[str, Any]]:
-    """The rows of an interval, by column."""
+    """Yield the rows of an interval as dictionaries by column."""
     live, interval, absent = observation.live, observation.interval, observation.absent
     shared = {
         "recording": printable(recording),

@@ -1,1 +1,1 @@
-"""What fio said, shown."""
+"""Output of fio's own measurements."""

@@ -18,7 +18,7 @@ NOTHING = "shorter than two samples, or nothing reached a disk"
 
 
 def lines(rows: Sequence[JobBeside]) -> Iterator[str]:
-    """A table of at most 80 columns."""
+    """Yield a table of at most 80 columns."""
     yield ""
     yield TITLE if all(row.is_imported for row in rows) else HEADER
     yield COLUMNS_HEADER
@@ -32,7 +32,7 @@ def lines(rows: Sequence[JobBeside]) -> Iterator[str]:
 
 
 def compared_lines(runs: Iterable[tuple[str, Sequence[JobBeside]]]) -> Iterator[str]:
-    """The tables of several recordings, each under its name."""
+    """Yield the tables of several recordings, each under its file name."""
     for name, rows in runs:
         if rows:
             yield from ("", name)
@@ -40,12 +40,12 @@ def compared_lines(runs: Iterable[tuple[str, Sequence[JobBeside]]]) -> Iterator[
 
 
 def compared_document(runs: Iterable[tuple[str, Sequence[JobBeside]]]) -> list[dict[str, Any]]:
-    """The same for JSON: of each recording its rows, which may be none."""
+    """Return one object per recording with its rows, which may be empty."""
     return [{"file": name, "rows": [document(row) for row in rows]} for name, rows in runs]
 
 
 def error_of(rows: Sequence[JobBeside]) -> str:
-    """How far fio's percentiles may be off."""
+    """Return the error of fio's percentiles as a sentence."""
     return _ERROR + (_COARSE if any(row.fio.quantum_ns > 1 for row in rows) else "")
 
 
@@ -55,7 +55,7 @@ def _line(head: str, row: MeasuredRow) -> str:
 
 
 def document(row: JobBeside) -> dict[str, Any]:
-    """A line of JSON."""
+    """Return one row as JSON."""
     phase = row.phase
     return {
         "schema": SCHEMA,

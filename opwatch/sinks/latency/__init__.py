@@ -1,1 +1,1 @@
-"""A drive's own latency for people and as JSON, and beside it what the host saw."""
+"""A drive's own latency as text and as JSON, beside the latency that the host measured."""

@@ -1,4 +1,4 @@
-"""What a drive counted of its own latency, in 80 columns and as JSON."""
+"""A drive's own latency counts, in 80 columns and as JSON."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _HEAD = ("OWN", "COMMANDS", "BYTES", "MEAN", "P50", "P99", "P99.9")
 
 
 def span(value: TimeRange | None) -> str:
-    """A range of times; what has no upper edge is so many or more."""
+    """Return a time range as text; "or more" if it has no upper limit."""
     if value is None:
         return "-"
     low = units.duration(value.low)
@@ -28,7 +28,7 @@ def span(value: TimeRange | None) -> str:
 
 
 def cells(values: Sequence[str], widths: Sequence[int]) -> str:
-    """A row of a table: what is wider than its column pushes the rest aside."""
+    """Return a table row. A cell wider than its column shifts the rest to the right."""
     return " ".join(value.ljust(width - 1) for value, width in zip(values, widths, strict=True)).rstrip()
 
 
@@ -113,7 +113,7 @@ def _monitor_lines(log: MonitorLog) -> list[str]:
 
 
 def lines(drive_latency: DriveLatency) -> list[str]:
-    """All that the drive told, and what did not come."""
+    """Return the latencies that the drive reported, and the reads that failed."""
     shown = title(drive_latency.drive)
     if drive_latency.amazon:
         shown += _amazon_lines(drive_latency.amazon)
@@ -202,7 +202,7 @@ def _monitor_document(log: MonitorLog) -> dict[str, Any]:
 
 
 def document(drive_latency: DriveLatency) -> dict[str, Any]:
-    """The same as one JSON document."""
+    """Return the drive's latencies as one JSON document."""
     return {
         "schema": SCHEMA,
         "type": "drive-latency",

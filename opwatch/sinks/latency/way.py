@@ -1,4 +1,4 @@
-"""Host, drive and the way between them, in 80 columns and as JSON."""
+"""Latencies of the host, the drive and the path between them, in 80 columns and as JSON."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _direction(name: str, times: WayTimes) -> list[str]:
 
 
 def way_lines(drive: DriveFacts, seconds: float, ways: Mapping[str, WayTimes]) -> list[str]:
-    """A row for the host, one for the drive by its own count, and one for what lies between."""
+    """Return rows for the host, for the drive by its own count, and for the difference."""
     shown = [*title(drive), cells(_HEAD, _WIDTHS)]
     for name, times in ways.items():
         shown += _direction(name, times)

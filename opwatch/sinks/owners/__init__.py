@@ -1,1 +1,1 @@
-"""Whose the requests were, in words and in JSON."""
+"""Owners of requests, as text and as JSON."""

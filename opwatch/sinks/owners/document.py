@@ -1,4 +1,4 @@
-"""Whose the requests were, as the part of an observation's JSON document."""
+"""Owners of requests, as a part of an observation's JSON document."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from opwatch.owners.sample import Owned, Owners
 
 
 def owners_document(owners: Owners) -> dict[str, Any]:
-    """All owners, the most bytes first, and what closes the sum."""
+    """Return all owners, most bytes first, and the remainder that completes the sum."""
     return {
         "by": owners.by.value,
         "owners": [_owned(one) for one in owners.owners],
@@ -22,7 +22,7 @@ def owners_document(owners: Owners) -> dict[str, Any]:
 
 def _owned(one: Owned) -> dict[str, Any]:
     is_group = one.key.kind is OwnerKind.CGROUP
-    # Work of the kernel's and nobody have no number that means anything.
+    # Kernel work without a start time and requests without an owner have no meaningful number.
     is_process = one.key.kind is OwnerKind.PROCESS or (one.key.kind is OwnerKind.KERNEL and one.key.since_ns)
     return {
         "kind": one.key.kind.value,

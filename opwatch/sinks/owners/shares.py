@@ -1,4 +1,4 @@
-"""What owners did in a stretch of time, all operations of each together: the rows of a table of owners."""
+"""Activity of owners during an interval, all operations combined: the rows of a table of owners."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TRIMS = ("discard", "write_zeroes", "secure_erase")
 
 
 class OwnedShare(NamedTuple):
-    """Bytes that were read, written and trimmed, requests of all kinds, and their time in the device."""
+    """Bytes read, written and trimmed, requests of all kinds, and their total time in the device."""
 
     read: int = 0
     write: int = 0
@@ -29,7 +29,7 @@ class OwnedShare(NamedTuple):
 
 
 def share_of(ops: Mapping[str, OwnedCounts]) -> OwnedShare:
-    """All operations of an owner together."""
+    """Return the sum of an owner's operations."""
     nothing = OwnedCounts()
     return OwnedShare(
         read=ops.get("read", nothing).bytes,
@@ -41,25 +41,26 @@ def share_of(ops: Mapping[str, OwnedCounts]) -> OwnedShare:
 
 
 def share_sum(shares: Iterable[OwnedShare]) -> OwnedShare:
-    """All of them as one."""
+    """Return the sum of the shares."""
     return OwnedShare(*map(sum, zip(OwnedShare(), *shares, strict=True)))
 
 
 class RankedShares(NamedTuple):
-    """The first owners by what they did, and all others as one: `more` owners, and whatever has none."""
+    """The largest owners by activity, and all others combined: `more` owners, and requests without an
+    owner."""
 
     first: list[tuple[str, OwnedShare]]
     other: OwnedShare
     more: int
 
     def cut(self, most: int) -> RankedShares:
-        """At most so many first ones."""
+        """Return the ranking with at most `most` owners; the rest are part of `other`."""
         rest = self.first[most:]
         other = share_sum([self.other, *(share for _, share in rest)])
         return RankedShares(self.first[:most], other, self.more + len(rest))
 
     def matching(self, words: str) -> RankedShares:
-        """The owners with these words in their names, whatever their case; the rest are part of `other`."""
+        """Return the owners with these words in their names, ignoring case; the rest are part of `other`."""
         wanted = words.casefold()
         first = [pair for pair in self.first if wanted in pair[0].casefold()]
         rest = [share for name, share in self.first if wanted not in name.casefold()]
@@ -67,7 +68,7 @@ class RankedShares(NamedTuple):
 
     @property
     def everything(self) -> OwnedShare:
-        """All that was done, whoever did it."""
+        """Return the total activity of all owners."""
         return share_sum([self.other, *(share for _, share in self.first)])
 
     @property
@@ -76,13 +77,13 @@ class RankedShares(NamedTuple):
 
 
 def ranked_shares(owners: Owners, ranked: Iterable[Owned] | None = None) -> RankedShares:
-    """Owners with what people call them, in their order or in another one."""
+    """Return owners with their display names, in their own order or in the order of `ranked`."""
     order = owners.owners if ranked is None else ranked
     return RankedShares([(owner_words(one), share_of(one.ops)) for one in order], share_of(owners.other), 0)
 
 
 def share_row(share: OwnedShare, words: str, seconds: float, columns: int) -> str:
-    """An owner as a row of so many columns, below the header."""
+    """Return an owner as a row of at most `columns` columns, to print below the header."""
 
     def per_s(amount: float) -> float:
         return amount / seconds if seconds else 0.0

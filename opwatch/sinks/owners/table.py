@@ -1,4 +1,4 @@
-"""Owners of all disks as one table, the largest first; with `other` it adds up to all that the disks did."""
+"""Owners on all disks as one table, largest first. With `other` it adds up to the total of the disks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from opwatch.sinks.owners.words import full_table_lines
 
 
 class Sort(enum.Enum):
-    """What the largest owner has most of. LATENCY is the mean of its requests, TIME that of all together."""
+    """Sort key of the table. LATENCY is the mean over an owner's requests, TIME their sum."""
 
     BYTES = "bytes"
     REQUESTS = "requests"
@@ -22,8 +22,10 @@ class Sort(enum.Enum):
 def table_lines(
     owners: Owners, seconds: float, sort: Sort, most: int, columns: int = 80, words: str = ""
 ) -> list[str]:
-    """A header, at most so many owners, the others as one, all together, and what is missing of it. Only
-    owners with `words` in their names have rows."""
+    """Return a header, at most `most` owners, the others combined, the total, and the part that is missing.
+
+    Only owners with `words` in their names have rows.
+    """
     shares = ranked_shares(owners, ranked(owners.owners, sort)).matching(words)
     shown = shares.cut(most)
     lines = [HEADER + f"by {owners.by.value}"]
@@ -35,12 +37,12 @@ def table_lines(
 
 
 def ranked(owners: Iterable[Owned], sort: Sort) -> list[Owned]:
-    """The owners in that order, the largest first."""
+    """Return the owners in that order, largest first."""
     return sorted(owners, key=lambda one: _rank(one, sort))
 
 
 def _rank(one: Owned, sort: Sort) -> tuple[float, ...]:
-    """Sorts owners: the one that has most comes first."""
+    """Return a sort key that places the largest owner first."""
     total = one.total
     mean = total.sum_ns / total.requests if total.requests else 0.0
     first = {

@@ -1,4 +1,4 @@
-"""Whose the requests were, as lines: for each operation those with the most bytes."""
+"""Owners of requests as lines: those with the most bytes per operation."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from opwatch.owners.cells import OwnedCounts, OwnerKind, counts_sum
 from opwatch.owners.sample import Owned, Owners
 from opwatch.units import shortened
 
-# JSON has them all.
+# JSON lists all of them.
 MOST_SHOWN = 5
 _SHORT = {"write_zeroes": "wzeroes", "secure_erase": "serase"}
 
 
 def owner_words(owner: Owned) -> str:
-    """What a person calls an owner: a container by its engine and number, all else by its path or name."""
+    """Return an owner's display name: engine and ID for a container, path or name for others."""
     key, name, container = owner.key, owner.name, owner.container
     match key.kind:
         case OwnerKind.CGROUP:
@@ -29,8 +29,8 @@ def owner_words(owner: Owned) -> str:
 
 
 def owner_lines(owners: Owners, seconds: float, columns: int = 80) -> list[str]:
-    """A row for each of the largest owners of each operation, and one that closes the sum; of so many columns
-    at most."""
+    """Return rows for the largest owners of each operation, and one that completes the sum, in at most
+    `columns` columns."""
     ops = dict.fromkeys(op for one in owners.owners for op in one.ops) | dict.fromkeys(owners.other)
     if not ops:
         return []
@@ -48,7 +48,7 @@ def owner_lines(owners: Owners, seconds: float, columns: int = 80) -> list[str]:
 
 
 def full_table_lines(lost: OwnedCounts) -> list[str]:
-    """Say how much of `other` belongs to owners that the full table had no room for; nothing if it had."""
+    """Return a line with the part of `other` that found the owner table full, or no line."""
     if not lost.requests and not lost.bytes:
         return []
     words = f"{lost.requests:,} requests, {units.megabytes(lost.bytes).strip()} MB"

@@ -1,1 +1,1 @@
-"""Colour, columns and shape of plain lines."""
+"""Colours, columns and sparklines of plain lines."""

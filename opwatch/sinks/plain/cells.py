@@ -10,7 +10,7 @@ _LEFT = 1
 
 
 def number(fields: Fields, key: str) -> float | None:
-    """A number that may be absent. Neither nan nor infinity is one."""
+    """Return a number, or None if it is absent. NaN and infinity are rejected."""
     value = fields.table.get(key)
     if value is None:
         return None
@@ -20,7 +20,7 @@ def number(fields: Fields, key: str) -> float | None:
 
 
 def columns_of(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Columns as wide as what stands in them, the first to the left."""
+    """Yield rows with columns as wide as their contents, the first ones left-aligned."""
     widths = [max(len(row[at]) for row in [header, *rows]) for at in range(len(header))]
     for row in (header, *rows):
         cells = [

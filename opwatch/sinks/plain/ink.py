@@ -1,4 +1,4 @@
-"""Colours of plain lines: by what they mean, in the sixteen that every terminal has."""
+"""Colours of plain lines by meaning, from the sixteen that every terminal supports."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CHOICES = ("auto", "always", "never")
 
 
 class Ink(Enum):
-    """What a piece of a line is. The value is what a terminal is sent before it, nothing for plain text."""
+    """Meaning of a part of a line. The value is the escape sequence sent before it, empty for plain text."""
 
     PLAIN = ""
     STRONG = "\x1b[1m"
@@ -33,7 +33,8 @@ Span = tuple[str, Ink]
 
 
 def is_wanted(choice: str, stream: TextIO) -> bool:
-    """Whether lines on this stream are to be coloured: `auto` is on a terminal that can, but for NO_COLOR."""
+    """Return whether to colour lines on this stream. `auto` colours on a capable terminal unless NO_COLOR is
+    set."""
     if choice != "auto":
         return choice == "always"
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"

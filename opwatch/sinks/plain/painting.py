@@ -1,4 +1,4 @@
-"""Lines of text -> pieces with their colours. The text stays what it is, character by character."""
+"""Splits lines of text into coloured spans. The characters do not change."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from enum import Enum, auto
 
 from opwatch.sinks.plain.ink import Ink, Span
 
-# The mark before what nothing explains.
+# Marks unexplained losses.
 _ALARM = "  ! "
 _OPS = {"read": Ink.READ, "write": Ink.WRITE, "flush": Ink.FLUSH, "discard": Ink.DISCARD}
 _BY_UNIT = {"n": Ink.FAINT, "u": Ink.PLAIN, "m": Ink.SLOW, "s": Ink.SLOWEST}
 _DURATION = re.compile(r"<?[0-9.]+([nums])")
 _WORDS = re.compile(r"\s+|\S+")
-# A row begins with the name of its operation; where its narrow part ends are its errors.
+# A row starts with the name of its operation; its 80-column part ends with the errors.
 _NAME, _ROW = 7, 78
 
 
 class LineKind(Enum):
-    """What a line is."""
+    """Kind of a line."""
 
     TEXT = auto()
     TITLE = auto()
@@ -31,7 +31,7 @@ class LineKind(Enum):
 
 
 def painted(text: str, kind: LineKind) -> list[Span]:
-    """The pieces of a line."""
+    """Return the spans of a line."""
     match kind:
         case LineKind.TITLE:
             title, mark, rest = text.partition(_ALARM)
@@ -59,8 +59,8 @@ def painted(text: str, kind: LineKind) -> list[Span]:
 
 
 def _row(text: str) -> list[Span]:
-    """A row of the table: times by their unit, errors where there are any."""
-    # One without a name of its own belongs to the row above it.
+    """Return the spans of a table row: times coloured by unit, and errors if there are any."""
+    # An indented row continues the row above.
     head = len(text) - len(text.lstrip()) + _NAME + 1 if text.startswith(" ") else _NAME
     ink = Ink.FAINT if text.startswith(" ") else _OPS.get(text[:head].strip(), Ink.STRONG)
     spans: list[Span] = [(text[:head], ink)]

@@ -1,4 +1,4 @@
-"""What a row has room for on a terminal of 120 columns or more, behind its 80; and on one of 132."""
+"""Extra columns of a row on a terminal of 120 columns or more, and further ones at 132."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from opwatch.trace.kernel_times import KernelTimes
 LEAST_COLUMNS = 120
 TIMES_COLUMNS = 132
 _BARS = " ▁▂▃▄▅▆▇█"
-# An octave a character: 1 us, 1 ms and 1 s are ten apart.
+# One character per octave: 1 us, 1 ms and 1 s are ten characters apart.
 _LOWEST, _OCTAVES = 10, 24
 HEADER = "  mean size  1u        1m        1s  "
 LEGEND = "; bars: how many took so long"
@@ -18,8 +18,11 @@ TIMES_HEADER = "  await %util"
 
 
 def shape(histogram: Histogram) -> str:
-    """How latencies are spread, a bar an octave: those below a microsecond are in the first, those above ten
-    seconds in the last. A bar is as high as its share of the highest, and never empty where there is one."""
+    """Return the latency distribution as one bar per octave.
+
+    Latencies below a microsecond are in the first bar, those above ten seconds in the last. Heights are
+    relative to the highest bar, and an octave with requests is never blank.
+    """
     counts = [0] * _OCTAVES
     for low, _, count in histogram.octaves():
         counts[min(max(low.bit_length() - 1 - _LOWEST, 0), _OCTAVES - 1)] += count
@@ -28,14 +31,14 @@ def shape(histogram: Histogram) -> str:
 
 
 def columns(op: OpInterval) -> str:
-    """The further columns of a row."""
+    """Return the extra columns of a row."""
     mean = round(op.bytes / op.count) if op.count else None
     return f"  {units.size(mean):>9}  {shape(op.latency.histogram)}".rstrip()
 
 
 def times(name: str, times: KernelTimes | None, *, is_first: bool) -> str:
-    """What iostat says of an operation, and in the first row of a disk of the disk: behind all other columns.
-    A dash for what the kernel does not keep."""
+    """Return iostat's await of an operation, and the disk's utilisation in its first row. Unknown values are
+    a dash."""
     awaited = times.awaits.get(name) if times else None
     mean = units.duration(awaited.mean_ns if awaited else None)
     busy = f"{times.busy_ratio * 100:.0f}" if times else "-"

@@ -1,1 +1,1 @@
-"""Published experiments: their documents, what they add to that of a sweep, and tables out of these."""
+"""Published experiments: their documents, their additions to a sweep's document, and tables of both."""

@@ -1,4 +1,4 @@
-"""The JSON document of an experiment that has no levels, docs/schema/sweep-scenario.json."""
+"""The JSON document of an experiment without levels, docs/schema/sweep-scenario.json."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def statement_fields(statements: Iterable[AuthorsWord]) -> list[dict[str, Any]]:
 def experiment_document(
     scenario: Scenario, target: str, workload: str, model: dict[str, Any] | None
 ) -> dict[str, Any]:
-    """What every one of them has; results and statements come besides."""
+    """Return the fields common to all experiments. Results and statements are added by the caller."""
     return {
         "schema": SCHEMA,
         "type": TYPE,
@@ -66,7 +66,11 @@ def _untrimmed(run: UntrimmedRun) -> dict[str, Any]:
 def iometer_fields(
     result: IometerResult, io_bytes: int, published: dict[str, Any], statements: Iterable[AuthorsWord]
 ) -> dict[str, Any]:
-    """`published`: by read and write a row a level, of MB/s, I/Os a second, milliseconds, per cent of CPU."""
+    """Return the result's fields.
+
+    `published` holds one row per level for reads and for writes: MB/s, I/Os per second, milliseconds, percent
+    of CPU.
+    """
     return {
         "rates": [_rate(rate, io_bytes) for rate in result.rates],
         "gains": [

@@ -1,4 +1,4 @@
-"""The section of random reads and writes on a whole drive, and on less of it: rates, and their ratios."""
+"""The section of random reads and writes on a whole drive and on a part of it: rates and their ratios."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _GAINS = ("ratio", "here", "foretold", "published")
 
 
 def iometer_lines(document: Fields) -> Iterator[str]:
-    """What was measured, what was published, and the ratios of both."""
+    """Yield the measured rates, the published rates, and the ratios of both."""
     rates = document.tables("rates", "a rate")
     gains = document.tables("gains", "a ratio")
     published = document.sub("published")
@@ -53,7 +53,7 @@ def _rate(rate: Fields) -> tuple[str, ...]:
 
 
 def _reasons(rates: list[Fields]) -> list[str]:
-    """Why figures are missing, once each."""
+    """Return the reasons for missing figures, each once."""
     reasons: dict[str, None] = {}
     for rate in rates:
         missing = rate.sub("missing").table

@@ -1,4 +1,4 @@
-"""The section of mixed I/O: a line a load and configuration, and below it what each member did."""
+"""The section of mixed I/O: a line per load and configuration, followed by the results of each member."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MEMBERS = ("load", "member", "reads/s", "writes/s", "MB/s", "mean", "busy", "of
 
 
 def mixed_lines(document: Fields) -> Iterator[str]:
-    """All configurations side by side, and then the members of each."""
+    """Yield all configurations side by side, then the members of each."""
     configurations = document.tables("configurations", "a configuration")
     for one in configurations:
         size = units.capacity(one.count("file_bytes"))

@@ -1,4 +1,4 @@
-"""What was found of each thing that an author found, as lines."""
+"""Verdicts on an author's findings, as lines."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from opwatch.sinks.folding import folded
 
 
 def statement_lines(holder: Fields) -> Iterator[str]:
-    """The verdicts that stand in this part of a document, each with its reason."""
+    """Yield the verdicts in this part of a document, each with its reason."""
     for statement in holder.tables("statements", "a statement"):
         yield from folded(f"{statement.text('what')}: {statement.text('verdict')}; {statement.text('why')}")

@@ -1,4 +1,4 @@
-"""What an experiment adds to the document of its sweep."""
+"""Fields that an experiment adds to the document of its sweep."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from opwatch.sinks.scenario.document import scenario_head, statement_fields
 
 
 def saturation_fields(scenario: Scenario, levels: Sequence[Saturated], time_ratio: float) -> dict[str, Any]:
-    """`time_ratio`: seconds of the rounds by seconds of the drive that they stand for."""
+    """Return the experiment's fields. `time_ratio` is the duration of the rounds divided by the drive time
+    they represent."""
     return scenario_head(scenario) | {
         "time_ratio": time_ratio,
         "levels": [_saturated(level) for level in levels],
@@ -37,7 +38,7 @@ def _saturated(level: Saturated) -> dict[str, Any]:
 
 
 def free_space_fields(scenario: Scenario, result: FilledDrive) -> dict[str, Any]:
-    """Rates are in bytes a second."""
+    """Return the experiment's fields. Rates are in bytes per second."""
     return scenario_head(scenario) | {
         "reserved_ratio": scenario.reserved_ratio,
         "points": [point._asdict() for point in result.points],

@@ -1,4 +1,4 @@
-"""The section of an experiment, out of the document of its sweep."""
+"""The section of an experiment, built from the document of its sweep."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MIB = 1 << 20
 
 
 def scenario_lines(scenario: Fields) -> Iterator[str]:
-    """What was repeated, what came of it, and whether that is what the author found."""
+    """Yield the experiment's source, its results, and whether they match the author's findings."""
     yield from folded(f"scenario {scenario.text('name')}: {scenario.text('title')}")
     yield from folded(f"source: {scenario.text('source')}. {scenario.text('remark')}")
     kind = scenario.kind("kind", ScenarioKind)
@@ -30,7 +30,7 @@ def scenario_lines(scenario: Fields) -> Iterator[str]:
 
 
 def _saturation(scenario: Fields) -> Iterator[str]:
-    """Where each level fell, and whether it gains what it should."""
+    """Yield the drop of each level, and whether the level gains as published."""
     levels = scenario.tables("levels", "a level")
     yield from columns_of(_LEVELS, [_level(level) for level in levels])
     for level in levels:
@@ -75,7 +75,7 @@ def _expected(level: Fields) -> str:
 
 
 def _free_space(scenario: Fields) -> Iterator[str]:
-    """Both lines, and what the author found of them."""
+    """Yield both curves, and verdicts on the author's findings."""
     points = scenario.tables("points", "a file")
     yield from columns_of(_POINTS, [_point(point) for point in points])
     yield from statement_lines(scenario)

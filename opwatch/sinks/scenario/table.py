@@ -1,4 +1,4 @@
-"""The table of an experiment that has no levels, out of its document."""
+"""The table of an experiment without levels, built from its document."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SECTIONS = {
 
 
 def experiment_lines(document: dict[str, Any]) -> Iterator[str]:
-    """What was repeated, on what, what came of it, and whether that is what the author found."""
+    """Yield the experiment's source, target and results, and whether they match the author's findings."""
     where = "the experiment"
     fields = Fields(table_of(document, where), where)
     if fields.table.get("type") != TYPE:

@@ -13,7 +13,7 @@ _RUNS = ("run", "fs free", "stale", "room", "foretold", "came at", "off by", "fi
 
 
 def untrimmed_lines(document: Fields) -> Iterator[str]:
-    """Speeds are in MB/s."""
+    """Yield the runs and their rounds, with speeds in MB/s."""
     runs = document.tables("runs", "a run")
     yield from columns_of(_RUNS, [_run(run) for run in runs])
     yield from folded(

@@ -1,1 +1,1 @@
-"""Published experiments as sections of a page: verdicts, plots and tables, from kept documents."""
+"""Published experiments as sections of a page: verdicts, plots and tables, built from stored documents."""

@@ -1,5 +1,4 @@
-"""Plots of the other experiments: speed against the size of a file, against what was written, ratios side by
-side."""
+"""Plots of the other experiments: speed by file size, speed by bytes written, and ratios side by side."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ _GAP = 0.25
 
 
 def free_space_figures(document: Fields) -> Iterator[Figure]:
-    """Throughput against the size of the file, whole, reserved and as it was published."""
+    """Yield a plot of throughput by file size: whole drive, part reserved, and as published."""
     points = document.sub("scenario").tables("points")
     first = next((rate for point in points if (rate := number(point, "whole")) is not None), None)
     lines = [
@@ -57,7 +56,7 @@ def free_space_figures(document: Fields) -> Iterator[Figure]:
 
 
 def untrimmed_figures(document: Fields) -> Iterator[Figure]:
-    """Speed of each round against what was written by then."""
+    """Yield a plot of each round's speed by the bytes written until then."""
     runs = document.tables("runs")[:MOST_COLOURS]
     courses = [list(_rounds(run)) for run in runs]
     spots = [spot for course in courses for spot in course]
@@ -91,7 +90,7 @@ def untrimmed_figures(document: Fields) -> Iterator[Figure]:
 
 
 def _rounds(run: Fields) -> Iterator[tuple[float, float]]:
-    """(what was written in the middle of a round, bytes a second)."""
+    """Yield (bytes written by the middle of a round, bytes per second)."""
     written = 0.0
     for row in run.tables("rounds"):
         n_bytes, seconds = row.amount("host_bytes"), row.amount("seconds")
@@ -102,7 +101,7 @@ def _rounds(run: Fields) -> Iterator[tuple[float, float]]:
 
 
 class _Bars(NamedTuple):
-    """Bars of one colour, one for each group; None where there is none."""
+    """Bars of one colour, one per group; None for a missing bar."""
 
     kind: str
     name: str
@@ -110,7 +109,7 @@ class _Bars(NamedTuple):
 
 
 def iometer_figures(document: Fields) -> Iterator[Figure]:
-    """By what 10 % left free is faster: here, foretold, published."""
+    """Yield a plot of the speed-up from 10 % left free: measured, predicted and published."""
     holder = holder_of(document)
     gains, published = holder.tables("gains"), holder.sub("published")
     groups = [f"{gain.text('op')}, {'full' if gain.flag('is_full') else 'empty'}" for gain in gains]
@@ -129,7 +128,7 @@ def _published(published: Fields, op: str) -> float | None:
 
 
 def mixed_figures(document: Fields) -> Iterator[Figure]:
-    """I/Os a second of each load, a colour for each configuration."""
+    """Yield a plot of I/Os per second by load, with one colour per configuration."""
     configurations = document.tables("configurations")[:MOST_COLOURS]
     rates = [
         {rate.text("load"): rate.amount("iops") for rate in one.tables("rates")} for one in configurations

@@ -1,4 +1,4 @@
-"""Experiments as one page: what was found and whether it is so here, the plots, and the tables."""
+"""Experiments as one page: the author's findings and the verdicts on them, plots, and tables."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _FIGURES: Mapping[ScenarioKind, Callable[[Fields], Iterator[Figure]]] = {
     ScenarioKind.IOMETER: iometer_figures,
     ScenarioKind.MIXED: mixed_figures,
 }
-# How high a picture is, with a note of several lines and without.
+# Heights of a picture with and without a note of several lines, and the length of such a note.
 _HIGH, _LOW, _LONG_NOTE = 520, 440, 150
 _VERDICTS = ("what its author found", "here", "why")
 
 
 def experiment_page(documents: Sequence[tuple[str, Mapping[str, Any]]]) -> str:
-    """The page of some experiments, each with the name of the file that it was kept in. BadInput for a
-    document of another kind."""
+    """Return the page of the experiments, each named after its file. Raise BadInput for another kind of
+    document."""
     body = "".join("".join(_section(name, document)) for name, document in documents)
     names = ", ".join(name for name, _ in documents)
     title = f"opwatch report: {names}"
@@ -47,13 +47,13 @@ def experiment_page(documents: Sequence[tuple[str, Mapping[str, Any]]]) -> str:
 
 
 def experiment_figures(document: Mapping[str, Any]) -> list[Figure]:
-    """Its plots, in their order."""
+    """Return the experiment's plots in order."""
     fields = _checked(document)
     return list(_FIGURES[fields.sub("scenario").kind("kind", ScenarioKind)](fields))
 
 
 def single_experiment_figures(documents: Sequence[tuple[str, Mapping[str, Any]]]) -> Iterator[SingleFigure]:
-    """Each plot as a page of its own, named by its experiment and its place."""
+    """Yield each plot as a separate page, named after its experiment and its position."""
     taken: dict[str, int] = {}
     for _, document in documents:
         name = _checked(document).sub("scenario").kind("kind", ScenarioKind).value.replace(" ", "-")
@@ -65,7 +65,7 @@ def single_experiment_figures(documents: Sequence[tuple[str, Mapping[str, Any]]]
 
 
 def experiment_markdown(documents: Sequence[tuple[str, Mapping[str, Any]]]) -> Iterator[str]:
-    """The same as words, for a ticket."""
+    """Yield the verdicts and tables as Markdown, for a ticket."""
     for name, document in documents:
         fields = _checked(document)
         scenario, verdicts = fields.sub("scenario"), verdicts_of(fields)

@@ -1,5 +1,5 @@
-"""Plots of a write saturation: I/Os a second against time and against bytes, each level in a colour, with
-cliff, steps, steady level and scatter by their names."""
+"""Plots of a write saturation: I/Os per second by time and by bytes, one colour per level, with labels for
+cliff, steps, steady level and variation."""
 
 from __future__ import annotations
 
@@ -16,18 +16,20 @@ from opwatch.sinks.report.plots.figure import Figure, Flag
 from opwatch.sinks.report.plots.markup import dots, line
 from opwatch.sinks.report.plots.scales import EXTENT, AxisScale, capacities, elapsed, linear
 
-# So many colours can be told apart.
+# Maximum number of colours that remain distinguishable.
 MOST_COLOURS = 6
-# More stretches than this are added up before steps are looked for, and more dots before they are drawn.
+# Maximum number of intervals in the search for steps, and of dots in a plot; more are merged.
 _MOST_POINTS, _MOST_DOTS = 300, 4000
-# Rounds of less than a second have none: what was seen of less than this is not all that there was.
+# A round shorter than a second has no per-second counts. If the counts cover less than this share of a round,
+# the round is plotted instead.
 _LEAST_SEEN = 0.5
-# What is nearer to each other has one name.
+# Flags closer than this share one label.
 ONE_PLACE = EXTENT // 50
 
 
 class _Point(NamedTuple):
-    """A stretch of a level, in bytes and seconds of the drive; `at` is its middle."""
+    """An interval of a level, in bytes and seconds of the drive. `at_bytes` and `at_seconds` are its
+    middle."""
 
     at_bytes: float
     at_seconds: float
@@ -41,9 +43,11 @@ class _Point(NamedTuple):
 
 
 class _Course(NamedTuple):
-    """A level with its colour. `points` are its seconds, where somebody counted these, else its rounds;
-    `stretches` are fewer of them, in which steps are looked for. `steady` is where its window of rest
-    begins."""
+    """A level and its colour.
+
+    `points` are its seconds if they were counted, or else its rounds. `stretches` are merged points, used to
+    find steps. `steady` is the start of its steady-state window.
+    """
 
     kind: str
     label: str
@@ -57,7 +61,7 @@ class _Course(NamedTuple):
 
 
 def saturation_figures(document: Fields) -> Iterator[Figure]:
-    """Against time, and against what was written."""
+    """Yield a plot by time and a plot by bytes written."""
     scenario = document.sub("scenario")
     ratio = scenario.amount("time_ratio") or 1.0
     rows = list(zip(document.tables("levels"), scenario.tables("levels"), strict=False))
@@ -94,8 +98,10 @@ def _course(place: int, level: Fields, facts: Fields, ratio: float) -> _Course:
 
 
 def _dots(rounds: Sequence[_Point], seconds: Sequence[_Point]) -> tuple[list[_Point], bool, bool]:
-    """(the seconds of each round, or the round itself where it was too short to have any to speak of; whether
-    there are some of the one; and of the other)."""
+    """Return (points, whether some are seconds, whether some are rounds).
+
+    A round is replaced by its seconds, unless they cover too little of it.
+    """
     spots: list[_Point] = []
     left, places = list(seconds), set()
     for one in rounds:
@@ -109,7 +115,7 @@ def _dots(rounds: Sequence[_Point], seconds: Sequence[_Point]) -> tuple[list[_Po
 
 
 def _seconds(level: Fields) -> Iterator[_Point]:
-    """What a block trace has counted each second; nothing of a model, or of who had no trace."""
+    """Yield the seconds counted by a block trace; none for a model or without a trace."""
     for begin_s, begin_bytes, seconds, ios, n_bytes in (
         level.amounts("seconds", 5) if "seconds" in level.table else []
     ):
@@ -119,7 +125,7 @@ def _seconds(level: Fields) -> Iterator[_Point]:
 
 
 def _joined(group: Sequence[_Point]) -> _Point:
-    """Neighbours as one."""
+    """Merge neighbouring points into one."""
     first, last = group[0], group[-1]
     begin_bytes, begin_s = first.at_bytes - first.written_bytes / 2, first.at_seconds - first.seconds / 2
     end_bytes, end_s = last.at_bytes + last.written_bytes / 2, last.at_seconds + last.seconds / 2
@@ -133,7 +139,7 @@ def _joined(group: Sequence[_Point]) -> _Point:
 
 
 def _numbers(row: Fields, ratio: float) -> tuple[float, float, float]:
-    """(bytes, seconds, I/Os), those of a model as those of the drive."""
+    """Return (bytes, seconds, I/Os) of a round, scaled from the model to the drive."""
     seconds = row.amount("seconds")
     if not seconds > 0:
         raise BadInput(f"{row.where}: a round that took no time")
@@ -149,7 +155,7 @@ def _points(groups: Sequence[Sequence[tuple[float, float, float]]]) -> Iterator[
 
 
 def _changes(points: Sequence[_Point]) -> Levels:
-    """Steps by the byte, not by the second: a fast stretch is as long as a slow one then."""
+    """Find steps by bytes instead of seconds, so that fast and slow intervals have equal weight."""
     return levels_of(
         LevelSeries(
             over=[point.ios for point in points],
@@ -198,7 +204,7 @@ def _name(course: _Course) -> str:
 
 
 def _flags(courses: Sequence[_Course], x: AxisScale, *, is_of_time: bool) -> Iterator[Flag]:
-    """The cliff of each level and where it was foretold, and the steps behind it."""
+    """Yield flags for each level's cliff, its predicted cliff, and the steps after it."""
     yield from _cliffs(courses, x, "seconds" if is_of_time else "host_bytes")
     for course in courses:
         foretold = number(course.facts, "predicted_cliff_bytes")
@@ -216,7 +222,8 @@ def _flags(courses: Sequence[_Course], x: AxisScale, *, is_of_time: bool) -> Ite
 
 
 def _cliffs(courses: Sequence[_Course], x: AxisScale, key: str) -> Iterator[Flag]:
-    """One flag where all of them are at one place, for a purged drive has as much flash at every level."""
+    """Yield one flag if all cliffs coincide, because a purged drive has the same amount of flash at every
+    level."""
     places = [
         (x.at(course.facts.sub("cliff").amount(key)), course.label)
         for course in courses

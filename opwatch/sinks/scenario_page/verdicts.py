@@ -1,4 +1,4 @@
-"""What a document says of each thing that was found, and of all of them."""
+"""Verdicts on an author's findings in a document, and their summary."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from opwatch.scenarios.scenario import ScenarioKind, ScenarioVerdict
 
 
 class PageVerdict(NamedTuple):
-    """One thing that was found, whether it is so here, and why."""
+    """One finding, whether it holds here, and the reason."""
 
     what: str
     verdict: ScenarioVerdict
@@ -18,12 +18,13 @@ class PageVerdict(NamedTuple):
 
 
 def holder_of(document: Fields) -> Fields:
-    """Where points and statements of an experiment stand: of one that has levels, in its own part."""
+    """Return the part of a document that holds points and statements; an experiment with levels has a
+    separate part."""
     return document if document.table.get("type") != "sweep" else document.sub("scenario")
 
 
 def verdicts_of(document: Fields) -> list[PageVerdict]:
-    """In the order of the document."""
+    """Return the verdicts in document order."""
     scenario = document.sub("scenario")
     if scenario.kind("kind", ScenarioKind) is ScenarioKind.SATURATION:
         return list(_of_levels(scenario.tables("levels")))
@@ -34,14 +35,14 @@ def verdicts_of(document: Fields) -> list[PageVerdict]:
 
 
 def _of_levels(levels: Sequence[Fields]) -> Iterator[PageVerdict]:
-    """The first level is what the others are compared with: it is nothing that was found."""
+    """Return the verdicts of all levels except the first, which is the baseline."""
     for level in levels[1:]:
         what = f"{level.text('label')} left unused gains what models of collectors say"
         yield PageVerdict(what, level.kind("likeness", ScenarioVerdict), level.text("why"))
 
 
 def verdict_of_all(verdicts: Sequence[PageVerdict]) -> str:
-    """All of them in a word, and how many of each there are where they differ."""
+    """Return a one-word summary, with counts if the verdicts differ."""
     counts = {kind: sum(one.verdict is kind for one in verdicts) for kind in ScenarioVerdict}
     there = [kind for kind in ScenarioVerdict if counts[kind]]
     if not there:

@@ -38,7 +38,7 @@ def _model(model: ModelScale) -> dict[str, Any]:
 
 
 def level_fields(level: OpLevel) -> dict[str, Any]:
-    """A level: bytes, and both shares that people call over-provisioning."""
+    """Return a level in bytes, with both common definitions of over-provisioning."""
     return {
         "label": level.label,
         "used_bytes": level.usable_bytes,
@@ -51,8 +51,8 @@ def level_fields(level: OpLevel) -> dict[str, Any]:
 
 
 def _files(level: OpLevel, files: LevelFiles) -> dict[str, Any]:
-    """What a level on a file system is made of. `used_bytes` is the most that is in use, and this the
-    least."""
+    """Return the files of a level on a filesystem. `used_bytes` is the maximum in use, `least_used_bytes` the
+    minimum."""
     return {
         **asdict(files),
         "least_used_bytes": level.active_bytes,
@@ -105,7 +105,7 @@ def _step(step: LevelReturn) -> dict[str, Any]:
 
 
 def plan_document(plan: SweepPlan) -> dict[str, Any]:
-    """What would be done. Nothing of it has been."""
+    """Return the plan as a document. Nothing has been executed yet."""
     least, most = plan.write_bytes
     return {
         "schema": SCHEMA,

@@ -1,4 +1,4 @@
-"""What came of a sweep of a drive: as of one on simulated flash, and which sweep of which drive it was."""
+"""Results of a sweep of a drive, in the format of a simulated sweep, plus the sweep's name and drive."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from opwatch.sweep.result import SweepResult
 
 
 def result_of(state: SweepState, outcomes: Sequence[LevelOutcome]) -> SweepResult:
-    """All that these levels came to."""
+    """Return the result of these levels."""
     request, identity = state.request, state.request.identity
     return SweepResult(
         target=f"{identity.name}, {identity.model or 'no model'}, {identity.serial or 'no serial number'}",
         method=request.method,
         workload=request.pattern.name,
         outcomes=tuple(outcomes),
-        # Ballast is written once: to the drive that is no workload that goes everywhere alike.
+        # Ballast is written only once, so that the drive does not see a uniform workload.
         is_uniform=request.pattern.is_uniform and not any(level.ballast_bytes for level in request.levels),
     )
 
@@ -37,6 +37,6 @@ def document(state: SweepState, outcomes: Sequence[LevelOutcome]) -> dict[str, A
 
 
 def lines(state: SweepState, answer: dict[str, Any]) -> Iterator[str]:
-    """The tables of its document, and which sweep it was."""
+    """Yield the tables of the document, and the name of the sweep."""
     yield from table.lines(answer)
     yield from folded(f"sweep {state.request.name}, workload {state.request.pattern.name}")

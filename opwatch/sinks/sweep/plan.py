@@ -1,4 +1,4 @@
-"""The plan of a sweep, for people: every step, bytes, time, the share of life, and what is in its way."""
+"""The plan of a sweep as text: all steps, bytes, time, the share of rated life, and obstacles."""
 
 from __future__ import annotations
 

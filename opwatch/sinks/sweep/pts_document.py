@@ -1,5 +1,5 @@
-"""The JSON document of a test of SNIA's, docs/schema/sweep-test.json: every field that the specification
-wants in its report, by names that all tests share."""
+"""The JSON document of an SNIA test, docs/schema/sweep-test.json: every field that the specification requires
+in its report, under names that all tests share."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SPECIFICATION = "SNIA SSS PTS 2.0.2"
 def pts_document(
     request: SweepRequest, records: Mapping[int, PtsRecord], *, is_ended: bool
 ) -> dict[str, Any]:
-    """All that a test has come to so far."""
+    """Return the results of a test so far."""
     order = request.test or PtsOrder("wsat")
     parts = [part_of(order, order.parts[place], records[place]) for place in sorted(records)]
     deviations = list(_deviations(request, order, parts))
@@ -46,7 +46,7 @@ def pts_document(
 
 
 def _deviations(request: SweepRequest, order: PtsOrder, parts: list[PtsPart]) -> Iterator[str]:
-    """In what it is not what the specification says, as far as that is known here."""
+    """Yield the known deviations from the specification."""
     if order.scale != 1:
         yield f"all times are {100 * order.scale:g} % of those of the specification"
     for part in order.parts:
@@ -71,7 +71,7 @@ def _deviations(request: SweepRequest, order: PtsOrder, parts: list[PtsPart]) ->
 
 
 def _header(request: SweepRequest, order: PtsOrder, parts: list[PtsPart]) -> dict[str, Any]:
-    """What every report has to say, whatever the test; null where nobody tells."""
+    """Return the fields that every report needs; null if a value is unknown."""
     drive_class, header = order.drive_class, order.header
     fio = next((part.record.fio_version for part in parts), None)
     software = header.get("software") or ""
@@ -129,7 +129,7 @@ def _part(order: PtsOrder, part: PtsPart) -> dict[str, Any]:
 
 
 def _samples(record: PtsRecord) -> Iterator[dict[str, Any]]:
-    """What was measured, load by load, with what all loads up to its end have written."""
+    """Yield the samples, load by load, with the total bytes written by the end of each."""
     written = 0
     for sample in record.samples:
         written += sample.write_bytes

@@ -1,4 +1,4 @@
-"""The report of a test of SNIA's for people, out of its document: the same whether it is new or was kept."""
+"""The report of an SNIA test as text, built from its document, so that new and stored tests look the same."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from opwatch.foreign import table_of
 from opwatch.sinks.folding import folded
 from opwatch.sinks.plain.cells import columns_of, number
 
-# So many samples of a stage are shown; the document has all.
+# Maximum samples shown per stage; the document has all of them.
 _MOST_ROWS = 16
 _MIXES = (100, 95, 65, 50, 35, 5, 0)
 _SERIES = ("at", "written", "IOPS", "MB/s", "mean", "99.999 %", "max")
@@ -30,7 +30,7 @@ _HEADER = (
 
 
 def pts_lines(document: dict[str, Any]) -> Iterator[str]:
-    """The report, line by line. BadInput where the document is none of a test."""
+    """Yield the lines of the report. Raise BadInput if the document is not an SNIA test."""
     test = Fields(table_of(document, "the test"), "the test")
     if test.table.get("type") != "sweep-test":
         raise test.bad("type is not sweep-test: it was not written by opwatch sweep run --test")
@@ -115,14 +115,14 @@ def _verdict(part: Fields) -> Iterator[str]:
 
 
 def _of(fit: Fields, key: str) -> str:
-    """What was measured and what is allowed, in per cent of the average."""
+    """Return the measured and the allowed value in percent of the average."""
     average = number(fit, "average") or 1.0
     measured, allowed = (number(fit, f"{which}_{key}") or 0.0 for which in ("measured", "allowed"))
     return f"{100 * measured / average:.3g}/{100 * allowed / average:.3g} %"
 
 
 def _matrix(part: Fields, figures: Sequence[Fields]) -> Iterator[str]:
-    """Block sizes by mixes of reads and writes."""
+    """Yield tables of block sizes by read/write mix."""
     blocks = list(dict.fromkeys(one.count("block_bytes") for one in figures))
     mixes = [mix for mix in _MIXES if any(one.count("read_percent") == mix for one in figures)]
     by_point = {(one.count("block_bytes"), one.count("read_percent")): one for one in figures}
@@ -150,7 +150,7 @@ def _size(n_bytes: int) -> str:
 
 
 def _series(name: str, samples: Sequence[Fields]) -> Iterator[str]:
-    """A part of the samples at equal distances, and the last."""
+    """Yield evenly spaced samples, and the last one."""
     step = max(-(-len(samples) // _MOST_ROWS), 1)
     shown = [*samples[:-1:step], samples[-1]]
     more = f", {len(shown)} of {len(samples)}" if len(shown) < len(samples) else ""

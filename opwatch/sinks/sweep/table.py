@@ -1,4 +1,4 @@
-"""The table of a sweep, out of its document: the same whether it was just measured or kept in a file."""
+"""The table of a sweep, built from its document, so that new and stored sweeps look the same."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _LEVELS = ("level", "used", "(C-U)/U", "(C-U)/C", "WAF", "IOPS", "p99", "PTS", "
 _BAND = ("level", "WAF", "fit", "greedy", "FIFO", "2 choices", "years")
 _SPREAD = ("level", "IOPS ±", "IOPS CV", "worst s", "p50", "p99.9", "p99.99", "p99.999", "CPU/IO", "C")
 _STEPS = ("from", "to", "IOPS", "per %", "WAF", "per %", "life")
-# These words are shorter, so that a line has room for all.
+# Shorter words, so that a line has room for all columns.
 _VERDICTS: dict[str, str] = {StrictState.NOT_REACHED: "no"}
 
 
 def lines(document: dict[str, Any]) -> Iterator[str]:
-    """The tables of a sweep, line by line. BadInput where the document is none of a sweep."""
+    """Yield the tables of a sweep. Raise BadInput if the document is not a sweep."""
     sweep = Fields(table_of(document, "the sweep"), "the sweep")
     if sweep.table.get("type") != "sweep":
         raise sweep.bad("type is not sweep: it was not written by opwatch sweep")
@@ -74,8 +74,10 @@ def _model(sweep: Fields) -> Iterator[str]:
 
 
 def _figures(level: Fields) -> Fields:
-    """The figures of a level. Where a steady state was not reached they are none of the drive, but for a WAF
-    that is proven by itself."""
+    """Return the figures of a level.
+
+    Without a steady state no figure describes the drive, except a WAF with a separate proof.
+    """
     figures = level.sub("figures")
     if level.sub("opwatch").text("state") != StrictState.NOT_REACHED:
         return figures
@@ -84,7 +86,7 @@ def _figures(level: Fields) -> Fields:
 
 
 def _is_waf_alone(level: Fields) -> bool:
-    """Whether a level has a WAF and nothing else."""
+    """Return whether a level has a WAF and no other figure."""
     verdict = level.sub("opwatch")
     is_proven = verdict.table.get("is_waf_proven") is True
     return is_proven and verdict.text("state") == StrictState.NOT_REACHED
@@ -114,7 +116,7 @@ def _waf(figures: Fields) -> str:
 
 
 def _latency(figures: Fields, percentile: str) -> float | None:
-    """A percentile by the trace, else by fio."""
+    """Return a percentile from the trace, or else from fio."""
     for source in ("latency_by_trace", "latency_by_fio"):
         value = number(figures.sub(source), percentile)
         if value is not None:
@@ -145,7 +147,7 @@ def _pts(level: Fields) -> str:
 
 
 def _host_bound(levels: Sequence[Fields]) -> Iterator[str]:
-    """Levels at which this host was the limit, and not the drive."""
+    """Yield a warning for levels that were limited by this host instead of the drive."""
     ratios = [(level.text("label"), number(_figures(level), "load_cpu_ratio")) for level in levels]
     bound = [label for label, ratio in ratios if ratio is not None and ratio >= HOST_BOUND]
     if bound:
@@ -156,7 +158,7 @@ def _host_bound(levels: Sequence[Fields]) -> Iterator[str]:
 
 
 def _of_files(level: Fields) -> Iterator[str]:
-    """What a level on a file system is made of, and between what its over-provisioning lies."""
+    """Yield the files of a level on a filesystem, and the range of its over-provisioning."""
     if level.table.get("files") is None:
         return
     files = level.sub("files")

@@ -54,6 +54,15 @@ class ScsiDebug:
             put(_DRIVER / "every_nth", 0)
             put(_DRIVER / "opts", 0)
 
+    @contextlib.contextmanager
+    def delayed(self, ticks: int) -> Iterator[None]:
+        """Have each command take that many ticks of the kernel's clock while inside."""
+        put(_DRIVER / "delay", ticks)
+        try:
+            yield
+        finally:
+            put(_DRIVER / "delay", 0)
+
     def fill(self) -> None:
         """Give its first 64 MiB data everywhere: only then its map shows what a discard takes away."""
         node = f"of=/dev/{self.name}"

@@ -1,4 +1,4 @@
-"""Reading a command line: our parser, which prints as everything else is printed, and types of arguments."""
+"""Command-line parsing: a parser that prints like the rest of opwatch, and argument types."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
 
-# A parser, or a group of its options.
+# A parser or one of its option groups.
 Options = argparse._ActionsContainer
 _USAGE = "usage: "
-# What argparse leaves free at the right.
+# Columns that argparse leaves free at the right.
 _MARGIN = 2
-# No place to fold a line at.
+# Stands for a space at which a line must not be folded.
 _JOINT = "\N{OPEN BOX}"
 
 
 def meant(typed: str, names: Iterable[str]) -> str:
-    """`; did you mean NAME?` where a name is close to what was typed, else nothing."""
+    """Return `; did you mean NAME?` if a name is close to the typed word, else an empty string."""
     import difflib
 
     close = difflib.get_close_matches(typed, list(names), 1)
@@ -39,8 +39,10 @@ def meant(typed: str, names: Iterable[str]) -> str:
 def time_between(
     least: float, most: float, *, none: bool = False, needs_unit: bool = False
 ) -> Callable[[str], float]:
-    """The type of an argument that is a time within these, ends included. `none`: 0 is one as well.
-    `needs_unit`: a number alone is refused, because 10 could be meant as 10ms."""
+    """Return the argument type of a time between the limits, inclusive.
+
+    `none` also accepts 0. `needs_unit` rejects a plain number, because 10 could be meant as 10ms.
+    """
     wanted = f"write a time from {spell(least)} to {spell(most)}, such as {FORMS}"
     if none:
         wanted += "; 0 for none"
@@ -60,7 +62,8 @@ def time_between(
 
 
 def percentage_between(least: float, most: float) -> Callable[[str], float]:
-    """The type of a percentage as a ratio: 0.01 of 1%. The % must be there: 1 could be either."""
+    """Return the argument type of a percentage as a ratio: 1% is 0.01. The % is required, because a plain 1
+    is ambiguous."""
     wanted = f"write a percentage from {least:g}% to {most:g}%"
 
     def read(text: str) -> float:
@@ -76,7 +79,7 @@ def percentage_between(least: float, most: float) -> Callable[[str], float]:
 
 
 def count_between(least: int, most: int) -> Callable[[str], int]:
-    """The type of a whole number within these, ends included."""
+    """Return the argument type of a whole number between the limits, inclusive."""
     wanted = f"write a whole number from {least} to {most}"
 
     def read(text: str) -> int:
@@ -92,7 +95,7 @@ def count_between(least: int, most: int) -> Callable[[str], int]:
 
 
 def byte_size(text: str) -> int:
-    """The type of a size in bytes."""
+    """Parse a size in bytes."""
     try:
         return parse_size(text)
     except UsageError as error:
@@ -100,7 +103,7 @@ def byte_size(text: str) -> int:
 
 
 def file_name(text: str) -> Path:
-    """The type of an argument that names a file that grows, or is read here and there."""
+    """Parse the name of a file that grows, or is read at random offsets; a stream is rejected."""
     if not text:
         raise argparse.ArgumentTypeError("it names no file")
     if text == "-":
@@ -118,7 +121,7 @@ def add_color_argument(parser: Options) -> None:
 
 
 class Once(argparse.Action):
-    """An option that takes one value: the second is refused, where argparse would forget the first."""
+    """An option that may be given once. argparse would silently keep the last value."""
 
     def __call__(
         self,
@@ -137,8 +140,10 @@ class Once(argparse.Action):
 
 
 def _within_columns(line: str) -> list[str]:
-    """A line of a help text, folded where the terminal is narrower than that; what stands in brackets stays
-    together. argparse folds all but what a program says itself: usages, lists of commands."""
+    """Return a line of a help text, folded to the terminal width, with bracketed parts kept whole.
+
+    argparse does not fold text that the program provides itself, such as usages and lists of commands.
+    """
     if len(line) <= columns():
         return [line]
     words = re.sub(
@@ -150,12 +155,13 @@ def _within_columns(line: str) -> list[str]:
 
 
 class Parser(argparse.ArgumentParser):
-    """Its messages repeat what was typed, which may be anything: nothing of it reaches a terminal raw."""
+    """A parser whose messages escape the typed words, which may hold control characters."""
 
     def parse_known_args(  # type: ignore[override]  # argparse has overloads for namespaces of other classes
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """Refuse an unknown option first: argparse would complain about the word behind it."""
+        """Parse, but reject an unknown option first, because argparse would complain about the word after
+        it."""
         words = sys.argv[1:] if args is None else args
         if not self._subparsers:
             for word in words:
@@ -164,7 +170,7 @@ class Parser(argparse.ArgumentParser):
 
     def _refuse_unknown(self, option: str) -> None:
         known = self._option_string_actions
-        # What has a space is text, and an option may be shortened.
+        # A word with a space is text. Options may be abbreviated.
         if len(option) < 3 or not option.startswith("--") or " " in option:
             return
         if not any(name.startswith(option) for name in known):
@@ -179,8 +185,8 @@ class Parser(argparse.ArgumentParser):
             say(line, head="")
 
     def _get_formatter(self) -> argparse.HelpFormatter:
-        # What is wider than a line of ours would be folded a second time. It is asked for with every
-        # argument, and one that is told no width imports shutil to learn it.
+        # argparse would fold lines wider than ours again. It creates a formatter for every argument, and
+        # imports shutil unless it is given a width.
         made: type[argparse.HelpFormatter] = self.formatter_class  # type: ignore[assignment]
         return made(self.prog, width=columns() - _MARGIN)
 

@@ -1,4 +1,5 @@
-"""The tracers that --backend names. Peers are imported when they are asked for: each brings ten modules."""
+"""The tracers that --backend names. The other backends are imported on demand, because each brings ten
+modules."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ BACKENDS = ("libbpf", "bcc", "bpftrace")
 
 @frozen
 class Attribution:
-    """By what owners are to be told apart. `is_offered`: nobody asked for it, and a watch goes on without it
-    where the kernel refuses."""
+    """The kind of owners to distinguish. With `is_offered` the user did not ask for it, and a watch goes on
+    without owners if the kernel refuses."""
 
     by: By | None
     is_offered: bool = False
@@ -36,7 +37,7 @@ def attach(
     slow_ns: int = 0,
     owners: Attribution = _NOBODY,
 ) -> Tracer:
-    """The tracer of this name, attached."""
+    """Return the attached tracer of this name."""
     if name == "libbpf":
         return _attach_ours(leaves, owners, queue_time=queue_time, raw_tp=raw_tp, slow_ns=slow_ns)
     if owners.by:
@@ -57,7 +58,7 @@ def attach(
 def _attach_ours(
     leaves: Sequence[Leaf], owners: Attribution, *, queue_time: bool, raw_tp: bool, slow_ns: int
 ) -> Tracer:
-    """Our own; it lacks owners where they are not needed and cannot be told apart."""
+    """Return opwatch's own tracer, without owners if they are optional and the kernel refuses them."""
 
     def tracer(by: By | None) -> BlockTracer:
         return BlockTracer(leaves, queue_time=queue_time, raw_tp=raw_tp, slow_ns=slow_ns, by=by)
@@ -67,7 +68,7 @@ def _attach_ours(
     except OpwatchError as error:
         if not owners.is_offered:
             raise
-        # What goes wrong without owners as well is raised from here.
+        # A failure that is unrelated to owners is raised here.
         plain = tracer(None)
         plain.lacks = (f"{OWNERS}: {error}",)
         return plain

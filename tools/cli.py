@@ -1,4 +1,4 @@
-"""The command line. The only place that turns an error into a message and an exit status."""
+"""The command line, and the only place that turns an error into a message and an exit status."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from opwatch.times import parse_time
 from opwatch.tools.arguments import Parser, meant
 from opwatch.tools.command import Command, imported
 
-# Command -> what it is for. Each lives in the module of its name, imported when it is called.
+# Command -> its purpose. Each command is a module of the same name, imported when it is called.
 COMMANDS = {
     "watch": "latency, rates and sizes of every block operation, live (the default)",
     "top": "whose the requests are, on all disks: processes or control groups, the largest first",
@@ -35,7 +35,7 @@ COMMANDS = {
     "waf": "write amplification of an interval or a command, with its error",
     "sweep": "a drive at levels of over-provisioning, to a proven steady state, or simulated: plan, run",
 }
-# What they are for -> which; one that is in none of these is listed as well.
+# Heading -> its commands. Commands without a heading are listed at the end.
 _GROUPS = {
     "look at this machine": ("watch", "top", "devices", "doctor", "overhead"),
     "keep it, look again, compare": (*("record", "note", "replay", "dump", "import", "flight", "compare"),),
@@ -49,14 +49,14 @@ _EXAMPLES = {
     "opwatch replay run.opw 1m": "the same again, by minutes",
     "sudo opwatch waf --dev nvme0n1 --for 10m": "write amplification of ten minutes, with its error",
 }
-# The arguments of these commands begin with a verb of theirs.
+# The arguments of these commands start with a verb.
 _WITH_VERBS = ("drive", "flight", "sweep", "trim")
-# These commands run what stands behind `--`.
+# These commands run the command after `--`.
 _RUN_COMMANDS = ("watch", "record", "waf", "trim")
 
 
 def _overview() -> str:
-    """Commands by what they are for, and what a newcomer types first."""
+    """Return the commands by purpose, and examples for new users."""
     lines = ["commands (each has its own --help; opwatch help CMD shows it):"]
     grouped = [name for names in _GROUPS.values() for name in names]
     rest = tuple(name for name in COMMANDS if name not in grouped)
@@ -87,7 +87,7 @@ def _parser(name: str, command: Command) -> argparse.ArgumentParser:
 
 
 def _chosen(words: list[str]) -> tuple[str, list[str]]:
-    """The command and what is left for it. `help CMD` is `CMD --help`."""
+    """Return the command and its arguments. `help CMD` means `CMD --help`."""
     if words[:1] == ["help"]:
         asked = [word for word in words[1:] if not word.startswith("-")]
         return _chosen([*asked, "--help"])
@@ -106,7 +106,7 @@ def _chosen(words: list[str]) -> tuple[str, list[str]]:
 
 
 def parse(argv: list[str]) -> tuple[Command, argparse.Namespace]:
-    """The command and its arguments; what stands behind `--` is args.command."""
+    """Return the command and its arguments. args.command holds the words after `--`."""
     before, behind = argv, None
     if "--" in argv:
         split = argv.index("--")
@@ -118,14 +118,14 @@ def parse(argv: list[str]) -> tuple[Command, argparse.Namespace]:
         parser.error("there is no command behind --")
     if behind and name not in _RUN_COMMANDS:
         parser.error(f"{name} takes no command behind --")
-    # Words may stand between options, so that `replay FILE --json 60` is read as it is meant.
+    # Options may stand between positional arguments, as in `replay FILE --json 60`.
     args = parser.parse_args(rest) if name in _WITH_VERBS else parser.parse_intermixed_args(rest)
     args.command = behind
     return command, args
 
 
 def report(error: OpwatchError) -> int:
-    """Say what went wrong; returns the exit status for it."""
+    """Print an error; return its exit status."""
     say(str(error))
     for line in error.log.strip().split("\n")[-15:] if error.log else ():
         say(line, head="  ")
@@ -138,8 +138,8 @@ def report(error: OpwatchError) -> int:
 
 
 def _stand_in_for_closed_streams() -> None:
-    """Open something in place of a standard stream that was closed at the start: its number must not go to a
-    file of ours."""
+    """Open /dev/null in place of a standard stream that was closed at the start, so that no file of ours gets
+    its number."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(number)
@@ -150,7 +150,7 @@ def _stand_in_for_closed_streams() -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command; returns its exit status."""
+    """Run one command; return its exit status."""
     _stand_in_for_closed_streams()
     try:
         command, args = parse(sys.argv[1:] if argv is None else argv)

@@ -1,4 +1,4 @@
-"""What a command, or a verb of one, is: a module with these two functions, imported when it is called."""
+"""Interface of a command or a verb: a module with two functions, imported when it is called."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ else:
     Protocol = object
 
 
-# After so many new objects the youngest are searched for garbage.
+# Number of new objects that triggers a garbage collection of the youngest generation.
 _MADE = 10_000
 
 
@@ -31,9 +31,12 @@ class Command(Protocol):
 
 
 def imported(name: str) -> ModuleType:
-    """Import a module without looking for garbage. What is imported stays: to look for garbage in it would be
-    an eighth of a start's CPU time, and a part of every later search. Later ones come less often than they
-    would: what is made here is mostly values, which need none."""
+    """Import a module without garbage collection.
+
+    Imported objects stay alive: scanning them would take an eighth of the start's CPU time and slow down
+    every later collection. Later collections run less often than by default, because most objects made here
+    are values, which need none.
+    """
     collects = gc.isenabled() and name not in sys.modules
     if collects:
         gc.disable()
@@ -47,7 +50,8 @@ def imported(name: str) -> ModuleType:
 
 
 class VerbParser(Parser):
-    """Gets its arguments when it is the one that was chosen: no other verb's module is imported."""
+    """A parser that adds its arguments only when its verb is chosen, so that no other verb's module is
+    imported."""
 
     chosen: Callable[[], Command] | None = None
 
@@ -63,7 +67,7 @@ class VerbParser(Parser):
 def add_verbs(
     parser: argparse.ArgumentParser, verbs: Mapping[str, str], module_of: Callable[[str], Command]
 ) -> None:
-    """Let the first argument be one of these verbs, each with what it is for."""
+    """Accept one of these verbs, each with its purpose, as the first argument."""
     group = parser.add_subparsers(
         dest="verb", required=True, metavar="|".join(verbs), parser_class=VerbParser
     )

@@ -1,4 +1,4 @@
-"""fio behind `--` of a run that is recorded: options of ours are added, and what it said is kept."""
+"""fio after `--` in a recorded run: adds options to its command, and records its output."""
 
 from __future__ import annotations
 
@@ -27,20 +27,19 @@ from opwatch.sinks.fio.beside import document, lines
 from opwatch.sinks.terminal import data, say
 
 _CLOCK_OPTION = "log_alternate_epoch_clock_id"
-# A job file has some KiB, and a report with bins some 10 KiB a job.
+# A job file has some KiB, and a report with bins some 10 KiB per job.
 _MOST_JOB_FILE, _MOST_REPORT, _MOST_LOGS = 1 << 20, 16 << 20, 32 << 20
 
 
 def fio_under(command: list[str] | None, *, as_it_is: bool, quiet_stdout: bool) -> RecordedFio | None:
-    """The run of fio that a command is; None of any other, and where it is to be left as it is."""
+    """Return the fio run of a command, or None for another command or if fio must stay unchanged."""
     if not command or not is_fio(command) or as_it_is:
         return None
     return RecordedFio(command, quiet_stdout=quiet_stdout)
 
 
 class RecordedFio:
-    """A run of fio that is recorded, from construction to close(). `command` is what to start in place of the
-    user's."""
+    """A recorded run of fio, from construction to close(). `command` replaces the user's command."""
 
     def __init__(self, command: list[str], *, quiet_stdout: bool = False) -> None:
         self._quiet_stdout = quiet_stdout
@@ -57,14 +56,14 @@ class RecordedFio:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def tell(self) -> None:
-        """Say what of fio's own will not be in the recording, and why."""
+        """Print which fio results will be missing from the recording, and why."""
         if self._plan.no_report:
             say(f"fio's own figures are not kept: {self._plan.no_report}")
         if self._plan.no_logs:
             say(f"fio's logs are not kept, and its jobs are no phases: {self._plan.no_logs}")
 
     def keep(self, recorder: Recorder) -> None:
-        """Once fio has ended: give its user what he would have seen, and keep its report, logs and phases."""
+        """Pass on fio's output to the user after its end, and record its report, logs and phases."""
         report = self._keep_report(recorder)
         logs = list(self._keep_logs(recorder))
         if not report or self._plan.no_logs:
@@ -97,7 +96,7 @@ class RecordedFio:
         return report
 
     def _asks_for_json(self) -> bool:
-        """Whether the command itself had fio print it."""
+        """Return whether the user's command asked fio for JSON."""
         return not any(word.startswith("--output-format=normal,json+") for word in self._plan.argv[1:3])
 
     def _keep_logs(self, recorder: Recorder) -> Iterator[FioLog]:
@@ -119,14 +118,14 @@ class RecordedFio:
 
 
 def _rest(text: str) -> bytes:
-    """What fio printed besides the report; all of it where there is none."""
+    """Return fio's output without the JSON report, or all of it if it has no report."""
     with contextlib.suppress(BadInput):
         return without_json(text).encode()
     return text.encode()
 
 
 def _pass_on(raw: bytes, *, quiet_stdout: bool) -> None:
-    """Print fio's own words, as it would have written them: they are the command's output, not ours."""
+    """Print fio's own output unchanged: it is the command's output, not ours."""
     stream = sys.stderr if quiet_stdout else sys.stdout
     stream.flush()
     view = memoryview(raw)
@@ -143,7 +142,7 @@ def _begin_of(name: str) -> bytes | None:
 
 
 def show_beside(run: RecordedRun, print_lines: Callable[[Iterable[str]], None], *, as_json: bool) -> None:
-    """Show fio's own latencies beside those of the disks, where it ran under the recording."""
+    """Show fio's own latencies beside those of the disks, if it ran in the recording."""
     rows = beside(run)
     if as_json:
         for row in rows:

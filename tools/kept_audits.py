@@ -1,4 +1,4 @@
-"""Audits of trims that are kept as they are made, and shown again: the recording of `opwatch trim audit`."""
+"""Trim audits that are recorded and shown again: the recording of `opwatch trim audit`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ from opwatch.trim.stack.layers import Stack
 
 
 class KeptAudits(AbstractContextManager["KeptAudits"]):
-    """Keeps audits while it is entered, of these mounts or stacks. `problem` is why not all were kept."""
+    """Records audits of these mounts or stacks inside the context. `problem` is the reason why some are
+    missing, or None."""
 
     def __init__(self, path: Path, audited: Iterable[Mount | Stack]) -> None:
         target = made(path, header(None), read_anchor())
@@ -44,7 +45,7 @@ class KeptAudits(AbstractContextManager["KeptAudits"]):
         return self._recorder.problem
 
     def keep(self, audit: Audit, blind: str | None) -> None:
-        """Keep what an audit saw; its verdict, for whoever reads the file without us."""
+        """Record an audit's evidence, and its verdict for readers other than opwatch."""
         self._count += 1
         name = f"audit/{self._count}.json"
         self._recorder.keep_file(name, audit_bytes(SeenAudit(audit.subject, audit.evidence, blind)))
@@ -52,7 +53,7 @@ class KeptAudits(AbstractContextManager["KeptAudits"]):
         self._recorder.event(AUDIT, json_text(words))
 
     def leave_out(self, why: str) -> None:
-        """Note that one of several could not be made."""
+        """Record why one of several audits was not made."""
         self._recorder.event(NO_AUDIT, why)
 
     def __exit__(
@@ -66,12 +67,12 @@ class KeptAudits(AbstractContextManager["KeptAudits"]):
 
 
 def is_of_audit(run: RecordedRun) -> bool:
-    """Whether `opwatch trim audit` made this recording: it has audits and no disks."""
+    """Return whether `opwatch trim audit` made this recording: it has audits and no disks."""
     return any(event.kind in (AUDIT, NO_AUDIT) for event in run.events)
 
 
 def recorded_audits(run: RecordedRun) -> Iterator[SeenAudit | str]:
-    """What each of them saw, in their order, or why one was left out."""
+    """Yield each audit's evidence in order, or the reason why one was left out."""
     files = {file.name: file for file in kept_files(run)}
     for event in run.events:
         if event.kind == NO_AUDIT:
@@ -85,7 +86,7 @@ def recorded_audits(run: RecordedRun) -> Iterator[SeenAudit | str]:
 
 
 def show_audits(run: RecordedRun, *, as_json: bool, quiet: bool) -> None:
-    """Show audits as they were shown then: they are judged anew by what was seen."""
+    """Show recorded audits in their original form, judged again from the evidence."""
     blind, is_empty = None, True
     for audited in recorded_audits(run):
         is_empty = False

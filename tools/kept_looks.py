@@ -1,4 +1,4 @@
-"""Looks at one drive that are kept as they are taken: the recording of `opwatch waf`."""
+"""Readings of one drive's counters, recorded as they are taken: the recording of `opwatch waf`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from opwatch.tools.waf_outcome import WafQuestion
 
 
 class KeptLooks:
-    """Keeps looks while it is entered. `problem` is why not all of them were kept."""
+    """Records readings inside the context. `problem` is the reason why some are missing, or None."""
 
     def __init__(
         self, path: Path, every_s: float, question: WafQuestion, disk: BlockDevice, command: list[str] | None
@@ -39,7 +39,7 @@ class KeptLooks:
         self._recorder.take(Looked(sample))
 
     def finish(self, begin: int, end: int, status: int) -> None:
-        """Note between which two looks the work lies."""
+        """Record the two readings that enclose the work."""
         self._recorder.event(WAF_BEGIN, "the look before the work", begin)
         self._recorder.event(WAF_END, "the look behind the work", end)
         if self._command:

@@ -1,4 +1,4 @@
-"""A run that goes on and is recorded meanwhile: what its file is told of it, and of itself."""
+"""A live run that is recorded: entries for its file, from the run and about the recording itself."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ _REASONS = {
 
 
 def header(every_s: float | None) -> dict[str, str | int]:
-    """What a recording says of where it was made; None for one without intervals."""
+    """Return the header of a recording: where and when it was made. `every_s` is None for one without
+    intervals."""
     system = os.uname()
     interval = {} if every_s is None else {"interval_ns": round(every_s * 1e9)}
     return interval | {
@@ -66,7 +67,7 @@ def _boot() -> str:
 
 
 class LiveSource(Source, Protocol):
-    """A run that goes on: `end` is why it has ended, None until then; `status`, its command's."""
+    """A live run. `end` is the reason for its end, None until then; `status` is its command's exit status."""
 
     end: End | None
     status: int
@@ -78,8 +79,7 @@ class LiveSource(Source, Protocol):
 
 
 def made(path: Path, headline: Mapping[str, str | int], clocks: Anchor | None = None) -> RecordingFile:
-    """Make a new recording that says this of itself; with `clocks`, of a run whose samples do not tell
-    them."""
+    """Create a recording with this header. `clocks` are for a run whose samples do not hold them."""
     try:
         target = RecordingFile(path, headline)
         if clocks:
@@ -96,7 +96,7 @@ def made(path: Path, headline: Mapping[str, str | int], clocks: Anchor | None = 
 
 @contextmanager
 def whole(target: RecordingFile) -> Iterator[None]:
-    """What is written in it is written as a whole: where that fails, nothing of the file stays."""
+    """Write a recording completely or not at all: remove the file on any error."""
     try:
         yield
     except sqlite3.Error as error:
@@ -108,12 +108,12 @@ def whole(target: RecordingFile) -> Iterator[None]:
 
 
 def new_recording(args: argparse.Namespace) -> RecordingFile:
-    """Make the file of a run that begins now."""
+    """Create the file of a run that starts now."""
     return made(args.output, header(args.interval))
 
 
 def notes_for(target: RecordingTarget, recorder: Recorder) -> NoteTaker:
-    """Take the notes that come while a recording, or a ring, is written."""
+    """Return a taker of the notes that arrive while a recording or a ring is written."""
 
     def take(text: str) -> str | None:
         if not recorder.problem:
@@ -127,8 +127,8 @@ def notes_for(target: RecordingTarget, recorder: Recorder) -> NoteTaker:
 
 
 class KeptRun:
-    """A source whose entries are kept as they become known, until it is closed. `problem` is why not all of
-    them were."""
+    """A source whose entries are recorded as they become known, until it is closed. `problem` is the reason
+    why some are missing, or None."""
 
     def __init__(
         self,
@@ -138,7 +138,7 @@ class KeptRun:
         fio: RecordedFio | None = None,
     ) -> None:
         self._live, self._command, self._target = live, command, target
-        # It is ours to close.
+        # This object closes it.
         self.fio = fio
         self._recorder = Recorder(target, say)
         self._taker = notes_for(target, self._recorder)
@@ -148,7 +148,7 @@ class KeptRun:
 
     @property
     def path(self) -> Path:
-        """Where the recording is now."""
+        """Return the current path of the recording."""
         return self._target.path
 
     @property
@@ -160,12 +160,12 @@ class KeptRun:
         return self._recorder.left_out
 
     def notes(self, texts: Iterable[str]) -> None:
-        """What its user says of it."""
+        """Record the user's notes."""
         for text in texts:
             self.note(NOTE, text)
 
     def note(self, kind: str, words: str) -> None:
-        """Keep what happened beside the disks."""
+        """Record an event that is not about the disks."""
         self._recorder.event(kind, words)
 
     def entries(self) -> Iterator[RunEntry]:
@@ -174,12 +174,14 @@ class KeptRun:
             yield entry
 
     def take(self, entry: RunEntry) -> None:
-        """Keep an entry of the run; nobody waits for the disk."""
+        """Queue an entry for the recording, without waiting for the disk."""
         self._recorder.take(entry)
 
     def show_rest(self, print_lines: Callable[[Iterable[str]], None], *, as_json: bool) -> None:
-        """Show notes, as JSON, and fio's own figures beside ours, once all is written: they are read from
-        there, as a replay does."""
+        """Show notes as JSON, and fio's figures beside ours.
+
+        Call it after everything is written, because it reads the recording as a replay does.
+        """
         if (self.fio or as_json) and not self.problem:
             with closing(RecordedRun(self.path)) as run:
                 show_rest(run, print_lines, as_json=as_json)
@@ -208,21 +210,21 @@ class KeptRun:
 
 
 def show_rest(run: RecordedRun, print_lines: Callable[[Iterable[str]], None], *, as_json: bool) -> None:
-    """Show what stands beside the samples: of people, notes are told at the begin."""
+    """Show notes as JSON, and fio's figures. In text output notes are printed at the start instead."""
     if as_json:
         show_notes(run)
     show_beside(run, print_lines, as_json=as_json)
 
 
 def show_notes(run: RecordedRun) -> None:
-    """Show the user's notes as lines of JSON. Those of an importer, which have no time, are said alone."""
+    """Show the user's notes as JSON lines. An importer's notes have no time and are printed elsewhere."""
     for note in kept_notes(run):
         if note.mono_ns:
             data().json(note.document())
 
 
 def warn_of_own_disk(recorder: Recorder, path: Path, disks: Iterable[str]) -> None:
-    """Say so where the recording is among what it records."""
+    """Warn if the recording is stored on a disk that it records."""
     number, devices = recorder.device(), Devices()
     below = devices.by_number(os.major(number), os.minor(number))
     own = {leaf.device.disk.name for leaf in devices.leaves(below)} if below else set()

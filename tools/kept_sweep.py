@@ -1,4 +1,4 @@
-"""A sweep that is recorded while it goes on: one file for all of it, in which levels and steps are phases."""
+"""A sweep that is recorded as it runs: one file for the whole sweep, in which levels and steps are phases."""
 
 from __future__ import annotations
 
@@ -28,8 +28,11 @@ EVERY_S = 1.0
 
 
 class KeptSweep:
-    """Watches the drive of a sweep and keeps what it sees while it is entered. Looks at the drive's counters
-    are the sweep's own: there is no second reader of its pages. `problem` is why not all of it was kept."""
+    """Watches and records the drive of a sweep inside the context.
+
+    The sweep itself reads the drive's counters, so that its pages have a single reader. `problem` is the
+    reason why entries are missing, or None.
+    """
 
     def __init__(self, path: Path, disk: BlockDevice, name: str) -> None:
         self._path, self._disk, self._name = path, disk, name
@@ -38,7 +41,7 @@ class KeptSweep:
 
     def __enter__(self) -> KeptSweep:
         with ExitStack() as stack:
-            # First, so that a file that cannot be made ends it before anything is attached.
+            # Create the file first, so that a failure ends the sweep before anything is attached.
             self._recorder = Recorder(made(self._path, header(EVERY_S)), say)
             stack.callback(lambda: self._recorder.finish(self._why))
             self._watching = self._watch(stack)
@@ -53,7 +56,7 @@ class KeptSweep:
         tracers = TracerSet(BlockTracer)
         stack.callback(tracers.close)
         membership = Membership(devices, Selection(devices, [self._disk.name]))
-        # It is never started, and only says which drive is behind the disk.
+        # Never started; it only finds the drive behind the disk.
         drive = LiveWaf(devices, lambda leaves: drives_of(leaves, all_kinds=True), EVERY_S)
         discards = LiveDiscards(lambda _: False)
         return stack.enter_context(closing(Watching(membership, tracers, drive, discards)))
@@ -70,15 +73,16 @@ class KeptSweep:
         return self._recorder.problem
 
     def tick(self) -> None:
-        """Keep what happened since the last one."""
+        """Record the interval since the last tick."""
         self._take(self._watching.interval())
 
     def look(self, sample: FirmwareSample) -> None:
-        """Keep what the drive said of its counters."""
+        """Record a reading of the drive's counters."""
         self._recorder.take(Looked(sample))
 
     def began(self, phase: str) -> None:
-        """A level begins, or a step of one. Its first sample lies in it, and so of nothing else."""
+        """Record the start of a level or a step. Its first sample is taken inside, so that it covers nothing
+        else."""
         self._recorder.event(PHASE_BEGAN, phase)
         self.tick()
 
@@ -96,7 +100,7 @@ class KeptSweep:
 
 
 class KeptTime:
-    """The time of a sweep that is recorded: a sample is taken whenever one is due, whatever is waited for."""
+    """The clock of a recorded sweep: takes a sample whenever one is due during a wait."""
 
     def __init__(self, time: SweepTime, kept: KeptSweep) -> None:
         self._time, self._kept = time, kept
@@ -116,7 +120,7 @@ class KeptTime:
             end = self._time.wait(min(until, self._due))
             if self._time.now() >= self._due:
                 self._kept.tick()
-                # What was missed meanwhile is in this sample.
+                # Missed samples are merged into this one.
                 self._due = max(self._due + EVERY_S, self._time.now())
             if end is not End.TICK or self._time.now() >= until:
                 return end

@@ -1,4 +1,4 @@
-"""What a measurement that takes a while tells its user meanwhile."""
+"""Progress messages of a long measurement."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from opwatch.sweep.levels import OpLevel
 
 
 class ProgressTalk:
-    """Talks on standard error. `shows` is false while the terminal is another's, as that of a command that
-    runs: nothing is written over then."""
+    """Prints messages to standard error. `shows` is false while a command uses the terminal; then no line is
+    overwritten."""
 
     def __init__(self, *, quiet: bool, shows: bool = True) -> None:
         self._is_quiet = quiet
@@ -27,7 +27,7 @@ class ProgressTalk:
 
 
 class LevelProgress(Progress):
-    """The rounds of every level in one line."""
+    """Progress line with the rounds of every level."""
 
     def __init__(self, most_rounds: int, *, quiet: bool) -> None:
         super().__init__(quiet=quiet)

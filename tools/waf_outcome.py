@@ -1,4 +1,4 @@
-"""A measurement of write amplification as it is shown: of a drive looked at now, or of a recording."""
+"""A measurement of write amplification to show, from a live drive or from a recording."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from opwatch.waf.trail import Trail
 
 @frozen
 class WafQuestion:
-    """What was asked for: of which device the user named, how old pages get at most if he knows, which error
-    is good enough, and whether a command was the work."""
+    """The user's request: the named device, the maximum page age if it was given, the accepted error, and
+    whether a command did the work."""
 
     origin: str
     refresh_ns: int | None
@@ -33,14 +33,14 @@ class WafQuestion:
     with_command: bool
 
     def words(self) -> str:
-        """The question as a recording keeps it."""
+        """Return the question in the form that a recording stores."""
         names = ("origin", "refresh_ns", "target", "with_command")
         return json_text({name: getattr(self, name) for name in names})
 
 
 @frozen
 class WafRun:
-    """Looks at a drive, and what followed: `latest` is the last report, `denied` why it has none of the
+    """Readings of a drive and their result. `latest` is the last report, `denied` the reason why it lacks the
     drive's own counters."""
 
     disk: str
@@ -73,14 +73,14 @@ class WafRun:
         )
 
     def why_none(self) -> OpwatchError:
-        """The error that stands for a missing number."""
+        """Return the error for a missing number."""
         if not self.trail.nand:
             return self.denied or Unsupported(f"{self.disk}: {self._no_nand()}")
         return NotEnoughData(f"{self.disk}: {self.measured.reason}")
 
 
 def _parts(trail: Trail) -> dict[str, int]:
-    """Bytes written by device, from the first poll to the last."""
+    """Return bytes written per device, from the first poll to the last."""
     first, last = (trail.first, trail.last)
     if not first or not last:
         return {}
@@ -88,8 +88,8 @@ def _parts(trail: Trail) -> dict[str, int]:
 
 
 def show_run(run: WafRun, *, as_json: bool, status: int = 0) -> None:
-    """Print a measurement. Where there is no number, and the command has not failed, that is the error that
-    is raised: people are told it once."""
+    """Print a measurement. If it has no number and the command succeeded, raise the reason, which is then
+    printed only once."""
     outcome = run.outcome()
     error = run.why_none() if not status and outcome.measured.waf is None else None
     if as_json:
@@ -102,13 +102,12 @@ def show_run(run: WafRun, *, as_json: bool, status: int = 0) -> None:
 
 
 def is_of_waf(run: RecordedRun) -> bool:
-    """Whether `opwatch waf` made this recording: there are no disks in it, but looks at one drive."""
+    """Return whether `opwatch waf` made this recording: it has readings of one drive and no disks."""
     return any(event.kind == WAF for event in run.events)
 
 
 def recorded_waf(run: RecordedRun, catalogue: Catalogue) -> WafRun:
-    """The measurement as it was live. A recorder that was killed has kept no end: the last look is taken for
-    it."""
+    """Return the measurement as it was live. A killed recorder stored no end, so the last reading is used."""
     question = _question(run)
     trail, latest, denied, disk = Trail(), None, None, ""
     for sample in _looks(run):
@@ -145,7 +144,7 @@ def _question(run: RecordedRun) -> WafQuestion:
 
 
 def _moment(run: RecordedRun, kind: str, most: int, default: int) -> int:
-    """Which look it was, by an event whose status says so."""
+    """Return the index of a reading, stored as the status of an event of this kind."""
     looks = [event.status for event in run.events if event.kind == kind]
     if not looks:
         return default

@@ -1,4 +1,4 @@
-"""Waiting for an interval, a signal or the end of a command; and the watch that is made of such waits."""
+"""Waiting for an interval, a signal or the end of a command, and the live run built on these waits."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class CannotRun(OpwatchError):
-    """The command behind -- cannot be started. The exit statuses are those that a shell gives."""
+    """The command after -- cannot be started. Exit statuses are those of a shell."""
 
     def __init__(self, command: str, error: OSError) -> None:
         super().__init__(f"cannot run {command}: {error.strerror}")
@@ -38,8 +38,10 @@ class CannotRun(OpwatchError):
 
 
 class Waiter:
-    """Owns SIGINT, SIGTERM and SIGHUP while it is entered, and the command if there is one. `news` is a
-    further descriptor that ends a wait while there is something to read from it, -1 for none."""
+    """Handles SIGINT, SIGTERM and SIGHUP inside the context, and owns the command if there is one.
+
+    `news` is another descriptor that ends a wait when it is readable, or -1.
+    """
 
     def __init__(self, news: int = -1) -> None:
         self._read, self._write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -52,10 +54,10 @@ class Waiter:
         self._pidfd = -1
 
     def __enter__(self) -> Waiter:
-        # The wake-up descriptor makes a signal end the poll; Python would resume it otherwise.
+        # Python resumes the poll after a signal; the wake-up descriptor ends it.
         self._old_wakeup = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
         terminal.be_patient()
-        # SIGHUP that was ignored at the start stays so: that is what nohup is for.
+        # Keep SIGHUP ignored if it was ignored at the start, as nohup intends.
         ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
         wanted = [number for number in _ENDING if number is not signal.SIGHUP or not ignored]
         self._old = {number: signal.signal(number, lambda *_: terminal.hurry()) for number in wanted}
@@ -78,7 +80,7 @@ class Waiter:
                 os.close(descriptor)
 
     def start(self, command: list[str] | None, *, quiet_stdout: bool) -> None:
-        """Start the command. Its standard output moves to stderr when ours is for data."""
+        """Start the command. Its standard output goes to stderr if ours is for data."""
         if not command:
             return
         try:
@@ -89,40 +91,40 @@ class Waiter:
         self._poll.register(self._pidfd, select.POLLIN)
 
     def follow(self, process: subprocess.Popen[bytes]) -> None:
-        """Have the end of this process end a wait from now on. It is ended with us, should it run then."""
+        """Let the end of this process end a wait from now on. finish() ends it if it is still running."""
         self._command = process
         self._pidfd = os.pidfd_open(process.pid)
         self._poll.register(self._pidfd, select.POLLIN)
 
     @property
     def command_cpu(self) -> CommandCpu | None:
-        """What the command took of the CPUs, once it has ended."""
+        """Return the command's CPU time, or None until it has ended."""
         command = self._command
         if not isinstance(command, MeteredChild) or command.returncode is None:
             return None
         return CommandCpu(command.user_s, command.system_s)
 
     def stop(self) -> None:
-        """End a wait as a signal does; from any thread."""
+        """End a wait like a signal does. Callable from any thread."""
         os.write(self._write, bytes([signal.SIGINT]))
 
     def now(self) -> float:
         return time.monotonic()
 
     def wait(self, until: float) -> End:
-        """Wait until a moment of time.monotonic(), or for what comes before it."""
+        """Wait until a time of time.monotonic(), or for an earlier event. Return the reason for the end."""
         timeout = max(0.0, until - time.monotonic())
         ready = [descriptor for descriptor, _ in self._poll.poll(timeout * 1000)]
         for descriptor in ready:
             if descriptor == self._pidfd:
                 return End.COMMAND
-            # Others may handle signals as well, such as that of a terminal that was resized.
+            # Other components handle signals too, such as SIGWINCH.
             if descriptor == self._read and any(number in _ENDING for number in os.read(self._read, 512)):
                 return End.SIGNAL
         return End.NEWS if ready else End.TICK
 
     def reap(self) -> None:
-        """Take note of a command that has ended: wait() does not tell of it again."""
+        """Reap a command that has ended, so that wait() does not report it again."""
         if self._command and self._pidfd >= 0:
             self._command.wait()
             self._poll.unregister(self._pidfd)
@@ -130,12 +132,12 @@ class Waiter:
             self._pidfd = -1
 
     def finish(self, *, stop: bool) -> int:
-        """Wait for the command; returns its exit status as a shell gives it, 0 without a command.
+        """Wait for the command; return its exit status as a shell does, or 0 without a command.
 
-        `stop` ends it first. Every further signal to us is passed on, harder each time.
+        `stop` terminates it first. Every further signal to us is passed on: SIGTERM once more, then SIGKILL.
         """
         if self._news >= 0:
-            # Nobody reads it from here on.
+            # The descriptor is not read from here on.
             self._poll.unregister(self._news)
             self._news = -1
         if not self._command:
@@ -151,9 +153,11 @@ class Waiter:
 
 
 class LiveRun:
-    """The machine as a source: interval after interval, until something ends it, and then the rest. `end` is
-    why it ended, None until then; `status`, the command's; `gone`, the named device that has gone. `for_s`
-    ends it after this time on the clock, however many intervals that are."""
+    """The machine as a source: intervals until the end, then the remainder.
+
+    `end` is the reason for the end, None until then; `status` is the command's exit status; `gone` is the
+    named device that vanished. `for_s` ends the run after this wall time, however many intervals that takes.
+    """
 
     def __init__(
         self,
@@ -171,24 +175,24 @@ class LiveRun:
 
     @property
     def leaves(self) -> list[Leaf]:
-        """What is watched now."""
+        """Return the leaves that are watched now."""
         return self._watching.leaves
 
     @property
     def command_cpu(self) -> CommandCpu | None:
-        """What the command took of the CPUs, once it has ended."""
+        """Return the command's CPU time, or None until it has ended."""
         return self._waiter.command_cpu
 
     def stop(self) -> None:
-        """End it; from any thread."""
+        """End the run. Callable from any thread."""
         self._waiter.stop()
 
     def start(self, *, quiet_stdout: bool) -> None:
-        """Start the command, where there is one."""
+        """Start the command, if there is one."""
         self._waiter.start(self._args.command, quiet_stdout=quiet_stdout)
 
     def finish(self) -> int:
-        """Let the command go on to its end; its status."""
+        """Wait for the command to end by itself; return its status."""
         return self._waiter.finish(stop=False)
 
     def entries(self) -> Iterator[RunEntry]:
@@ -196,7 +200,7 @@ class LiveRun:
         self.end = yield from self._intervals()
         self.gone = self._watching.absent()
         self.status = self._waiter.finish(stop=self.end in (End.SIGNAL, End.VANISHED))
-        # A run that ends before its time has a rest as well: its intervals add up to the summary.
+        # A run that ends early has a remainder too, so that its intervals add up to the summary.
         is_early = self.end in (End.SIGNAL, End.VANISHED)
         yield from self._watching.summary(with_rest=is_early or not (self._args.count or self._for_s))
 
@@ -226,7 +230,7 @@ class LiveRun:
                 yield from watching.interval()
             if due >= deadline:
                 return End.COUNT
-            # On the grid of the start; what was missed while we were stopped is in this interval.
+            # Stay on the grid of the start. Time during which opwatch was stopped belongs to this interval.
             due += args.interval * max(1, 1 + (time.monotonic() - due) // args.interval)
             due = self._at_most(due, deadline)
             if args.count and done >= args.count and not args.command:

@@ -1,4 +1,4 @@
-"""A machine that is watched, as entries: from the baseline to the end, while disks come and go."""
+"""A live watch as a stream of entries, from the baseline to the end, while disks come and go."""
 
 from __future__ import annotations
 
@@ -29,19 +29,20 @@ from opwatch.trace.surplus import SurplusBounds, bounds, narrowed
 from opwatch.trace.tracer_set import TracerSet
 from opwatch.trace.trust import Reading, trust
 
-# However long the intervals are, somebody looks so often: until then what comes is unseen.
+# Longest time between scans of sysfs, even if intervals are longer. A new disk is not counted before its
+# scan.
 _LOOK_S = 1.0
 _SOON_S = 0.02
-# For the sake of short intervals nobody looks more often than this.
+# Shortest time between scans, so that short intervals do not cause many.
 _FRESH_S = 0.1
-# What is still being found out at the end is waited for so long.
+# Longest wait at the end for the context probe.
 _PROBE_S = 1.0
 
 
 @dataclass(slots=True)
 class _Row:
-    """A disk that is watched, by its place, from its first sample on. `beside` is what all of its readings
-    say of what the kernel counted and the tracer did not."""
+    """A watched disk at its place, from its first sample on. `beside` bounds the requests that the kernel
+    counted and the tracer did not, over all readings."""
 
     place: int
     member: Member
@@ -54,8 +55,8 @@ class _Row:
 
 
 class Watching:
-    """Disks that are watched from construction to close(). Each of its methods returns the entries that have
-    become known; what they mean is worked out by others."""
+    """Watches disks from construction to close(). Each method returns the entries that became known; callers
+    interpret them."""
 
     def __init__(
         self,
@@ -71,12 +72,12 @@ class Watching:
         self._membership, self._tracers = membership, tracers
         self._slow = LiveSlow(tracers, slow_ns)
         self._owners = LiveOwners(tracers, by)
-        # The probe is dropped when it has told what it knows.
+        # The probe is dropped once it has an answer.
         self._contexts, self._cpu = contexts, CpuClock()
         self._live, self._discards = live, discards
         self._unwatched = Unwatched()
         self._unwatched.end_look(membership.registered)
-        # When sysfs was looked at last, by the clock of the readings.
+        # Time of the last sysfs scan, by the clock of the readings.
         self._looked = time.monotonic()
         self._rows: list[_Row] = []
         self._not_watched: set[str] = set()
@@ -92,12 +93,12 @@ class Watching:
         self.next_look = self._looked + _SOON_S
 
     def begun(self) -> list[RunEntry]:
-        """The disks that were there from the start."""
+        """Return the entries of the disks present at the start."""
         return list(self._begun)
 
     @property
     def leaves(self) -> list[Leaf]:
-        """What is watched now."""
+        """Return the leaves that are watched now."""
         return [row.leaf for row in self._rows]
 
     def vanished(self) -> str | None:
@@ -109,7 +110,7 @@ class Watching:
         return self._membership.absent()
 
     def look(self) -> list[RunEntry]:
-        """See what came and what left, and follow it."""
+        """Scan for disks that came or left, and attach or detach them."""
         self._unwatched.begin_look()
         change = self._membership.look()
         entries = self._follow(change) if change else []
@@ -119,25 +120,26 @@ class Watching:
         return [*self._looks_at_drives(), *entries]
 
     def hint(self) -> None:
-        """Take note that something may have changed: look soon, and once for all that is announced until
-        then."""
+        """Schedule a scan soon. Hints until then share one scan."""
         self.next_look = min(self.next_look, time.monotonic() + _SOON_S)
 
     def interval(self) -> list[RunEntry]:
-        """What happened since the last interval."""
+        """Return the entries since the last interval."""
         is_due = time.monotonic() - self._looked > _FRESH_S
         entries = self.look() if is_due else []
         samples = self._samples(self._rows, self._tracers.read())
         discards, owners = self._discards.read(), self._owners.read(samples)
-        # What became known meanwhile is in this interval; nothing of it is worked out before the samples are
-        # taken.
+        # Entries known by now belong to this interval. They are processed only after the samples are taken.
         looks = [*self._looks_at_drives(), *self._blinded(samples)]
         return [*entries, *looks, *self._slowed(samples), Ticked(samples, discards, owners)]
 
     def summary(self, *, with_rest: bool) -> list[RunEntry]:
-        """End it. `with_rest`: what came after the last interval is to be shown as one, if anything did, so
-        that the intervals add up to the summary."""
-        # A command may have changed something and ended at once.
+        """End the watch.
+
+        `with_rest` reports the remainder after the last interval as an interval, if it has any I/O, so that
+        the intervals add up to the summary.
+        """
+        # A command may have changed the disks just before it ended.
         entries = [] if self.vanished() else self.look()
         self._live.look()
         entries += self._looks_at_drives()
@@ -164,7 +166,7 @@ class Watching:
         self._cpu.close()
 
     def _follow(self, change: Change) -> list[RunEntry]:
-        # What left is read first: another disk may be counted in its place already.
+        # Read disks that left first, because another disk may already be counted in their place.
         entries = self._remove(change.left) if change.left else []
         for leaf, reason in change.refused:
             entries += self._refuse(leaf, reason)
@@ -173,7 +175,7 @@ class Watching:
         try:
             places = self._tracers.add([member.leaf for member in change.came])
         except (OpwatchError, OSError) as error:
-            # An OSError: a disk that came has gone again, while it was being looked at.
+            # OSError: a new disk disappeared while it was being inspected.
             for member in change.came:
                 self._membership.forget(member)
                 entries += self._refuse(member.leaf, str(error))
@@ -181,11 +183,12 @@ class Watching:
         return entries + self._begin(change.came, places, are_late=True)
 
     def _begin(self, members: Sequence[Member], places: Sequence[int], *, are_late: bool) -> list[RunEntry]:
-        """Take the first reading of disks that are attached."""
+        """Take the first reading of attached disks."""
         leaves = dict(zip(places, (member.leaf for member in members), strict=True))
         if not are_late:
             self._add_discards(leaves, may_fail=not self._discards.is_required)
-        # Before the first reading: what ends between the two was in flight at the attachment as well.
+        # Read this before the first reading: requests that end between the two were in flight at attach time
+        # as well.
         in_flight = {place: _in_flight(leaf.device) for place, leaf in leaves.items()}
         readings = self._tracers.read_first(places)
         misses, anchor, cpu = self._tracers.misses(), read_anchor(), self._cpu.read()
@@ -215,7 +218,7 @@ class Watching:
         return entries + self._slowed({row.place: row.first for row in self._rows})
 
     def _slowed(self, samples: Mapping[int, DiskSample]) -> list[RunEntry]:
-        """What took longer than the limit until now, with the moment of these samples."""
+        """Return the requests over the latency limit since the last call, with the time of these samples."""
         at_ns = min((sample.reading.sample.end_ns for sample in samples.values()), default=0)
         return [*self._slow.read({row.place: row.leaf for row in self._rows}, at_ns)]
 
@@ -277,7 +280,7 @@ class Watching:
                 )
             )
             self._rows.remove(row)
-            # Before the block tracer that it is chained to.
+            # Detach discards before the block tracer to which they are chained.
             self._discards.drop(row.place)
             self._tracers.drop(row.place)
             self._live.drop(row.leaf)
@@ -306,7 +309,7 @@ class Watching:
         return Leaving(anchor.wall(at_ns), at_ns, why.value, doubt)
 
     def _refuse(self, leaf: Leaf, reason: str) -> list[RunEntry]:
-        """A disk that came and cannot be watched. It is tried again, and said once."""
+        """Record a new disk that cannot be watched. It is retried, but reported once."""
         name, anchor = leaf.device.name, read_anchor()
         if name in self._not_watched:
             return []
@@ -316,7 +319,7 @@ class Watching:
         return [NotWatched(Event("not_watched", name, leaf.origin.name, at, anchor.mono_ns, text))]
 
     def _samples(self, rows: Sequence[_Row], readings: dict[int, Reading]) -> dict[int, DiskSample]:
-        # Read anew each time: the wall clock may be set, or the machine may sleep, in between.
+        # Read the clocks each time, because the wall clock may be set or the machine suspended.
         anchor, cpu, misses = read_anchor(), self._cpu.read(), self._tracers.misses()
         for row in rows:
             row.beside = narrowed(row.beside, readings[row.place])
@@ -325,8 +328,10 @@ class Watching:
         }
 
     def _blinded(self, samples: Mapping[int, DiskSample]) -> list[RunEntry]:
-        """Return the entry that says where the kernel runs no programs, once, as soon as that is known. It is
-        worth waiting for when something is missing."""
+        """Return the entry about contexts in which the kernel runs no programs, once, when known.
+
+        Wait for the probe only if requests are missing.
+        """
         if not self._contexts or not samples:
             return []
         rows = [row for row in self._rows if row.place in samples]
@@ -352,5 +357,5 @@ def _words_of_arrival(member: Member, arrival: Arrival) -> str:
 
 
 def _in_flight(device: BlockDevice) -> int:
-    """Requests in flight now, by the kernel's count."""
+    """Return the requests in flight now, as counted by the kernel."""
     return sum(int(field) for field in (device.disk.attribute("inflight") or "").split())

@@ -38,6 +38,7 @@ help:
 	@echo "make fuzz        ten million operations on the simulated drive"
 	@echo "make fuzz-state  a million damaged saved drives"
 	@echo "make fuzz-counters [INPUTS=10000000]; make fuzz-all [INPUTS=10000000]"
+	@echo "make fuzz-recordings  100,000 hostile recordings within their bounds, 1,100 damaged ones compared"
 	@echo "make test-analysis  a data set of recordings in DuckDB, Spark and ClickHouse (needs java; 500 MB)"
 	@echo "make learn-counters ROWS=FILE [OUT=FILE]  units of drives that nobody catalogued"
 	@echo "make pictures    the pictures of docs, from a run on a simulated drive (root)"
@@ -150,6 +151,12 @@ fuzz-counters: build
 fuzz-all: build
 	$(PY) -m tests.fuzz $(or $(INPUTS),10000000) $(or $(SEED),$$RANDOM) $(or $(BEGIN),0)
 
+# By hand, an hour of one core: recordings with hostile structure, each read by a command within its bounds of memory
+# and time; and damaged ones, of which no value may differ from what was recorded.
+fuzz-recordings: build
+	$(PY) -m tests.fuzz.hostile $(or $(INPUTS),100000) $(or $(SEED),$$RANDOM)
+	$(PY) -m tests.fuzz.hostile.damage $(or $(DAMAGED),1100) $(or $(SEED),$$RANDOM)
+
 # By hand, half an hour: record and flight are killed and a sweep is ended at that many moments each, which SEED
 # decides.
 test-kills: build
@@ -246,6 +253,7 @@ smoke: build
 	$(call smoke_run,fuzz-state INPUTS=100)
 	$(call smoke_run,fuzz-counters INPUTS=1000)
 	$(call smoke_run,fuzz-all INPUTS=100)
+	$(call smoke_run,fuzz-recordings INPUTS=100 DAMAGED=5)
 	$(call smoke_run,docs)
 
 bench-trim: build
@@ -272,4 +280,4 @@ clean:
 	rm -rf build .venv *.egg-info opwatch/*.so opwatch/drive/opwatch-drive-server
 
 
-.PHONY: smoke format pictures help packages build demo test test-kernel test-kills test-vm test-arm64 exactness docs lint bench bench-tracing bench-saturation bench-trim bench-drive bench-counters bench-mounts bench-dashboard fuzz fuzz-state fuzz-counters fuzz-all learn-counters waf-runs test-analysis trim-stacks clean
+.PHONY: smoke format pictures help packages build demo test test-kernel test-kills test-vm test-arm64 exactness docs lint bench bench-tracing bench-saturation bench-trim bench-drive bench-counters bench-mounts bench-dashboard fuzz fuzz-state fuzz-counters fuzz-all fuzz-recordings learn-counters waf-runs test-analysis trim-stacks clean

@@ -129,14 +129,15 @@ def inflated(raw: bytes, most: int, where: str, *, wbits: int = zlib.MAX_WBITS, 
     return expanded
 
 
-def parse_json(raw: bytes | str, where: str) -> Any:  # noqa: ANN401
-    """A JSON document; BadInput where it is none, or goes deeper than any that is meant."""
+def parse_json(raw: bytes | str, where: str, most_memory: int = MOST_MEMORY) -> Any:  # noqa: ANN401
+    """A JSON document; BadInput where it is none, goes deeper than any that is meant, or has values that take
+    more than `most_memory` bytes."""
     encoded = raw.encode("utf-8", "replace") if isinstance(raw, str) else raw
     if len(encoded) > MOST_BYTES:
         raise BadInput(f"{where} has more than {MOST_BYTES} bytes: it is not what it should be")
-    if _cost(encoded) > MOST_MEMORY:
+    if _cost(encoded) > most_memory:
         raise BadInput(
-            f"{where} has so many values that they take more than {MOST_MEMORY >> 20} MiB of memory: it is "
+            f"{where} has so many values that they take more than {most_memory >> 20} MiB of memory: it is "
             "not what it should be"
         )
     if _depth(encoded) > DEEPEST and _depth(re.sub(_STRING, b"", encoded)) > DEEPEST:

@@ -8,7 +8,7 @@ from opwatch.fio.logs import FioHistogramLog, FioLog, parse_log
 from opwatch.fio.report import parse_report
 from opwatch.fio.results import FioReport
 from opwatch.foreign import text_of
-from opwatch.recording.reading.files import bytes_of, kept_files
+from opwatch.recording.reading.files import MOST_FILE_MEMORY, bytes_of, kept_files
 from opwatch.recording.reading.reader import RecordedRun
 
 # File names within a recording.
@@ -19,7 +19,7 @@ def kept_report(run: RecordedRun) -> FioReport | None:
     """Return fio's report, or None if fio did not run or its report was not saved."""
     for file in kept_files(run):
         if file.name == REPORT_NAME:
-            return parse_report(text_of(bytes_of(run, file)), f"{run.name}: {file.name}")
+            return parse_report(text_of(bytes_of(run, file)), f"{run.name}: {file.name}", MOST_FILE_MEMORY)
     return None
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from opwatch.errors import BadInput
 from opwatch.fields import Fields
 from opwatch.fio.results import OPERATIONS, TRANSFERS, FioJob, FioLatency, FioOperation, FioReport
-from opwatch.foreign import parse_json, table_of
+from opwatch.foreign import MOST_MEMORY, parse_json, table_of
 
 _WHERE = "fio's report"
 _MOST_JOBS = 1 << 12
@@ -26,9 +26,9 @@ _SECOND = re.compile(r"^\}\s*^\{", re.MULTILINE)
 _BEGIN, _END = re.compile(r"^\{", re.MULTILINE), re.compile(r"^\}", re.MULTILINE)
 
 
-def parse_report(text: str, where: str = _WHERE) -> FioReport:
-    """Parse a report. Raises BadInput with the position for any other text."""
-    document = parse_json(json_in(text, where), where)
+def parse_report(text: str, where: str = _WHERE, most_memory: int = MOST_MEMORY) -> FioReport:
+    """Parse a report. Raises BadInput with the position for any other text, or for values of more memory."""
+    document = parse_json(json_in(text, where), where, most_memory)
     fields = Fields(table_of(document, where), where)
     if "client_stats" in fields.table:
         raise fields.bad("it is of fio --client, which adds up other hosts: import each host's own report")

@@ -6,6 +6,7 @@ with OpwatchError, or read as entries of which something can be shown.
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import json
@@ -71,10 +72,10 @@ Cell = tuple[str, str, int, Any]
 
 
 class Fuzz:
-    """One sequence of inputs from a seed."""
+    """One sequence of inputs from a seed, or from `chance`."""
 
-    def __init__(self, seed: int) -> None:
-        self._random = random.Random(seed)
+    def __init__(self, seed: int, chance: random.Random | None = None) -> None:
+        self._random = chance or random.Random(seed)
         self._good = [gzip.decompress(path.read_bytes()) for path in sorted(GOOD.glob("*.opw.gz"))]
         self.targets: dict[str, Callable[[], bytes]] = {
             "bytes": self._bytes,
@@ -130,8 +131,10 @@ class Fuzz:
             connection.deserialize(self._random.choice(self._good))
             for _ in range(self._random.randrange(1, 4)):
                 change(connection)
-            if self._random.random() < _SEALED:
-                sealed(connection)
+            # A table may be gone by now.
+            with contextlib.suppress(sqlite3.OperationalError):
+                if self._random.random() < _SEALED:
+                    sealed(connection)
             return bytes(connection.serialize())
         finally:
             connection.close()

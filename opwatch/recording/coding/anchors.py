@@ -20,7 +20,7 @@ _CLOCKS = 4
 _TIMES = 4
 ANCHOR_WIDTH = _CLOCKS + 1 + _TIMES
 # A row takes no less of a stretch than its entry.
-_MOST_ROWS = 1 << 16
+_MOST_ROWS = (1 << 14) + 512
 
 
 @frozen

@@ -16,6 +16,8 @@ from opwatch.trim.stack.layers import Kind, Stack
 
 # A stack of a few layers has a dozen classes, and no class forty fields.
 _MOST_SHAPES, _MOST_NAMES = 64, 64
+# What the values of a document may take in memory.
+_MOST_MEMORY = 96 << 20
 # MAX_ERRNO of the kernel.
 _MOST_ERROR = 4095
 
@@ -39,7 +41,7 @@ def audit_bytes(audit: SeenAudit) -> bytes:
 
 def audit_of(raw: bytes, where: str) -> SeenAudit:
     """What audit_bytes() was given, or BadInput."""
-    document = table_of(parse_json(raw, where), where)
+    document = table_of(parse_json(raw, where, _MOST_MEMORY), where)
     table = table_of(document.get("shapes"), f"{where}: shapes")
     if len(table) > _MOST_SHAPES:
         raise BadInput(f"{where}: shapes of {len(table)} classes")

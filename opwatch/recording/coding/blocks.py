@@ -121,13 +121,12 @@ def split_first(raw: bytes, where: str) -> Streams:
     return _cut(raw[_FIRST_LENGTHS.size :], _FIRST_LENGTHS.unpack_from(raw), where)
 
 
-def expanded_first(blobs: Iterable[bytes], where: str) -> FrameStreams:
+def opened_first(blobs: Iterable[bytes], where: str) -> list[Streams]:
     """The streams of version 1, of which the key frame is one blob and the rest another."""
-    parts = [
+    return [
         tuple(
             contents.expanded(part, MOST_STREAM, where) if part else b"" for part in split_first(blob, where)
         )
         for blob in blobs
         if blob
     ]
-    return readers(parts, where)

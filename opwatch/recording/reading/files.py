@@ -11,6 +11,10 @@ from opwatch.frozen import frozen
 from opwatch.recording.reading.reader import RecordedEvent, RecordedRun
 from opwatch.recording.schema import FILE
 
+# A larger file is kept, but not read again; what the values of one that is take in memory.
+_MOST_READ = 16 << 20
+MOST_FILE_MEMORY = 96 << 20
+
 
 @frozen
 class KeptFile:
@@ -38,14 +42,14 @@ def _kept_file(event: RecordedEvent, where: str) -> KeptFile:
 
 
 def bytes_of(run: RecordedRun, file: KeptFile) -> bytes:
-    """The bytes of a file."""
-    parts: list[bytes] = []
-    size = 0
+    """The bytes of a file. BadInput for one that is larger than what is read again."""
+    if file.size > _MOST_READ:
+        raise BadInput(f"{run.name}: {file.name} has {file.size} bytes, and is read up to {_MOST_READ}")
+    raw = bytearray()
     for number in file.contents:
-        parts.append(run.content(number))
-        size += len(parts[-1])
-        if size > file.size:
+        raw += run.content(number)
+        if len(raw) > file.size:
             break
-    if size != file.size:
-        raise BadInput(f"{run.name}: {file.name} has {size} bytes, not {file.size}")
-    return b"".join(parts)
+    if len(raw) != file.size:
+        raise BadInput(f"{run.name}: {file.name} has {len(raw)} bytes, not {file.size}")
+    return bytes(raw)

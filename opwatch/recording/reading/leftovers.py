@@ -101,7 +101,7 @@ def _copy(source: int, name: Path) -> None:
     target = os.open(name, flags, 0o600)
     try:
         os.truncate(target, os.fstat(source).st_size)
-        for begin, end in _written(source):
+        for begin, end in data_ranges(source):
             os.lseek(target, begin, os.SEEK_SET)
             while begin < end and (done := os.sendfile(target, source, begin, min(end - begin, _PART))):
                 begin += done
@@ -109,7 +109,7 @@ def _copy(source: int, name: Path) -> None:
         os.close(target)
 
 
-def _written(descriptor: int) -> Iterator[tuple[int, int]]:
+def data_ranges(descriptor: int) -> Iterator[tuple[int, int]]:
     """Yield where the data of a file are: what a hole stands for takes no time and no room."""
     end = 0
     with contextlib.suppress(OSError):

@@ -15,6 +15,7 @@ from opwatch.recording.reading.leftovers import (
     CommittedPages,
     committed_pages,
     copied,
+    data_ranges,
     is_being_written,
     log_beside,
     regular_file,
@@ -35,8 +36,9 @@ from opwatch.recording.schema import (
 
 # What SQLite can hold as a number.
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
-# What SQLite says of a damaged file may repeat bytes of it that are no text.
-_ERRORS = (sqlite3.Error, UnicodeDecodeError)
+# What SQLite says of a damaged file may repeat bytes of it that are no text. MemoryError: a page claims more
+# than SQLite may allocate.
+_ERRORS = (sqlite3.Error, UnicodeDecodeError, MemoryError)
 MAGIC = b"SQLite format 3\0"
 _MOST_VALUE = 8 << 20
 _MOST_DOCUMENT = 1 << 20
@@ -65,8 +67,9 @@ class CheckedFile:
     def __init__(self, path: Path) -> None:
         self.name = str(path)
         # `missing`: bytes that the file has lost at its end.
-        size, self.missing = _size_and_missing(path)
-        self._most_rows, self._most_bytes = size // _LEAST_ROW, size + _MOST_VALUE // 8
+        # `size`: bytes of the file and of its log, holes left out.
+        self.size, self.missing = _size_and_missing(path)
+        self._most_rows, self._most_bytes = self.size // _LEAST_ROW, self.size + _MOST_VALUE // 8
         try:
             self._connection = _connected(path, is_cut=self.missing > 0)
         except _ERRORS as error:
@@ -80,9 +83,16 @@ class CheckedFile:
             self.close()
             raise
 
-    def rows(self, table: str, behind: str = "", values: tuple[int, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    def rows(
+        self,
+        table: str,
+        behind: str = "",
+        values: tuple[int, ...] = (),
+        most_bytes: int | None = None,
+    ) -> Iterator[tuple[Any, ...]]:
         """All rows of a table, or those that `behind` (the rest of the statement) selects. Damaged for one
-        that is not what was written."""
+        that is not what was written; BadInput where they have more than `most_bytes`, for callers that keep
+        all of them."""
         if not all(_LEAST <= value <= _MOST for value in values):
             # Whatever is damaged may ask for a number that no row can have.
             return
@@ -97,6 +107,8 @@ class CheckedFile:
                 taken += sum(len(value) for value in row if isinstance(value, bytes | str))
                 if taken > self._most_bytes:
                     raise BadInput(f"{where}: there are more bytes than the file has room for")
+                if most_bytes is not None and taken > most_bytes:
+                    raise BadInput(f"{where}: the table has more than {most_bytes} bytes")
                 if is_checked and row[-1] != row_check(table, row[:-1]):
                     raise Damaged(f"{where} is damaged: its checksum is another one")
                 for name, (kind, may_be_none), value in zip(names, checks, row, strict=True):
@@ -112,7 +124,8 @@ class CheckedFile:
     def _unreadable(self, error: Exception, where: str = "") -> Damaged:
         if isinstance(error, UnicodeDecodeError):
             return Damaged(f"{self.name} is damaged{where}, in the text of its tables")
-        return Damaged(f"{self.name} cannot be read{where}: {error}; a part of it is missing or damaged")
+        words = str(error) or "a page claims more than there can be"
+        return Damaged(f"{self.name} cannot be read{where}: {words}; a part of it is missing or damaged")
 
     def _check_tables(self) -> None:
         (application,) = self._connection.execute("PRAGMA application_id").fetchone()
@@ -147,24 +160,28 @@ def _word(kind: Any) -> str:  # noqa: ANN401
 
 
 def _size_and_missing(path: Path) -> tuple[int, int]:
-    """Return the size of the file, with that of its log, and how many bytes it has lost at its end: those of
-    pages that its header or its log counts, and that are in neither."""
+    """Return how many bytes of data the file and its log have, holes left out, and how many it has lost at
+    its end: those of pages that its header or its log counts, and that are in neither."""
     with regular_file(path) as descriptor:
         if is_being_written(descriptor):
             raise BadInput(f"{path} is being written: look at it when its recorder has ended")
         size, head = os.fstat(descriptor).st_size, os.pread(descriptor, 32, 0)
+        room = _data_bytes(descriptor)
     pages, log = CommittedPages(), log_beside(path)
-    size_of_log = 0
     if log:
         with regular_file(log) as descriptor:
-            pages, size_of_log = committed_pages(descriptor), os.fstat(descriptor).st_size
+            pages, room = committed_pages(descriptor), room + _data_bytes(descriptor)
     page = int.from_bytes(head[16:18]) if len(head) == 32 and head.startswith(MAGIC) else 0
     if not page:
-        return size + size_of_log, 0
+        return room, 0
     page = page if page > 1 else 1 << 16
     total, there = pages.total or int.from_bytes(head[28:32]), size // page
     missing = total - there - sum(there < number <= total for number in pages.numbers)
-    return size + size_of_log, max(missing * page - size % page, 0)
+    return room, max(missing * page - size % page, 0)
+
+
+def _data_bytes(descriptor: int) -> int:
+    return sum(end - begin for begin, end in data_ranges(descriptor))
 
 
 def _connected(path: Path, *, is_cut: bool) -> sqlite3.Connection:

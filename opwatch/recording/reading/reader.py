@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from array import array
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from opwatch.clock import Anchor
 from opwatch.counters.looks.sample import NvmeCommand
 from opwatch.counters.reading import DriveFacts
 from opwatch.errors import BadInput
-from opwatch.frozen import frozen
+from opwatch.frozen import frozen, replace
 from opwatch.recording.coding.contents import MOST_BYTES, expanded
 from opwatch.recording.coding.layout import Layout
 from opwatch.recording.coding.plain import FromPlain
@@ -29,8 +29,10 @@ from opwatch.recording.reading.stretches import (
     Skipping,
     compressed_stretch,
     entries_of,
+    has_rare,
     looks_of,
-    rare_bodies,
+    most_samples,
+    most_streams,
     tail_stretch,
 )
 from opwatch.recording.reading.succession import Succession
@@ -49,12 +51,17 @@ _MOST_EVENTS = 1 << 16
 # So many minutes are asked for one by one, where their table is damaged.
 _MOST_LOOKED_FOR = 1 << 16
 _MOST_SHAPES, _MOST_NAMES = 256, 1024
-_MOST_KEPT = 32
+# Of what is read of a file when it is opened, and kept.
+_MOST_SMALL, _MOST_EVENT_BYTES = 1 << 20, 16 << 20
+# Names of a sample: no version had more operations or counters.
+_MOST_OPS, _MOST_COUNTERS = 8, 48
+# Contents that are kept to be read again, and their bytes.
+_MOST_KEPT, _MOST_KEPT_BYTES = 32, 8 << 20
+# What contents may stand for in one reading: a look at a drive stands for some KiB.
+_CONTENTS, _CONTENTS_PER_BYTE = 64 << 20, 16
+# A minute has a row of `blocks`, and others for what is in it.
+_LEAST_MINUTE = 64
 _FACTS: dict[str, type] = {kind.__name__: kind for kind in (WatchedDisk, DriveFacts, NvmeCommand, str)}
-
-
-# A row of `clocks`.
-Clock = tuple[Any, ...]
 
 
 @frozen
@@ -105,12 +112,15 @@ class RecordedRun:
         self._file = CheckedFile(path)
         self.name = self._file.name
         try:
-            self.header: dict[str, str | int] = dict(self._file.rows("header", "LIMIT 256"))
+            self.header: dict[str, str | int] = dict(
+                self._file.rows("header", "LIMIT 256", most_bytes=_MOST_SMALL)
+            )
             events = self._at_the_end("events", f"ORDER BY rowid LIMIT {_MOST_EVENTS}")
             self.events = [RecordedEvent(*row) for row in events]
             self.trailer = next((Trailer(*row) for row in self._at_the_end("trailer", "LIMIT 1")), None)
             self._contents: dict[int, bytes] = {}
-            self._clocks: tuple[list[Clock], list[Clock]] | None = None
+            self._kept_bytes = self._content_bytes = 0
+            self._clocks: RecordedClocks | None = None
             self._facts = self._read_facts()
         except BaseException:
             self.close()
@@ -128,14 +138,11 @@ class RecordedRun:
         """The wall time of a moment, by the last reading of both clocks before it, or the first of all; None
         where there is none."""
         if self._clocks is None:
-            rows = [*self._file.rows("clocks", f"LIMIT {_MOST_BLOCKS}")]
-            # The first one that was read stands for what was before all of them.
-            self._clocks = rows[:1], sorted(rows)
-        first, clocks = self._clocks
-        at = bisect_right(clocks, mono_ns, key=itemgetter(0))
-        rows = clocks[at - 1 : at] if at else first
+            order = "ORDER BY mono_ns, wall_ns, slack_ns"
+            self._clocks = RecordedClocks(self._file.rows("clocks", f"{order} LIMIT {_MOST_BLOCKS}"))
+        anchor = self._clocks.anchor(mono_ns)
         # Sums of numbers of 64 bits are some hundred years from 1970: times of a calendar.
-        return Anchor(*rows[0]).wall(mono_ns) if rows else None
+        return anchor.wall(mono_ns) if anchor else None
 
     def content(self, number: int) -> bytes:
         """A row of `contents`: what a drive, a tool or another program said."""
@@ -145,12 +152,19 @@ class RecordedRun:
         """All entries in their order. With `since_ns`, stretches that lie wholly before it give only those
         that say what is watched, with the samples around them; with `steps`, samples are missing that
         in_steps() would leave out. Both go on together, entry by entry."""
-        succession, has_gap, lost = Succession(self.name), False, None
+        succession, has_gap, lost, samples = Succession(self.name), False, None, 0
+        streams = 0
+        facts = replace(self._facts, slow=_SlowRequests(self._slow).next)
+        self._content_bytes = 0
         for stretch in self._stretches(since_ns, steps):
             try:
                 if isinstance(stretch, LostMinute):
                     raise stretch.error
-                for number, read in entries_of(stretch, self._facts):
+                samples += sum(frames.samples for frames in stretch.frames.values())
+                streams += sum(frames.size for frames in stretch.frames.values())
+                if samples > most_samples(self._file) or streams > most_streams(self._file):
+                    raise BadInput(f"{stretch.where}: there are more samples than the file has room for")
+                for number, read in entries_of(stretch, facts):
                     for entry in mended(read, succession.newest) if has_gap else (read,):
                         succession.check(number, entry)
                         yield entry
@@ -172,7 +186,7 @@ class RecordedRun:
         return Event("damaged", "", "", begin or datetime.fromtimestamp(0, UTC), begin_ns, text)
 
     def _stretches(self, since_ns: int, steps: Steps | None) -> Iterator[RunStretch | LostMinute]:
-        last, waiting, is_lost = 0, None, False
+        last, waiting, is_lost, count = 0, None, False, 0
         for row in self._block_rows():
             if isinstance(row, LostMinute):
                 is_lost = True
@@ -181,7 +195,9 @@ class RecordedRun:
                 waiting = None
                 yield row
                 continue
-            block = MinuteBlock(row[1], row[2], row[3], row[4], row)
+            block, count = MinuteBlock(row[1], row[2], row[3], row[4], row), count + 1
+            if count > self._file.size // _LEAST_MINUTE:
+                raise BadInput(f"{self.name}: table blocks has more minutes than the file has room for")
             if (block.first != last + 1 and not (is_lost and block.first > last)) or block.last < block.first:
                 raise BadInput(f"{self.name}: table blocks, row {row[0]}: begins at entry {block.first}")
             last, is_lost = block.last, False
@@ -249,28 +265,25 @@ class RecordedRun:
         rows: list[tuple[Any, ...]] = []
         # Where it is damaged, what stands before that is shown.
         with contextlib.suppress(Damaged):
-            rows.extend(self._file.rows(table, behind))
+            rows.extend(self._file.rows(table, behind, most_bytes=_MOST_EVENT_BYTES))
         return rows
 
     def _says_what_is_watched(self, block: MinuteBlock) -> bool:
-        return bool(rare_bodies(self._file, block.first, block.last))
+        return has_rare(self._file, block.first, block.last)
 
     def _read_facts(self) -> Facts:
-        layout = Layout(self._header_names("ops"), self._header_names("counters"))
+        layout = Layout(self._header_names("ops", _MOST_OPS), self._header_names("counters", _MOST_COUNTERS))
         if self._document("slots") != list(SLOTS):
             raise BadInput(f"{self.name}: its histograms have other slots than {list(SLOTS)}")
         shapes = {
             name: self._names(fields, f"{self.name}: table shapes, {name}")
-            for name, fields in self._file.rows("shapes", f"LIMIT {_MOST_SHAPES}")
+            for name, fields in self._file.rows("shapes", f"LIMIT {_MOST_SHAPES}", most_bytes=_MOST_SMALL)
         }
         values: dict[int, Any] = {}
         from_plain = FromPlain(shapes, self._content, _no_value)
-        size = 0
-        for fact, kind, body in self._file.rows("facts", f"ORDER BY fact LIMIT {_MOST_FACTS}"):
+        order = f"ORDER BY fact LIMIT {_MOST_FACTS}"
+        for fact, kind, body in self._file.rows("facts", order, most_bytes=_MOST_FACT_BYTES):
             where = f"{self.name}: table facts, row {fact}"
-            size += len(body)
-            if size > _MOST_FACT_BYTES:
-                raise BadInput(f"{where}: facts of more than {_MOST_FACT_BYTES} bytes")
             if kind not in _FACTS:
                 raise BadInput(f"{where}: {kind!r} is no kind of fact")
             values[fact] = from_plain.value(_FACTS[kind], small_document(body, where), where)
@@ -283,23 +296,25 @@ class RecordedRun:
             raise BadInput(f"{where} is missing")
         return small_document(text, where)
 
-    def _header_names(self, name: str) -> tuple[str, ...]:
-        return self._names(str(self.header.get(name)), f"{self.name}: table header, {name}")
+    def _header_names(self, name: str, most: int) -> tuple[str, ...]:
+        return self._names(str(self.header.get(name)), f"{self.name}: table header, {name}", most)
 
-    def _names(self, text: str, where: str) -> tuple[str, ...]:
+    def _names(self, text: str, where: str, most: int = _MOST_NAMES) -> tuple[str, ...]:
         names = small_document(text, where)
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise BadInput(f"{where} is no list of names")
-        if len(names) > _MOST_NAMES or len(set(names)) != len(names):
+        if len(names) > most or len(set(names)) != len(names):
             raise BadInput(f"{where} has too many names, or one twice")
         return tuple(names)
 
     def _content(self, number: int) -> bytes:
         """Bytes that were put away under a number."""
         if number not in self._contents:
-            if len(self._contents) >= _MOST_KEPT:
+            if len(self._contents) >= _MOST_KEPT or self._kept_bytes > _MOST_KEPT_BYTES:
                 self._contents.clear()
+                self._kept_bytes = 0
             self._contents[number] = self._read_content(number)
+            self._kept_bytes += len(self._contents[number])
         return self._contents[number]
 
     def _slow(self, number: int, where: str) -> SlowRequest:
@@ -319,10 +334,46 @@ class RecordedRun:
         if not 0 <= size <= MOST_BYTES or (base is not None and not may_have_base):
             raise BadInput(f"{where} has {size} bytes, or a base of a base")
         before = b"" if base is None else self._read_content(base, may_have_base=False)
+        self._content_bytes += size
+        if self._content_bytes > _CONTENTS + _CONTENTS_PER_BYTE * self._file.size:
+            raise BadInput(f"{where}: contents stand for more bytes than the file has room for")
         raw = expanded(body, MOST_BYTES, where, before)
         if len(raw) != size:
             raise BadInput(f"{where} has {len(raw)} bytes, not {size}")
         return raw
+
+
+class RecordedClocks:
+    """Readings of both clocks, in their order."""
+
+    def __init__(self, rows: Iterable[tuple[Any, ...]]) -> None:
+        # There may be a million: as numbers of their own they would take 200 MiB.
+        self._mono_ns, self._wall_ns, self._slack_ns = array("q"), array("q"), array("q")
+        for mono_ns, wall_ns, slack_ns in rows:
+            self._mono_ns.append(mono_ns)
+            self._wall_ns.append(wall_ns)
+            self._slack_ns.append(slack_ns)
+
+    def anchor(self, mono_ns: int) -> Anchor | None:
+        """Return the last reading before a moment, or the first of all; None if there is none."""
+        at = max(bisect_right(self._mono_ns, mono_ns) - 1, 0)
+        if at >= len(self._mono_ns):
+            return None
+        return Anchor(self._mono_ns[at], self._wall_ns[at], self._slack_ns[at])
+
+
+class _SlowRequests:
+    """Gives the slow requests of one reading. Entries refer to them in their order, and to each once: the
+    time that a file takes is that of its rows."""
+
+    def __init__(self, at: Callable[[int, str], SlowRequest]) -> None:
+        self._at, self._newest = at, -1
+
+    def next(self, number: int, where: str) -> SlowRequest:
+        if number <= self._newest:
+            raise BadInput(f"{where}: slow request {number} comes after {self._newest}")
+        self._newest = number
+        return self._at(number, where)
 
 
 def _no_value(kind: type, number: int, where: str) -> object:

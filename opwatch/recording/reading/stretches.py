@@ -20,8 +20,8 @@ from opwatch.recording.coding.anchors import (
 from opwatch.recording.coding.blocks import (
     MOST_STREAM,
     expanded,
-    expanded_first,
     expanded_size,
+    opened_first,
     readers,
     split,
     split_first,
@@ -39,25 +39,38 @@ from opwatch.samples.sample import DiskSample, WatchedDisk
 from opwatch.samples.slow import SlowRequest
 from opwatch.trim.audit.live import DiscardSample
 
-MOST_SAMPLES = 1 << 16
-MOST_PLACES = 512
+# Each takes half a MiB of memory while it is read.
+MOST_PLACES = 400
+# No minute has more samples or entries: the recorder closes it after 2^14 of both, that of version 1 after
+# 2^16.
+_MOST_ROWS, _MOST_FIRST_ROWS = (1 << 14) + 512, (1 << 16) + 512
 _MOST_OTHERS = 16 << 20
 _NUMBER = re.compile(rb"\[([0-9]{1,18}),")
 # What stands for itself, with whatever samples are left out around it.
 _LOOKED = re.compile(rb'\[[0-9]{1,18},"(?:Looked|Slowed)",')
 _TICKED = re.compile(rb'\[[0-9]{1,18},"Ticked",')
 _MOST_TAIL = 64 << 20
+# An entry has a row of its own there, its anchor another, and each of its samples one.
+_ROWS_OF_ENTRY = 3
 # Of all streams of a minute: it has at most 16,000 samples and entries, which differ little.
 _MOST_BLOCK = 64 << 20
+# What the streams of all minutes may stand for: they are a few times as long as what is in the file, and of a
+# disk that does nothing ten times.
+_STREAMS, _STREAMS_PER_BYTE = 1 << 18, 16
+# 24 imported disks without a request take more than two bytes for a sample.
+_SAMPLES, _BYTES_PER_SAMPLE = 4096, 2
+# Of what is rare in a minute, such as disks that come and leave.
+_MOST_RARE = 16 << 20
 
 
 @frozen
 class DiskFrames:
-    """One disk of a stretch."""
+    """One disk of a stretch. `size`: how many bytes its streams are that were compressed."""
 
     fact: int
     samples: int
     streams: FrameStreams
+    size: int = 0
 
 
 @frozen
@@ -164,28 +177,51 @@ def compressed_stretch(
 
 def _frames(file: CheckedFile, block: int, where: str) -> dict[int, DiskFrames]:
     frames: dict[int, DiskFrames] = {}
-    size = count = 0
+    size, count, most = 0, 0, most_rows(file)
     for row in file.rows("frames", "WHERE block = ? ORDER BY rowid", (block,)):
         _, place, fact, samples, *blobs = row
         count += samples
-        if count > MOST_SAMPLES:
-            raise BadInput(f"{where} has more than {MOST_SAMPLES} samples")
-        if place in frames or len(frames) >= MOST_PLACES or not 1 <= samples <= MOST_SAMPLES:
+        if count > most:
+            raise BadInput(f"{where} has more than {most} samples")
+        if place in frames or len(frames) >= MOST_PLACES or samples < 1:
             raise BadInput(f"{where}: place {place} is there twice, or too many, or has {samples} samples")
         at = f"{where}, place {place}"
-        is_first = file.version == FIRST_VERSION
-        size += 0 if is_first else expanded_size(blobs[0], at)
-        if size > _MOST_BLOCK:
-            raise BadInput(f"{where} stands for more than {_MOST_BLOCK} bytes")
-        streams = expanded_first(blobs, at) if is_first else expanded(blobs[0], samples, at)
-        frames[place] = DiskFrames(fact, samples, streams)
+        parts: list[Streams] = []
+        if file.version == FIRST_VERSION:
+            parts = opened_first(blobs, at)
+            own = sum(len(stream) for streams in parts for stream in streams)
+        else:
+            own = expanded_size(blobs[0], at)
+        size += own
+        if size > min(_MOST_BLOCK, most_streams(file)):
+            raise BadInput(f"{where} stands for {size} bytes, which the file has no room for")
+        streams = readers(parts, at) if parts else expanded(blobs[0], samples, at)
+        frames[place] = DiskFrames(fact, samples, streams, own)
     return frames
+
+
+def most_rows(file: CheckedFile) -> int:
+    """Return how many samples or entries a minute can have."""
+    return _MOST_FIRST_ROWS if file.version == FIRST_VERSION else _MOST_ROWS
+
+
+def most_samples(file: CheckedFile) -> int:
+    """Return how many samples a file has room for."""
+    return _SAMPLES + file.size // _BYTES_PER_SAMPLE
+
+
+def most_streams(file: CheckedFile) -> int:
+    """Return how many bytes the streams of a file may be."""
+    return _STREAMS + _STREAMS_PER_BYTE * file.size
 
 
 def frequent_bodies(file: CheckedFile, row: tuple[Any, ...]) -> dict[int, Body]:
     """Bodies that are compressed together, of a row of `blocks`."""
     where, others = f"{file.name}: block {row[0]}", row[6]
-    return _bodies(contents.expanded(others, _MOST_OTHERS, where).split(b"\n") if others else [], where)
+    text = contents.expanded(others, _MOST_OTHERS, where) if others else b""
+    if text.count(b"\n") >= (most := most_rows(file)):
+        raise BadInput(f"{where} has more than {most} entries")
+    return _bodies(text.split(b"\n") if text else [], where)
 
 
 def tail_stretch(file: CheckedFile, first: int) -> RunStretch:
@@ -195,7 +231,9 @@ def tail_stretch(file: CheckedFile, first: int) -> RunStretch:
     facts: dict[int, int] = {}
     anchors, texts, size, last = [], [], 0, first - 1
     cut = split_first if file.version == FIRST_VERSION else split
-    for number, place, fact, body in file.rows("tail", "ORDER BY rowid"):
+    for count, (number, place, fact, body) in enumerate(file.rows("tail", "ORDER BY rowid")):
+        if count >= (most := _ROWS_OF_ENTRY * most_rows(file)):
+            raise BadInput(f"{where} has more than {most} rows")
         size += len(body)
         if number < first or size > _MOST_TAIL:
             raise BadInput(f"{where}: entry {number} comes again, or there is more than {_MOST_TAIL} bytes")
@@ -225,10 +263,19 @@ def rare_bodies(file: CheckedFile, first: int, last: int | None) -> dict[int, Bo
     """Bodies that have a row of their own."""
     condition = "WHERE number >= ? " + ("" if last is None else "AND number <= ? ") + "ORDER BY number"
     bounds = (first,) if last is None else (first, last)
-    return {
-        number: Body(kind, text, f"{file.name}: table entries, row {number}")
-        for number, kind, _, text in file.rows("entries", condition, bounds)
-    }
+    bodies: dict[int, Body] = {}
+    for number, kind, _, text in file.rows("entries", condition, bounds, _MOST_RARE):
+        where = f"{file.name}: table entries, row {number}"
+        if len(bodies) >= (most := most_rows(file)):
+            raise BadInput(f"{where}: a minute has more than {most} entries")
+        bodies[number] = Body(kind, text, where)
+    return bodies
+
+
+def has_rare(file: CheckedFile, first: int, last: int) -> bool:
+    """Whether there are bodies that have a row of their own."""
+    condition = "WHERE number >= ? AND number <= ? ORDER BY number LIMIT 1"
+    return any(True for _ in file.rows("entries", condition, (first, last)))
 
 
 def _bodies(texts: Iterable[bytes], where: str) -> dict[int, Body]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import sqlite3
 import time
 import tracemalloc
+import zlib
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -12,17 +14,27 @@ from pathlib import Path
 import pytest
 
 from opwatch.errors import BadInput
+from opwatch.fio.kept import kept_report
+from opwatch.frozen import replace
 from opwatch.recording.coding.blocks import compressed
 from opwatch.recording.coding.columns import packed
+from opwatch.recording.coding.contents import deflated
 from opwatch.recording.coding.times import CLOCKS
 from opwatch.recording.coding.varints import put_change
+from opwatch.recording.reading import stretches
 from opwatch.recording.reading.notes import kept_notes
+from opwatch.recording.reading.opening import CheckedFile, Damaged
 from opwatch.recording.reading.reader import RecordedRun
-from opwatch.recording.schema import NOTE, PAGE_BYTES
+from opwatch.recording.reading.stretches import most_samples, most_streams
+from opwatch.recording.schema import NOTE, PAGE_BYTES, json_text
 from opwatch.recording.writing.newfile import NewDatabase
 from opwatch.recording.writing.writer import RecordingWriter
-from tests.unit.support.recordings import HEADER, record, sealed
-from tests.unit.support.runs import S, a_run
+from opwatch.samples.entries import Ended, Ticked
+from opwatch.samples.sample import DiskSample
+from tests.fuzz.hostile.long_runs import shifted
+from tests.fuzz.recordings import GOOD
+from tests.unit.support.recordings import HEADER, record, sealed, short_run
+from tests.unit.support.runs import MadeUpRun, S, a_run
 
 MIB = 1 << 20
 
@@ -60,7 +72,10 @@ def test_minute_of_many_long_streams_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "run.opw"
     with_frames(path, compressed((b"", *[bytes(4 * MIB)] * 4)), samples=1)
     assert path.stat().st_size < 8 * MIB
-    with memory_below(200 * MIB), pytest.raises(BadInput, match=r"block 1 stands for more than .* bytes"):
+    with (
+        memory_below(200 * MIB),
+        pytest.raises(BadInput, match=r"block 1 stands for .* bytes, which the file has no room for"),
+    ):
         read_all(path)
 
 
@@ -145,3 +160,155 @@ def test_many_clocks_and_notes_are_read_in_the_time_of_their_number(tmp_path: Pa
     assert notes_there[7].at
     # By the last reading of both clocks before it.
     assert round(notes_there[7].at.timestamp() * 1e9) == pytest.approx(10**18 + 2 * 40, abs=1000)
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    path = tmp_path / "run.opw"
+    record(path, short_run())
+    return path
+
+
+def change(path: Path, statement: str, *values: object) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        assert connection.execute(statement, values).rowcount
+        sealed(connection)
+
+
+def with_others(path: Path, raw: bytes) -> None:
+    """Give the first minute other bodies."""
+    change(path, "UPDATE blocks SET others = ? WHERE block = 1", deflated(raw))
+
+
+@pytest.mark.parametrize("name", ["ops", "counters"])
+def test_samples_of_very_many_counters_are_refused(small: Path, name: str) -> None:
+    names = json_text([f"x{number}" for number in range(1000)])
+    change(small, "UPDATE header SET value = ? WHERE name = ?", names, name)
+    with memory_below(20 * MIB), pytest.raises(BadInput, match=f"table header, {name}"):
+        read_all(small)
+
+
+def test_minute_of_very_many_entries_is_refused(small: Path) -> None:
+    with_others(small, b"\n".join(b"[%d," % number for number in range(1_500_000)))
+    with memory_below(60 * MIB), pytest.raises(BadInput, match=r"has more than .* entries"):
+        read_all(small)
+
+
+def test_look_with_very_many_large_answers_is_refused(tmp_path: Path) -> None:
+    path, run = tmp_path / "run.opw", MadeUpRun(1)
+    look = run.look("nvme0n1", 1)
+    answers = [
+        replace(look.sample.answers[0], answer=number.to_bytes(2) + bytes(4 * MIB - 2))
+        for number in range(60)
+    ]
+    record(
+        path, [run.begin(0, "nvme0n1"), replace(look, sample=replace(look.sample, answers=tuple(answers)))]
+    )
+    with memory_below(150 * MIB), pytest.raises(BadInput, match="contents stand for more bytes"):
+        read_all(path)
+
+
+def test_slow_request_that_is_referred_to_twice_is_refused(small: Path) -> None:
+    with closing(sqlite3.connect(small)) as connection:
+        [(raw,)] = connection.execute("SELECT others FROM blocks WHERE block = 2").fetchall()
+    lines = zlib.decompress(raw, -15).split(b"\n")
+    [at] = [at for at, line in enumerate(lines) if b'"Slowed"' in line and b"[1,2," in line]
+    lines[at] = lines[at].replace(b"[1,2,", b"[1,1,")
+    change(small, "UPDATE blocks SET others = ? WHERE block = 2", deflated(b"\n".join(lines)))
+    with pytest.raises(BadInput, match="slow request 1 comes after 1"):
+        read_all(small)
+
+
+def test_streams_of_the_first_version_are_bounded(tmp_path: Path) -> None:
+    path, part = tmp_path / "run.opw", deflated(bytes(4 * MIB))
+    path.write_bytes(gzip.decompress((GOOD / "1.opw.gz").read_bytes()))
+    blob = len(part).to_bytes(4, "little") * 4 + part * 4
+    with closing(sqlite3.connect(path)) as connection, connection:
+        [(block, fact)] = connection.execute("SELECT block, fact FROM frames LIMIT 1").fetchall()
+        connection.execute("DELETE FROM frames WHERE block = ?", (block,))
+        rows = [(block, place, fact, 1, blob, blob) for place in range(8)]
+        connection.executemany("INSERT INTO frames VALUES (?, ?, ?, ?, ?, ?)", rows)
+    with memory_below(100 * MIB), pytest.raises(BadInput, match="which the file has no room for"):
+        read_all(path)
+
+
+def test_very_many_entries_that_were_not_compressed_are_refused(small: Path) -> None:
+    with closing(sqlite3.connect(small)) as connection, connection:
+        rows = ((number, 0, 1, b"\0\0\0\0\0", 0) for number in range(100, 80_000))
+        connection.executemany("INSERT INTO tail VALUES (?, ?, ?, ?, ?)", rows)
+        sealed(connection)
+    with memory_below(40 * MIB), pytest.raises(BadInput, match=r"table tail has more than .* rows"):
+        read_all(small)
+
+
+def test_very_many_rare_entries_are_refused(small: Path) -> None:
+    with closing(sqlite3.connect(small)) as connection, connection:
+        [(last,)] = connection.execute("SELECT max(last) FROM blocks").fetchall()
+        rows = ((number, "Blinded", 1, "[5]", 0) for number in range(last + 1, last + 40_000))
+        connection.executemany("INSERT INTO entries VALUES (?, ?, ?, ?, ?)", rows)
+        sealed(connection)
+    with memory_below(40 * MIB), pytest.raises(BadInput, match=r"a minute has more than .* entries"):
+        read_all(small)
+
+
+def test_report_of_fio_that_takes_much_memory_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "run.opw"
+    report = b'{"fio version": "fio-3.33", "jobs": [' + b",".join([b"{}"] * 1_000_000) + b"]}"
+    database = NewDatabase(path)
+    writer = RecordingWriter(database, HEADER)
+    writer.begin()
+    writer.keep_file("fio/report.json", report, S)
+    writer.commit()
+    database.close()
+    refused = pytest.raises(BadInput, match="more than 96 MiB of memory")
+    with closing(RecordedRun(path)) as run, memory_below(40 * MIB), refused:
+        kept_report(run)
+
+
+@pytest.mark.parametrize("room", ["_SAMPLES", "_STREAMS"])
+def test_more_samples_than_a_file_has_room_for_are_refused(
+    small: Path, monkeypatch: pytest.MonkeyPatch, room: str
+) -> None:
+    read_all(small)
+    bound = most_samples if room == "_SAMPLES" else most_streams
+    with closing(CheckedFile(small)) as file:
+        monkeypatch.setattr(stretches, room, getattr(stretches, room) - bound(file) + 4)
+    with pytest.raises(BadInput, match=r"the file has no room for|than the file has room for"):
+        read_all(small)
+
+
+def test_idle_disks_have_room_in_their_file(tmp_path: Path) -> None:
+    """Imported disks without a request are what takes the fewest bytes for a sample."""
+    path, run = tmp_path / "run.opw", MadeUpRun(1)
+    began = [run.begin(place, f"sd{place}") for place in range(24)]
+    samples = {place: one.sample for place, one in enumerate(began)}
+
+    def at(second: int) -> dict[int, DiskSample]:
+        return {place: shifted(sample, second * S) for place, sample in samples.items()}
+
+    entries = [replace(one, sample=at(0)[one.place], discards=None, owners=None) for one in began]
+    record(path, [*entries, *(Ticked(at(second)) for second in range(1, 300)), Ended(at(300))])
+    read_all(path)
+
+
+def test_page_that_claims_more_memory_than_there_can_be_is_damaged(
+    small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite says so of some damaged pages of the schema."""
+
+    def claims(*_: object) -> None:
+        raise MemoryError
+
+    with closing(RecordedRun(small)) as run:
+        monkeypatch.setattr(CheckedFile, "_check_tables", claims)
+        assert list(run.entries())
+    with pytest.raises(Damaged, match=r"run.opw cannot be read: a page claims more"):
+        RecordedRun(small)
+
+
+@pytest.mark.parametrize("name", ["run.opw", "run.opw-wal"])
+def test_holes_of_a_file_or_log_give_no_room(small: Path, name: str) -> None:
+    with small.with_name(name).open("ab") as file:
+        file.truncate(5 << 30)
+    with closing(CheckedFile(small)) as checked:
+        assert checked.size < MIB

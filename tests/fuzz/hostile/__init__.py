@@ -1,0 +1,1 @@
+"""Recordings whose structure was made to cost much, and what reading them costs."""

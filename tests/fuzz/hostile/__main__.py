@@ -1,0 +1,191 @@
+"""Recordings with hostile structure, each read by a command in a process of its own; `make fuzz-recordings`.
+
+    python -m tests.fuzz.hostile [INPUTS [SEED [ONLY]]]
+
+Each input has to end with a message or be shown, within MOST_MIB and MOST_CPU_S. Those that do not are kept
+in build/hostile, with the command; the exit status is then 1.
+"""
+
+from __future__ import annotations
+
+import collections
+import gc
+import gzip
+import os
+import random
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from opwatch.tools import cli
+from tests.fuzz import recordings
+from tests.unit.support.recordings import record, short_run
+
+from .bombs import Bombs
+from .pages import LogWriter, PageChanger, log_beside
+from .running import MOST_CPU_S, MOST_MIB, Cost, commands_for, quiet, run_child, run_children
+
+_KEPT = Path("build/hostile")
+_MOST_KEPT = 200
+# How often each kind is drawn: what costs most is made least often.
+_SHARES = {"page": 0.577, "log": 0.1, "typed": 0.32, "bomb": 0.003}
+# Inputs that share a process, if they are no bombs.
+_TOGETHER = 50
+
+
+class Inputs:
+    """One sequence of recordings from a seed; each of them follows from the seed and its number."""
+
+    def __init__(self, seed: int, folder: Path, only: str | None = None) -> None:
+        self.path, self.good, self._folder = folder / "it.opw", folder / "good.opw", folder
+        self._seed, self._only, self._chance = seed, only, random.Random()
+        good = [gzip.decompress(name.read_bytes()) for name in sorted(recordings.GOOD.glob("*.opw.gz"))]
+        record(self.good, short_run())
+        small, first = self.good.read_bytes(), gzip.decompress((recordings.GOOD / "1.opw.gz").read_bytes())
+        self._good = [*good, small]
+        self._pages, self._logs = PageChanger(self._chance), LogWriter(self._chance)
+        self._typed = recordings.Fuzz(seed, self._chance)
+        self._bombs = Bombs(self._chance, small, first)
+
+    def kind(self, number: int) -> str:
+        """Return what kind of recording comes at this number, and begin with it."""
+        self._chance.seed(f"{self._seed} {number}")
+        drawn = self._chance.choices([*_SHARES], [*_SHARES.values()])[0]
+        return (self._only or drawn).partition(" ")[0]
+
+    def make(self, number: int) -> tuple[str, list[str]]:
+        """Write the recording of this number; return what was changed, and the command that reads it."""
+        kind = self.kind(number)
+        name = (self._only or "").partition(" ")[2]
+        log_beside(self.path).unlink(missing_ok=True)
+        if kind == "page":
+            name = name or self._chance.choice([*self._pages.changes])
+            raw = self._pages.changed(self._chance.choice(self._good), name)
+        elif kind == "typed":
+            name = name or self._chance.choice([*self._typed.targets])
+            raw = self._typed.targets[name]()
+        elif kind == "bomb":
+            name = name or self._chance.choice([*self._bombs.changes])
+            raw = self._bombs.made(name)
+        else:
+            raw = self._chance.choice(self._good)
+        self.path.write_bytes(raw)
+        if kind == "log":
+            self._logs.write(self.path)
+        if kind != "bomb" and self._chance.random() < 0.05:
+            size = self._chance.choice((self._chance.randrange(len(raw)), len(raw) * 3, 5 << 30))
+            os.truncate(self.path, size)
+        commands = commands_for(self.path, self.good, self._folder)
+        return f"{kind} {name}".strip(), self._chance.choice(commands)
+
+
+class Tally:
+    """What the inputs of a run took, by kind."""
+
+    def __init__(self) -> None:
+        self.broken = self.count = 0
+        self._kinds: collections.Counter[str] = collections.Counter()
+        self._statuses: collections.Counter[int] = collections.Counter()
+        self._most_mib: collections.Counter[str] = collections.Counter()
+        self._most_s: dict[str, float] = {}
+
+    def add(self, kind: str, cost: Cost) -> None:
+        self.count += 1
+        self._kinds[kind] += 1
+        self._statuses[cost.status] += 1
+        self._most_mib[kind] = max(self._most_mib[kind], cost.mib)
+        self._most_s[kind] = max(self._most_s.get(kind, 0.0), cost.cpu_s)
+
+    def line(self) -> str:
+        """Return how far the run came."""
+        mib, cpu_s = max(self._most_mib.values()), max(self._most_s.values())
+        return (
+            f"{self.count} recordings: {self.broken} broke a bound; at most {mib} MiB of {MOST_MIB} and "
+            f"{cpu_s:.2f} s of {MOST_CPU_S:g}"
+        )
+
+    def lines(self) -> list[str]:
+        """Return what each kind took."""
+        rows = [
+            f"{count:>8} {kind:<24} at most {self._most_mib[kind]} MiB, {self._most_s[kind]:.2f} s"
+            for kind, count in sorted(self._kinds.items())
+        ]
+        statuses = ", ".join(f"{status}: {count}" for status, count in sorted(self._statuses.items()))
+        return [*rows, f"exit statuses: {statuses}"]
+
+
+def main() -> int:
+    words = sys.argv[1:4]
+    count = int(words[0]) if words else 1000
+    seed = int(words[1]) if len(words) > 1 else time.time_ns() % (1 << 32)
+    # In memory, where that can be: each input is a file.
+    place = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=place, prefix="opwatch-hostile-") as name:
+        os.environ["TMPDIR"] = tempfile.tempdir = name
+        return _run(Inputs(seed, Path(name), words[2] if len(words) > 2 else None), count)
+
+
+def _run(inputs: Inputs, count: int) -> int:
+    with quiet():
+        # What commands import is there when a child begins.
+        for argv in commands_for(inputs.good, inputs.good, inputs.good.parent):
+            cli.main(argv)
+    gc.collect()
+    gc.freeze()
+    tally, begin, shown = Tally(), time.monotonic(), 0
+    waiting: list[int] = []
+    for number in range(1, count + 1):
+        waiting.append(number)
+        # What costs much has a child of its own, and its making is none of its cost.
+        is_bomb = inputs.kind(number) == "bomb"
+        if is_bomb:
+            waiting.pop()
+            _take(inputs, number, tally)
+        if len(waiting) == _TOGETHER or number == count:
+            _take_together(inputs, waiting, tally)
+            waiting = []
+        if tally.count >= shown + 5000 or number == count:
+            shown = tally.count
+            print(f"{time.monotonic() - begin:.0f} s, {tally.line()}", flush=True)
+    print(*tally.lines(), sep="\n")
+    return 1 if tally.broken else 0
+
+
+def _take(inputs: Inputs, number: int, tally: Tally) -> None:
+    """Try one input in a child of its own."""
+    kind, argv = inputs.make(number)
+    cost = run_child(argv)
+    tally.add(kind, cost)
+    if cost.problem:
+        tally.broken += 1
+        line = cost.words.strip().splitlines()[-1:] or [""]
+        print(f"input {number}, {kind}, {' '.join(argv[:2])}: {cost.problem}: {line[0][:150]}", flush=True)
+        _keep(inputs.path, str(number), kind, argv, cost)
+
+
+def _take_together(inputs: Inputs, numbers: list[int], tally: Tally) -> None:
+    """Try several inputs in one child. Where any of them broke a bound, each is tried by itself."""
+    costs = run_children(lambda: (inputs.make(number)[1] for number in numbers))
+    if len(costs) != len(numbers) or any(cost.problem for cost in costs):
+        for number in numbers:
+            _take(inputs, number, tally)
+        return
+    for number, cost in zip(numbers, costs, strict=True):
+        tally.add(inputs.kind(number), cost)
+
+
+def _keep(path: Path, name: str, kind: str, argv: list[str], cost: Cost) -> None:
+    """Keep an input that broke a bound, for whoever repeats it."""
+    _KEPT.mkdir(parents=True, exist_ok=True)
+    if len(list(_KEPT.glob("*.txt"))) >= _MOST_KEPT or path.stat().st_blocks * 512 > 64 << 20:
+        return
+    for file, suffix in ((path, ".opw"), (log_beside(path), ".opw-wal")):
+        if file.exists() and file.stat().st_size < 64 << 20:
+            shutil.copy(file, _KEPT / (name + suffix))
+    (_KEPT / f"{name}.txt").write_text(f"{kind}\n{argv}\n{cost.problem}\n{cost.words[-8000:]}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,4 +1,5 @@
-"""`opwatch compare FILE FILE...`: figures of recordings side by side, and which differences are real."""
+"""`opwatch compare FILE FILE...`: figures of recordings side by side, with the differences that are
+significant."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ from opwatch.tools.arguments import file_name
 from opwatch.tools.commands.replay import made_without_intervals, notes_of, open_run
 from opwatch.trace.ops import OPS
 
-# Each has a letter.
+# Each run is labelled with one letter.
 _MOST_RUNS = 26
 BEYOND = 1
 
@@ -89,7 +90,7 @@ def _rule(text: str) -> Rule:
 
 
 def _sampled(path: Path, phase: str | None) -> tuple[SampledRun, list[JobBeside]]:
-    """Return (what is compared, what a fio measured that was imported)."""
+    """Return (the run to compare, fio's own figures if it was imported)."""
     recording = open_run(path)
     try:
         if reason := made_without_intervals(recording):
@@ -111,7 +112,7 @@ def _sampled(path: Path, phase: str | None) -> tuple[SampledRun, list[JobBeside]
 
 
 def _parts(args: argparse.Namespace) -> tuple[list[str], list[str | None]]:
-    """What each run is called, and which phase of it is meant; None for all of it."""
+    """Return the name of each run and its selected phase, or None for the whole run."""
     files = [str(path) for path in args.files]
     phases: list[str | None] = args.at_phase or [None]
     if len(phases) == 1:
@@ -120,7 +121,7 @@ def _parts(args: argparse.Namespace) -> tuple[list[str], list[str | None]]:
         raise UsageError(
             f"--at-phase is given {len(phases)} times for {len(files)} files: once for all, or once for each"
         )
-    # A file that is compared with itself is told apart by its phase.
+    # Runs of the same file are distinguished by their phases.
     if args.at_phase and len(set(files)) < len(files):
         return [f"{file}, {phase}" for file, phase in zip(files, phases, strict=True)], phases
     return files, phases

@@ -1,4 +1,5 @@
-"""`opwatch counters`: every firmware counter of a drive in bytes, with its unit's proof, or why not."""
+"""`opwatch counters`: every firmware counter of a drive in bytes, with the proof of its unit or the reason
+why it is missing."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ from opwatch.sinks.counters import document, lines
 from opwatch.sinks.terminal import Writer, data
 from opwatch.tools.arguments import time_between
 
-# An exabyte, which no drive is rated for.
+# An exabyte, more than any drive's rating.
 _MOST_RATED_GB = 10**9
 _KIND = re.compile(r"(?:sat\+|scsi\+)?[a-z0-9]{2,12}(?:,[0-9]{1,4}(?:/[0-9]{1,3})?){0,3}")
 
@@ -75,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_forms(parser: argparse.ArgumentParser) -> None:
-    """What is shown of them, and how."""
+    """Add the options for the kind of report and its format."""
     parser.add_argument(
         "--tbw",
         metavar="TB",
@@ -99,14 +100,14 @@ def _add_forms(parser: argparse.ArgumentParser) -> None:
 
 
 def _drive_kind(text: str) -> str:
-    """What smartctl's -d takes: a name, and where the drive is."""
+    """Parse smartctl's -d argument: a type, and the drive's address."""
     if not _KIND.fullmatch(text):
         raise argparse.ArgumentTypeError(f"{text!r} is no kind of drive for smartctl -d, such as megaraid,3")
     return text
 
 
 def read_behind(devices: Devices, name: str, kind: str, catalogue: Catalogue) -> Report:
-    """The report of a drive behind a controller, of which the kernel has no count."""
+    """Return the report of a drive behind a controller. The kernel has no counters for such a drive."""
     disk = devices.resolve(name).disk
     output = printed_of(Path("/dev") / disk.name, kind)
     evidence = parse_output(output.status, output.text)
@@ -114,7 +115,7 @@ def read_behind(devices: Devices, name: str, kind: str, catalogue: Catalogue) ->
 
 
 def rated_bytes(text: str) -> int:
-    """Terabytes as makers rate drives, in bytes."""
+    """Parse terabytes (10^12 bytes), the unit of drive ratings, into bytes."""
     value = scaled(text, 3)
     if not value or value > _MOST_RATED_GB:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of terabytes above 0, such as 600 or 1.2")
@@ -122,14 +123,14 @@ def rated_bytes(text: str) -> int:
 
 
 def with_rating(drive_report: Report, rated: int) -> Report:
-    """The report with one pace more: what the host wrote of what the drive is rated for."""
+    """Return the report with an additional pace: host writes as a share of the drive's rating."""
     readings = drive_report.readings
     pace = rated_pace(readings["host_written"], readings["power_on_hours"], rated)
     return replace(drive_report, paces=(*drive_report.paces, pace)) if pace else drive_report
 
 
 def kernel_written(counting: Counting) -> CounterReading | None:
-    """What the kernel sent to the disk since it appeared; None when sysfs does not tell."""
+    """Return the bytes that the kernel sent to the disk since boot, or None if sysfs lacks the disk."""
     name = counting.disk.name
     written = counting.written().get(name)
     if written is None:
@@ -138,7 +139,8 @@ def kernel_written(counting: Counting) -> CounterReading | None:
 
 
 def read_device(devices: Devices, name: str, catalogue: Catalogue) -> tuple[Report, OpwatchError | None]:
-    """The report, and the error that kept the drive's own counters from it. Sysfs is read in any case."""
+    """Return the report, and the error that prevented reading the drive's own counters. Sysfs is read in any
+    case."""
     with closing(Counting(devices, devices.resolve(name).disk, catalogue)) as counting:
         drive_report = counting.read()
         witness = kernel_written(counting)
@@ -151,11 +153,11 @@ def read_device(devices: Devices, name: str, catalogue: Catalogue) -> tuple[Repo
 
 
 def show(drive_report: Report, age_s: float | None, args: argparse.Namespace, stream: TextIO) -> None:
-    """Write the report as it was asked for."""
+    """Write the report in the requested format."""
     if args.tbw and drive_report.interval is None:
         drive_report = with_rating(drive_report, args.tbw)
     if args.json:
-        # One document for people to read, or one on each line.
+        # A single document is indented; several have one line each.
         several = args.dev and len(args.dev) > 1
         Writer(stream).json(document(drive_report, age_s), indent=None if several else 2)
         return
@@ -163,26 +165,26 @@ def show(drive_report: Report, age_s: float | None, args: argparse.Namespace, st
 
 
 def _without(drive_report: Report, failed: OpwatchError | None) -> Report:
-    """The report without the failure that ends the command: it is said then."""
+    """Return the report without the failure that ends the command, which is printed separately."""
     return replace(
         drive_report, failures=tuple(failure for failure in drive_report.failures if failure != str(failed))
     )
 
 
 def _of_polls(polls: Sequence[Evidence], catalogue: Catalogue, rated: int | None) -> Report:
-    """The report of one moment, or of the second of two with what happened between them."""
+    """Return the report of one poll, or of the later of two with the changes between them."""
     reports = [report(poll, catalogue) for poll in polls]
     if len(polls) == 1:
         return reports[0]
-    # Two polls alone need it.
+    # Imported here because only two polls need it.
     from opwatch.counters.prove.two_polls import interval_report
 
     return interval_report((polls[0], polls[1]), (reports[0], reports[1]), rated)
 
 
 def _run_files(args: argparse.Namespace, catalogue: Catalogue) -> int:
-    """Show what tools wrote, or a recording."""
-    # It is imported for --from alone: it brings the readers of six forms.
+    """Show the output of other tools, or a recording."""
+    # Imported here because it brings the readers of six formats, which only --from needs.
     from opwatch.collectors.firmware.recorded import read_polls
     from opwatch.collectors.firmware.recorded_looks import is_recording, recorded_report
 
@@ -197,7 +199,7 @@ def _run_files(args: argparse.Namespace, catalogue: Catalogue) -> int:
 
 def run(args: argparse.Namespace) -> int:
     if args.latency:
-        # For this alone: the counters need none of it.
+        # Imported here because only --latency needs it.
         from opwatch.tools.latency.command import run_latency
 
         return run_latency(args)
@@ -219,7 +221,7 @@ def run(args: argparse.Namespace) -> int:
             )
         show(read_behind(devices, args.dev[0], args.kind, catalogue), 0.0, args, sys.stdout)
         return 0
-    # All are looked for before any is read: a name that is wrong is no reason to wake a drive.
+    # Resolve all names before any read, so that a wrong name does not wake a drive.
     for name in args.dev:
         devices.resolve(name)
     for number, name in enumerate(args.dev):

@@ -1,4 +1,4 @@
-"""`opwatch devices`: every block device as a tree, or one of them in full."""
+"""`opwatch devices`: every block device as a tree, or some of them in full."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from opwatch.host.usage import Usage, read_usage
 from opwatch.sinks.devices import detail_lines, document, table
 from opwatch.sinks.terminal import Writer
 
-# Kinds that exist in numbers without holding anything.
+# Device kinds that often exist without a medium.
 _OFTEN_EMPTY = ("loop", "nbd", "ram", "zram", "rbd", "sr", "fd")
 
 
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _is_empty(device: BlockDevice) -> bool:
-    # A drive that lost its capacity is worth a line; a loop device without a file is not.
+    # List a drive that lost its capacity, but not a loop device without a file.
     return device.number("size") == 0 and device.kind() in _OFTEN_EMPTY
 
 
@@ -57,13 +57,13 @@ def _each_once(nodes: Sequence[Node]) -> Iterator[BlockDevice]:
 
 
 def _resolved(devices: Devices, names: Sequence[str]) -> list[Node]:
-    """The devices of these names, each once, in the order given."""
+    """Return the named devices, each once, in the given order."""
     nodes = {device.name: Node(device) for device in map(devices.resolve, names)}
     return list(nodes.values())
 
 
 def show(devices: Devices, usage: Usage, args: argparse.Namespace, stream: TextIO) -> int:
-    """Write what was asked for to the stream; returns the exit status."""
+    """Write the requested devices to the stream; return the exit status."""
     nodes = _resolved(devices, args.names) if args.names else forest(devices)
     if not nodes:
         raise Unsupported("there is no block device in /sys/block; is sysfs mounted?")

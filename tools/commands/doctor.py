@@ -1,4 +1,4 @@
-"""`opwatch doctor`: what this machine offers for tracing, what it lacks, and the command that mends it."""
+"""`opwatch doctor`: this machine's tracing features, missing parts, and the commands that fix them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from opwatch.sinks.terminal import Writer
 
 LOG_LINES = 20
 _NAME = 19
-# Less room than this beside the names is a column of single words.
+# A findings column narrower than this would hold single words.
 _LEAST_ROOM = 24
 
 
@@ -52,20 +52,23 @@ def _bytes(path: str) -> bytes | None:
 
 
 def find_extension() -> Extension:
-    """opwatch._native as it is here: importing it is the proof."""
+    """Return the state of opwatch._native. A successful import is the proof."""
     try:
         native = importlib.import_module("opwatch._native")
     except ImportError as error:
         return Extension(str(error), has_tracer=False)
     if getattr(native, "__file__", None) is None:
-        # In a checkout the folder of its sources has the same name and can be imported.
+        # In a checkout the source folder has the same name and is importable as a namespace package.
         return Extension("it is not built", has_tracer=False)
     return Extension(None, has_tracer=hasattr(native, "Tracer"))
 
 
 def rebuild_command(direct_url: str | None, checkout: Path) -> str:
-    """The command that builds and installs again. `direct_url` is pip's note of where it came from;
-    `checkout` is the folder that holds the package, of the sources if there is a setup.py in it."""
+    """Return the command that rebuilds and reinstalls opwatch.
+
+    `direct_url` is pip's record of the install source; `checkout` is the folder that holds the package, a
+    source tree if it contains setup.py.
+    """
     origin = json.loads(direct_url) if direct_url else {}
     url = urllib.parse.urlparse(origin.get("url", ""))
     folder = Path(urllib.parse.unquote(url.path))
@@ -75,7 +78,7 @@ def rebuild_command(direct_url: str | None, checkout: Path) -> str:
         editable = "-e " if origin.get("dir_info", {}).get("editable") else ""
         source = editable + shlex.quote(str(folder))
     else:
-        # `make install` installs CHECKOUT/build/wheel/NAME.whl. No package index has opwatch.
+        # `make install` installs CHECKOUT/build/wheel/NAME.whl. opwatch is not on a package index.
         tree = folder.parents[2] if len(folder.parents) > 2 else folder
         is_checkout = url.scheme == "file" and (tree / "setup.py").exists()
         return f"sudo make -C {shlex.quote(str(tree)) if is_checkout else 'CHECKOUT-OF-OPWATCH'} install"
@@ -125,7 +128,7 @@ def _device_checks(devices: Devices) -> list[Check]:
 
 
 def _tracer_checks(missing: Sequence[str], devices: Devices, command: str) -> list[Check]:
-    """What can be known only by loading programs."""
+    """Return the checks that need to load BPF programs."""
     built = find_extension()
     packages = [] if built.has_tracer else missing_here()
     checks = [
@@ -146,7 +149,7 @@ def _tracer_checks(missing: Sequence[str], devices: Devices, command: str) -> li
 
 
 def examine(devices: Devices) -> list[Check]:
-    """Every check, in the order in which one would mend things."""
+    """Return all checks, in the order in which to fix problems."""
     command = f"{own_command()} doctor"
     missing = capabilities.missing()
     return [
@@ -174,7 +177,7 @@ def _lines(check: Check, width: int | None) -> list[str]:
             subsequent_indent=" " * len(begin),
             break_long_words=False,
         )
-    # A command must not be broken: it is there to be copied.
+    # Never wrap a command, so that it can be copied.
     if check.fix:
         lines.append(f"{'':<8}fix: {check.fix}")
     log = (check.log or "").strip().splitlines()
@@ -182,7 +185,7 @@ def _lines(check: Check, width: int | None) -> list[str]:
 
 
 def report(checks: Sequence[Check], width: int | None) -> list[str]:
-    """The checks and the verdict as lines; a width wraps findings."""
+    """Return the checks and the verdict as lines. Findings are wrapped if a width is given."""
     lines = [line for check in checks for line in _lines(check, width)]
     problems = sum(check.state is State.PROBLEM for check in checks)
     notes = sum(check.state is State.NOTE for check in checks)
@@ -212,7 +215,7 @@ def document(checks: Sequence[Check]) -> dict[str, object]:
 
 
 def show(checks: Sequence[Check], stream: TextIO, *, as_json: bool) -> int:
-    """Write the checks to the stream; returns the exit status."""
+    """Write the checks to the stream; return the exit status."""
     writer = Writer(stream)
     if as_json:
         writer.json(document(checks), indent=2)

@@ -23,7 +23,7 @@ from opwatch.sinks.terminal import data, say
 from opwatch.units import capacity
 
 _SIZE, _OP = "4G", "7%"
-# The map has 32 bits for a unit of flash; the spare area needs some of them.
+# The map has 32 bits per flash unit; the spare area needs some of the values.
 _MOST_UNITS = 1 << 31
 
 
@@ -100,7 +100,7 @@ def _add_create(create: argparse.ArgumentParser) -> None:
 
 
 def _add_behaviour(create: argparse.ArgumentParser) -> None:
-    """Add the options that say how a drive answers: when, and with which faults."""
+    """Add the options for the timing and the faults of a drive."""
     create.add_argument(
         "--timing",
         choices=("off", "real"),
@@ -124,7 +124,7 @@ def _user_bytes(text: str, unit: int) -> int:
 
 
 def _sizes(args: argparse.Namespace, loading: bool) -> dict[str, int]:
-    """User and physical size; none where the state file decides."""
+    """Return user and physical size, or nothing if the state file defines them."""
     if loading and args.size is None and args.op is None:
         return {}
     if loading and (args.size is None or args.op is None):
@@ -137,7 +137,7 @@ def _sizes(args: argparse.Namespace, loading: bool) -> dict[str, int]:
 
 
 def config_of(args: argparse.Namespace, loading: bool) -> dict[str, int]:
-    """Every number that the server is told. A state file leaves a profile only the timing."""
+    """Return every number passed to the server. With a state file, a profile sets the timing only."""
     if args.tie is None:
         return _sizes_and_profile(args, loading)
     if loading:
@@ -181,7 +181,10 @@ def _create(args: argparse.Namespace) -> int:
 
 
 def _has_saved(path: Path) -> bool:
-    """Whether there is a state file to load. A FIFO would wait for ever, and a link be replaced by a save."""
+    """Return whether a state file exists that can be loaded.
+
+    Other file types are refused: a FIFO would block forever, and a save would replace a link.
+    """
     try:
         mode = path.lstat().st_mode
     except OSError:
@@ -198,7 +201,7 @@ def _status(place: Place) -> dict[str, Any]:
     try:
         alive = place.is_alive()
     except PermissionMissing:
-        # Only the folders' names and the loop devices can be read without root.
+        # Without root, only the folder names and the loop devices are readable.
         return {"name": place.name, "device": node_over(place), "status": "unknown", "is_here": None}
     return {
         "name": place.name,
@@ -224,7 +227,7 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def describe(place: Place) -> dict[str, Any]:
-    """Everything known about a live drive, as `drive info --json` prints it."""
+    """Return all facts about a live drive, as `drive info --json` prints them."""
     truth = life.truth(place)
     record = place.record()
     host = truth["host_write_bytes"]
@@ -283,7 +286,7 @@ def _info(args: argparse.Namespace) -> int:
 
 
 def _punctuality(info: dict[str, Any]) -> str:
-    """Whether the figures are the drive's or the host's, in a line."""
+    """Return a line that tells whether the drive model or the host limited the latencies."""
     timed, late = info["answers_timed"], info["answers_late"]
     if not late:
         return f"real: none of {timed} answers came late"
@@ -315,7 +318,7 @@ def _destroy(args: argparse.Namespace) -> int:
             for note in life.destroy(name, save=not args.no_save):
                 say(note)
         except OpwatchError as error:
-            # With --all, one that is in use does not keep the others.
+            # With --all, a drive in use does not prevent removing the others.
             if not args.all:
                 raise
             say(str(error))

@@ -80,7 +80,7 @@ def _fields(text: str) -> tuple[str, ...]:
 
 
 def _files(args: argparse.Namespace) -> list[Path]:
-    """The recordings. What stands behind them is the interval, unless it is the name of a file."""
+    """Return the recordings. The last argument is the interval unless a file of that name exists."""
     names: list[str] = args.files
     args.interval = None
     if len(names) > 1 and not Path(names[-1]).exists():
@@ -124,7 +124,7 @@ def run(args: argparse.Namespace) -> int:
     files = _files(args)
     _check(args, files)
     with ExitStack() as stack:
-        # All are opened before anything is written.
+        # Check that all recordings open before anything is written.
         for path in files:
             open_run(path).close()
         target = stack.enter_context(closing(ParquetSet(args.output))) if args.form == "parquet" else None

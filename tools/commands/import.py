@@ -1,4 +1,4 @@
-"""`opwatch import FILE... -o RECORDING`: what another program measured, as a recording."""
+"""`opwatch import FILE... -o RECORDING`: convert another program's measurements into a recording."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ READERS: dict[str, Callable[[bytes, str], ImportedFile]] = {
     "blkparse": read_blkparse,
 }
 _HEAD = 4096
-# The magic of a binary trace, of either byte order.
+# Magic numbers of a binary blktrace file in both byte orders.
 _BLKTRACE = (b"\x07tae", b"eat\x07")
-# What begins a report of fio, or the warnings before it.
+# First words of a fio report, or of the warnings before it.
 _FIO = re.compile(rb"^(\{|fio: |fio-[0-9]|[0-9];fio-|[^\n]{1,200}: \(g=[0-9]+\): )", re.MULTILINE)
 _TOGETHER = 256
 
@@ -89,7 +89,8 @@ def _read(path: Path) -> bytes:
 
 
 def _imported(args: argparse.Namespace) -> ImportedFile:
-    """What the files tell. fio's logs are known by their names, which say what is in them."""
+    """Return the contents of the files. fio's logs are recognised by their names, which state the
+    contents."""
     is_of_fio = args.from_program in (None, "fio")
     logs = [path for path in args.files if is_of_fio and is_log_name(path.name)]
     others = [path for path in args.files if path not in logs]
@@ -114,7 +115,7 @@ def _imported(args: argparse.Namespace) -> ImportedFile:
 
 def run(args: argparse.Namespace) -> int:
     imported = _imported(args)
-    # All of it has been read before anything is made: a file that is none leaves nothing behind.
+    # Everything has been read before the output is created, so that an invalid file leaves nothing behind.
     words = header(imported.interval_ns / 1e9) | {"imported": imported.program}
     target = made(args.output, words)
     with whole(target):

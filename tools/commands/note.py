@@ -1,4 +1,4 @@
-"""`opwatch note FILE TEXT...`: a note into a recording that is being written."""
+"""`opwatch note FILE TEXT...`: add a note to a recording that is being written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`opwatch overhead`: what tracing costs here, measured now."""
+"""`opwatch overhead`: measure the cost of tracing on this machine."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MIN_REQUESTS = 1000
 
 @frozen
 class ProgramCost:
-    """Mean time of one program's run, with and without what an empty program takes."""
+    """Mean time per run of one program, with and without the cost of an empty program."""
 
     name: str
     runs: int
@@ -40,7 +40,8 @@ class ProgramCost:
 
 @frozen
 class Cost:
-    """What tracing took in a window. `per_io_ns` is net of empty programs, over all I/Os completed."""
+    """Tracing cost in a window. `per_io_ns` excludes the cost of empty programs and covers all completed
+    I/Os."""
 
     programs: list[ProgramCost]
     floor_ns: float
@@ -50,13 +51,13 @@ class Cost:
 
     @property
     def core_ratio(self) -> float:
-        """The share of one core at the rate seen."""
+        """Return the share of one core used at the measured I/O rate."""
         return self.per_io_ns * self.ios / (self.seconds * 1e9)
 
 
 @contextmanager
 def program_statistics() -> Iterator[None]:
-    """Let the kernel time BPF programs while this is entered, and only then."""
+    """Let the kernel time BPF programs inside the context only."""
     try:
         from opwatch._native import enable_stats
     except ImportError as error:
@@ -70,7 +71,7 @@ def program_statistics() -> Iterator[None]:
 
 @frozen
 class _RunCounts:
-    """Programs' (runs, ns) and the I/Os completed so far."""
+    """Runs and time of each program, and the I/Os completed so far."""
 
     programs: dict[str, tuple[int, int]]
     floor: dict[str, tuple[int, int]]
@@ -79,10 +80,11 @@ class _RunCounts:
 
 
 class CostMeter:
-    """The tracer and empty programs on the same events; cost() is of the time since the meter was made."""
+    """The tracer and empty programs attached to the same events. cost() covers the time since
+    construction."""
 
     def __init__(self, tracer: BlockTracer) -> None:
-        # It is not imported at the top: program_statistics() says what is wrong without the extension.
+        # Imported here so that program_statistics() can report a missing extension first.
         from opwatch._native import Floor, ProbeError
 
         self._tracer = tracer
@@ -102,7 +104,7 @@ class CostMeter:
         )
 
     def cost(self) -> Cost:
-        """Raises NotEnoughData when too little happened for a mean to mean anything."""
+        """Return the cost so far. Raise NotEnoughData if there were too few I/Os for a meaningful mean."""
         begin, end = self._begin, self._read()
         ios = end.ios - begin.ios
         if ios < MIN_REQUESTS:
@@ -121,14 +123,14 @@ class CostMeter:
 
 
 def _mean(end: list[tuple[str, tuple[int, int]]], begin: dict[str, tuple[int, int]]) -> float:
-    """Mean ns of a run over several programs."""
+    """Return the mean ns per run over several programs."""
     runs = sum(now[0] - begin[name][0] for name, now in end)
     ns = sum(now[1] - begin[name][1] for name, now in end)
     return ns / runs if runs else 0.0
 
 
 def measure_device(dev: list[str] | None, seconds: float) -> Cost:
-    """The cost on disks under the load they have."""
+    """Return the cost on disks under their present load."""
     leaves, _ = choose_leaves(Devices(), dev)
     tracer = BlockTracer(leaves)
     try:
@@ -144,7 +146,7 @@ def measure_device(dev: list[str] | None, seconds: float) -> Cost:
 
 
 def measure_scratch(disk: ScratchDisk, seconds: float) -> Cost:
-    """The cost on a disk of our own, loaded by fio."""
+    """Return the cost on a scratch disk loaded by fio."""
     leaves, _ = choose_leaves(Devices(), [disk.node])
     tracer = BlockTracer(leaves)
     try:
@@ -161,7 +163,7 @@ def measure_scratch(disk: ScratchDisk, seconds: float) -> Cost:
 
 @frozen
 class Throughput:
-    """The traced IOPS over the untraced ones, pair by pair."""
+    """Ratios of traced to untraced IOPS, one per pair."""
 
     ratios: list[float]
     untraced_iops: float
@@ -172,8 +174,11 @@ class Throughput:
 
     @property
     def confidence(self) -> float:
-        """How likely the range of the ratios holds the true median: each pair lies above it or below it, one
-        as likely as the other, so that all of them lie on one side in 2 of 2^n cases."""
+        """Return the probability that the range of the ratios contains the true median.
+
+        Each ratio is above or below the median with equal probability, so that all n are on one side in 2 of
+        2^n cases.
+        """
         return 1 - 2.0 ** (1 - len(self.ratios))
 
     @property
@@ -184,7 +189,7 @@ class Throughput:
 
 
 def compare_throughput(disk: ScratchDisk, pairs: int, seconds: float) -> Throughput:
-    """Run fio with and without the tracer, in turn, the order of each pair the reverse of the last's."""
+    """Run fio with and without the tracer in turn, and reverse the order in every other pair."""
     leaves, _ = choose_leaves(Devices(), [disk.node])
 
     def traced() -> float:
@@ -211,7 +216,7 @@ def compare_throughput(disk: ScratchDisk, pairs: int, seconds: float) -> Through
 
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """Have SIGTERM and SIGHUP leave through the clean-up while this is entered, unless they were ignored."""
+    """Let SIGTERM and SIGHUP exit through the clean-up inside the context, unless they were ignored."""
 
     def leave(number: int, _: object) -> None:
         raise SystemExit(128 + number)

@@ -1,4 +1,4 @@
-"""`opwatch record -o FILE [--dev D]... [--for T | -- CMD...]`: keep a watch, show nothing of it."""
+"""`opwatch record -o FILE [--dev D]... [--for T | -- CMD...]`: record a watch without showing it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ INTERRUPTED = 7
 
 
 def add_recording_argument(parser: argparse.ArgumentParser) -> None:
-    """Add the file to make."""
+    """Add the output file."""
     parser.add_argument(
         "-o",
         "--output",
@@ -49,7 +49,7 @@ def add_every_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def add_unseen_watch_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of a watch of which nothing is shown."""
+    """Add the options of a watch that is not shown."""
     add_measuring_arguments(parser)
     parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but what went wrong")
     parser.add_argument("-v", "--verbose", action="store_true", help="say which hooks are attached")
@@ -89,10 +89,10 @@ def run(args: argparse.Namespace) -> int:
             live.start(quiet_stdout=False)
             for _ in kept.entries():
                 if kept.problem and not args.command:
-                    # Nobody needs what is not kept; a command would go on without us.
+                    # Without a command, stop when the recording fails; a command continues without it.
                     break
     if not args.quiet:
-        # Standard output is the command's.
+        # Standard output belongs to the command.
         kept.show_rest(_say_lines, as_json=False)
     if live.gone:
         say(f"{live.gone} has gone; the recording ends there")
@@ -106,7 +106,7 @@ def _say_lines(texts: Iterable[str]) -> None:
 
 
 def _status(args: argparse.Namespace, kept: KeptRun, end: End | None, status: int) -> int:
-    """The status that a recording ends with: 7 when a signal came before what was asked for was done."""
+    """Return the exit status of a recording: 7 if a signal ended it before it was complete."""
     if kept.problem:
         return status or 1
     if not args.quiet:

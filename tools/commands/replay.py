@@ -1,4 +1,4 @@
-"""`opwatch replay FILE [INTERVAL]`: what a recording kept, shown as it was live."""
+"""`opwatch replay FILE [INTERVAL]`: show a recording as it was shown live."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ from opwatch.tools.waf_outcome import is_of_waf, recorded_waf, show_run
 
 _MOST_STEP_S = 86400
 _DAY = timedelta(days=1)
-# How samples lie in the file is nothing that a person wants to know.
+# Header fields about the file layout, which users do not need.
 _LAYOUT = ("format", "ops", "counters", "slots")
 
 
-# The type of an INTERVAL.
+# Argument type of INTERVAL.
 interval = time_between(0.01, _MOST_STEP_S)
 
 
@@ -71,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_part_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add which recording it is, in which intervals, and which part of it."""
+    """Add the recording, its interval, and the part of it to show."""
     parser.add_argument("file", type=file_name, metavar="FILE", help="a recording")
     parser.add_argument(
         "interval",
@@ -84,7 +84,7 @@ def add_part_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_bounds_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add which part of a recording it is."""
+    """Add the bounds of the part to show."""
     parser.add_argument(
         "--from",
         dest="begin",
@@ -129,7 +129,7 @@ class Replay:
         return asked_ns or self._recorded_ns
 
     def moment(self, text: str) -> int:
-        """A moment of the clock of the samples."""
+        """Return a time on the clock of the samples."""
         begin_ns = first_moment(self._first)
         try:
             return begin_ns + round(parse_time(text) * 1e9)
@@ -143,7 +143,7 @@ class Replay:
             else:
                 clock = datetime.fromisoformat(f"2000-01-01T{text}").time()
                 at = datetime.combine(begun.date(), clock).astimezone()
-                # One that lies before the begin is of the day after.
+                # A time of day before the start refers to the next day.
                 at += _DAY if at < begun - timedelta(seconds=1) else timedelta()
         except (ValueError, OverflowError):
             raise UsageError(
@@ -179,14 +179,14 @@ class Replay:
             raise NotEnoughData(f"{self._run.name} has nothing in that time")
 
     def _steps(self, *marks: int | None) -> Steps | None:
-        """The intervals to be shown, if they are longer than those that were recorded."""
+        """Return the intervals to show if they are longer than the recorded ones."""
         if self.step_ns <= self._recorded_ns:
             return None
         return Steps(self.step_ns, self._recorded_ns, tuple(mark for mark in marks if mark is not None))
 
     def _around(self, at_ns: int) -> Iterator[RunEntry]:
-        """The part from the last samples before a moment to the first ones after it, or a whole interval
-        later."""
+        """Return the entries from the last samples before a time to the first samples after it, or to those
+        one interval later."""
         steps = self._steps(at_ns - 1)
         chosen = between(self._run.entries(at_ns - 1, steps), at_ns - 1, None)
         if steps:
@@ -200,7 +200,7 @@ class Replay:
         raise NotEnoughData(f"{self._run.name} has no interval there")
 
     def _paced(self, entries: Iterator[RunEntry]) -> Iterator[RunEntry]:
-        """The entries as they are, or each when its time has come."""
+        """Yield the entries, each at its time if a speed was given."""
         if not self._args.speed:
             yield from entries
             return
@@ -214,8 +214,8 @@ class Replay:
 
 
 def _stepped(entries: Iterator[RunEntry], keys: TextIO) -> Iterator[RunEntry]:
-    """The entries, but before each interval except the first it waits until somebody asks for it. It ends
-    where nobody does."""
+    """Yield the entries, but wait for the user before each interval except the first. End when the input
+    ends."""
     asked = 1
     for entry in entries:
         if isinstance(entry, Ticked):
@@ -235,7 +235,7 @@ def _interval_ns(run: RecordedRun) -> int:
 
 
 def notes_of(run: RecordedRun, *, verbose: bool = False) -> list[str]:
-    """What a person should know before a recording is looked at."""
+    """Return messages to print before a recording is shown."""
     notes = []
     if verbose:
         notes = [f"{name}: {value}" for name, value in run.header.items() if name not in _LAYOUT]
@@ -252,7 +252,7 @@ def notes_of(run: RecordedRun, *, verbose: bool = False) -> list[str]:
 
 
 def open_run(path: Path) -> RecordedRun:
-    """Open a recording to be read."""
+    """Open a recording for reading."""
     try:
         return RecordedRun(path)
     except OSError as error:
@@ -260,8 +260,8 @@ def open_run(path: Path) -> RecordedRun:
 
 
 def _shown_whole(run: RecordedRun, args: argparse.Namespace) -> bool:
-    """Show what has no intervals as it was shown then: a measurement by `opwatch waf`, or audits of trims.
-    False where it has some."""
+    """Show a recording without intervals: a measurement by `opwatch waf`, or trim audits. Return False if it
+    has intervals."""
     is_waf = is_of_waf(run)
     if not is_waf and not is_of_audit(run):
         return False
@@ -275,14 +275,14 @@ def _shown_whole(run: RecordedRun, args: argparse.Namespace) -> bool:
 
 
 def made_without_intervals(run: RecordedRun) -> str | None:
-    """Why a recording has no intervals, None where it has some."""
+    """Return the reason why a recording has no intervals, or None if it has some."""
     if is_of_waf(run):
         return "it is of opwatch waf, which measures one interval"
     return "it is of opwatch trim audit, which has no intervals" if is_of_audit(run) else None
 
 
 def _unless(args: argparse.Namespace) -> str | None:
-    """What was asked for that a dashboard cannot show."""
+    """Return an option that the dashboard does not support, as a sentence, or None."""
     if args.step:
         return "--step is for lines"
     return "--at shows one interval, as lines" if args.at else None
@@ -300,7 +300,7 @@ def run(args: argparse.Namespace) -> int:
         replay = Replay(kept, args)
         inked = is_wanted(args.color, sys.stdout)
         if shows_dashboard(args, unless=_unless(args)):
-            # It is not imported before it is needed: that takes long.
+            # Imported here because it is slow.
             from opwatch.tools.dashboard.replaying import show_file
 
             show_file(replay, kept, interval_s=replay.step_ns / 1e9, is_coloured=inked)
@@ -310,7 +310,7 @@ def run(args: argparse.Namespace) -> int:
             sink = JsonLines(sys.stdout, quiet=args.quiet)
         show(replay, Story(), sink, say)
         if not (args.at or args.begin or args.end or args.step):
-            # These figures are of jobs as a whole, and so of the recording as a whole.
+            # These figures cover whole jobs, and therefore the whole recording only.
             show_rest(kept, data().lines, as_json=args.json)
     finally:
         kept.close()

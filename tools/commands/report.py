@@ -1,4 +1,4 @@
-"""`opwatch report FILE... -o PAGE`: what recordings kept, as one page that can be sent, printed and kept."""
+"""`opwatch report FILE... -o PAGE`: recordings as one self-contained page."""
 
 from __future__ import annotations
 
@@ -85,18 +85,18 @@ def _check(args: argparse.Namespace) -> None:
     if args.output:
         _check_place(args.output)
     if args.png:
-        # Before anything is read, which may take long.
+        # Check this before reading the recordings, which may take long.
         browser()
         if args.png.exists():
             raise UsageError(f"{args.png} is there already: name a new folder for the pictures")
 
 
 def _check_place(path: Path) -> None:
-    """Refuse a name under which there is something else than a report."""
+    """Refuse an existing file that is not a report."""
     try:
         if path.is_dir():
             raise UsageError(f"{path} is a folder: name a file in it, as in -o {path / 'report.html'}")
-        # A pipe without a writer would keep us waiting for ever.
+        # Reading a pipe without a writer would block forever.
         if path.exists() and not path.is_file():
             raise RefusedError(f"{path} is no regular file: name a new one")
         with path.open("rb") as there:
@@ -116,7 +116,7 @@ def _write(path: Path, text: str) -> None:
         raise OpwatchError(
             f"{path} cannot be written: {error.strerror}; name a file in a folder with room for it"
         ) from error
-    # A page is there to be read, as far as its user lets others read new files.
+    # Give the page the user's default permissions, because it is meant to be shared.
     umask = os.umask(0)
     os.umask(umask)
     os.fchmod(descriptor, 0o666 & ~umask)
@@ -144,7 +144,7 @@ def _compared(
 
 
 def _draw(folder: Path, figures: Iterable[SingleFigure]) -> int:
-    """Write a picture of each; returns how many there are."""
+    """Write a picture of each figure; return their number."""
     drawer, count = browser(), 0
     try:
         folder.mkdir()

@@ -1,4 +1,4 @@
-"""`opwatch top [--dev D]... [INTERVAL [COUNT]]`: whose the requests are, on all disks, the largest first."""
+"""`opwatch top [--dev D]... [INTERVAL [COUNT]]`: owners of the requests on all disks, largest first."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from opwatch.tools.keys.keyboard import Keyboard, has_keyboard
 from opwatch.tools.keys.owner_keys import OwnerKeys
 
 _ROWS = 20
-# Above the owners stand a title and the header, below them the others, all, and what is unexplained.
+# Other lines of the screen: title and header above the owners; others, total and unexplained requests below.
 _AROUND = 6
 
 
@@ -62,8 +62,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 class _Tables:
-    """Prints a table for all disks of an interval: over the one before it on a terminal. `keys` are the
-    choices of the user, None without a keyboard."""
+    """Prints a table for all disks per interval, in place of the previous one on a terminal.
+
+    `has_keys` is true if the user can change the order and the filter by keys.
+    """
 
     def __init__(self, args: argparse.Namespace, *, has_keys: bool) -> None:
         self._writer: Writer = data()
@@ -71,11 +73,11 @@ class _Tables:
         self._choice, self._has_keys = OwnerKeys(Sort(args.sort)), has_keys
         self._is_inked = is_wanted(args.color, sys.stdout)
         self._shown: Sequence[Observation] = ()
-        # Keys come from a thread of their own.
+        # Keys arrive on a separate thread.
         self._lock = threading.Lock()
 
     def press(self, key: str) -> bool:
-        """Take a key, and show the last table again as it is wanted now. True asks to end the run."""
+        """Apply a key, and redraw the last table. Return True to end the run."""
         with self._lock:
             self._choice.press(key)
             if self._shown and not self._choice.is_over:
@@ -83,12 +85,12 @@ class _Tables:
             return self._choice.is_over
 
     def write(self, observations: Sequence[Observation]) -> None:
-        """Show intervals, or the summaries, of disks at one time."""
+        """Show the intervals, or the summaries, of all disks at one time."""
         if not observations:
             return
         with self._lock:
             if self._writer.width is None or observations[-1].final:
-                # Keys pressed from here on change nothing.
+                # Ignore keys from here on.
                 self._shown = ()
                 self._writer.inked([*self._lines(observations), []])
             else:
@@ -103,7 +105,7 @@ class _Tables:
         return [(text, ink if self._is_inked else Ink.PLAIN) for text, ink in spans]
 
     def _most(self, below: Sequence[str]) -> int:
-        """How many owners have room, with these lines below the table."""
+        """Return the number of owners that fit with these lines below the table."""
         width = self._writer.width
         if self._rows or width is None:
             return self._rows or _ROWS

@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_ends(parser: argparse.ArgumentParser) -> None:
-    """How long to measure."""
+    """Add the options for the end of the measurement."""
     span = parser.add_mutually_exclusive_group()
     span.add_argument(
         "--for",
@@ -66,7 +66,7 @@ def _add_ends(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_looks(parser: argparse.ArgumentParser) -> None:
-    """When to look at the drive's pages, and how far to trust them."""
+    """Add the options for the polling of the drive's pages, and their maximum age."""
     parser.add_argument(
         "--refresh",
         metavar="T",
@@ -89,7 +89,7 @@ def _add_looks(parser: argparse.ArgumentParser) -> None:
 
 
 def drive_of(devices: Devices, device: BlockDevice) -> BlockDevice:
-    """The one drive that does the I/O of a device. UsageError when there are several."""
+    """Return the single drive that does a device's I/O. Raise UsageError if there are several."""
     disks = {
         leaf.device.disk.name: leaf.device.disk
         for leaf in ([] if device.name.startswith("nvme") else devices.leaves(device))
@@ -123,7 +123,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _question(device: BlockDevice, args: argparse.Namespace) -> WafQuestion:
-    # As a course has it: without an error that was asked for it looks for a small one.
+    # Same default as during the measurement: without --until-error the target is 1 %.
     refresh_ns = None if args.refresh is None else int(args.refresh * 1e9)
     return WafQuestion(device.name, refresh_ns, args.until_error or 0.01, bool(args.command))
 
@@ -160,7 +160,7 @@ def _measure(counting: Counting, device: BlockDevice, args: argparse.Namespace) 
 
 
 def _kept(question: WafQuestion, counting: Counting, args: argparse.Namespace) -> KeptLooks:
-    """What keeps the looks."""
+    """Return the recorder of the readings."""
     every_s = _plan(counting, args).busy_poll_s
     return KeptLooks(args.output, every_s, question, counting.disk, args.command)
 

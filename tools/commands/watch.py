@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from opwatch.tools.kept_run import KeptRun
 
 _WAF_S = 5.0
-# A controller that is reset, or a drive that gets new firmware, is back in less.
+# A controller reset or a firmware update takes less time than this.
 _RETURN_S = 60.0
 _NO_DISK = "there is no disk to watch: none with a medium in /sys/block; opwatch devices lists what there is"
 
@@ -79,7 +79,8 @@ def add_device_argument(parser: Options) -> None:
 
 
 def add_interval_arguments(parser: Options, default_s: float, *, between: str, counted: str) -> None:
-    """How often, and how many times: `between` and `counted` are what comes so often, and what is counted."""
+    """Add the interval and the count. `between` and `counted` name the repeated and the counted items in the
+    help."""
     parser.add_argument(
         "interval",
         nargs="?",
@@ -98,7 +99,7 @@ def add_interval_arguments(parser: Options, default_s: float, *, between: str, c
 
 
 def add_keeping_arguments(parser: Options) -> None:
-    """What to keep in a recording besides."""
+    """Add the options for additional contents of a recording."""
     parser.add_argument(
         "--note",
         action="append",
@@ -114,7 +115,7 @@ def add_keeping_arguments(parser: Options) -> None:
 
 
 def add_measuring_arguments(parser: Options) -> None:
-    """What to count besides."""
+    """Add the options for additional measurements."""
     parser.add_argument(
         "--queue",
         action="store_true",
@@ -163,7 +164,7 @@ def _add_form_arguments(parser: Options) -> None:
 
 
 def add_tracing_arguments(parser: Options) -> None:
-    """How to attach."""
+    """Add the options for attaching."""
     parser.add_argument(
         "--backend",
         choices=BACKENDS,
@@ -180,7 +181,7 @@ def add_tracing_arguments(parser: Options) -> None:
 
 
 def choose_leaves(devices: Devices, names: Sequence[str] | None) -> tuple[list[Leaf], list[str]]:
-    """What to trace for the names given, and what to tell the user about it."""
+    """Return the leaves to trace for these names, and notes for the user."""
     selection = Selection(devices, names)
     leaves = selection.leaves()
     if not leaves:
@@ -189,12 +190,12 @@ def choose_leaves(devices: Devices, names: Sequence[str] | None) -> tuple[list[L
 
 
 def by_of(args: argparse.Namespace) -> By | None:
-    """What owners are to be told apart by; None where nobody asks for them."""
+    """Return the kind of owners to distinguish, or None if none was requested."""
     return By(args.by) if args.by not in (None, "none") else None
 
 
 def live_waf(devices: Devices, args: argparse.Namespace) -> LiveWaf:
-    """The reader of firmware counters: by default of the drives named, if they have log pages."""
+    """Return the reader of firmware counters. By default it reads named drives that have log pages."""
     wanted = args.waf != 0 and (args.dev or args.waf is not None)
 
     def drives(leaves: Sequence[Leaf]) -> dict[str, BlockDevice]:
@@ -204,7 +205,8 @@ def live_waf(devices: Devices, args: argparse.Namespace) -> LiveWaf:
 
 
 def live_discards(args: argparse.Namespace) -> LiveDiscards:
-    """The tracer of discards: by default of the disks named, and then not worth failing for."""
+    """Return the tracer of discards. By default it traces named disks, and a failure to attach is not
+    fatal."""
 
     def wanted(leaves: Sequence[Leaf]) -> bool:
         if args.discards is not None:
@@ -227,8 +229,10 @@ def _notes(selection: Selection, tracers: TracerSet, *, verbose: bool) -> list[s
 def attached(
     args: argparse.Namespace, stack: ExitStack, offered: By | None = None, for_s: float | None = None
 ) -> LiveRun:
-    """The watch that was asked for, until the stack is closed: attached, and its command not yet started.
-    `offered`: what owners are told apart by where nobody said, if that can be done. `for_s`: when it ends."""
+    """Return the requested watch, attached until the stack is closed, with its command not yet started.
+
+    `offered` is the default kind of owners, used if the kernel supports it. `for_s` limits the run time.
+    """
     devices = Devices()
     slow_ns, raw_tp = round(args.slow * 1e9), args.hooks == "raw_tp"
     is_offered = args.by is None and args.backend == "libbpf"
@@ -239,7 +243,7 @@ def attached(
             args.backend, leaves, queue_time=args.queue, raw_tp=raw_tp, slow_ns=slow_ns, owners=owners
         )
     )
-    # We listen before the disks are listed: a disk that comes after that is heard of.
+    # Subscribe before listing the disks, so that no later arrival is missed.
     events = stack.enter_context(closing(BlockEvents()))
     selection = Selection(devices, args.dev)
     membership = Membership(devices, selection, args.return_within)
@@ -279,7 +283,7 @@ def run(args: argparse.Namespace) -> int:
         except BrokenPipeError:
             if live.end:
                 raise
-            # Nobody reads us any more; the command is not to suffer for it.
+            # The reader is gone, but the command must not suffer.
             return live.finish()
     if kept:
         kept.show_rest(data().lines, as_json=args.json)
@@ -287,14 +291,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _unless(args: argparse.Namespace) -> str | None:
-    """What was asked for that a dashboard cannot show."""
+    """Return a reason against the dashboard, as a sentence, or None."""
     if args.command:
         return "the command behind -- has the terminal; record it by -o FILE, and replay that"
     return "COUNT is for lines" if args.count else None
 
 
 def _run_dashboard(args: argparse.Namespace, sink: Sink, *, inked: bool) -> int:
-    # It is not imported before it is needed: that takes long.
+    # Imported here because it is slow.
     from opwatch.tools.dashboard.showing import LiveScreen
 
     story = Story()
@@ -318,8 +322,8 @@ def _status(args: argparse.Namespace, live: LiveRun, story: Story, kept: KeptRun
 
 
 def keep(live: LiveRun, args: argparse.Namespace, *, quiet_stdout: bool = False) -> KeptRun:
-    """The run with a recorder behind it. A command that is fio gets options that make it say more."""
-    # It is not imported before it is needed: that takes long.
+    """Return the run with a recorder. If the command is fio, add options for more output."""
+    # Imported here because it is slow.
     from opwatch.tools.kept_run import KeptRun, fio_under, new_recording
 
     target = new_recording(args)

@@ -1,4 +1,4 @@
-"""`opwatch flight [dump|status]`: keep the last minutes always, and have them when something has happened."""
+"""`opwatch flight [dump|status]`: continuously keep the last few minutes, and save them after an incident."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recordings that a flight recorder writes by itself: of what came before a rule fired, and a while after."""
+"""Recordings that a flight recorder writes automatically: the time before a rule fired, and a while after."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from opwatch.sinks.terminal import say
 from opwatch.tools.kept_run import KeptRun
 
 _LONGEST_S = 120.0
-# Recordings are this far apart when a rule fires all day: those that are kept cover hours, and each has all
-# that fired since the one before.
+# Minimum distance between recordings if a rule fires all day, so that the stored ones cover hours. Each has
+# all rules that fired since the previous one.
 _APART_S = 300.0
 
 
 class Catcher:
-    """Takes the entries of a run that is kept in a ring. It ends with finish(), once the ring is whole."""
+    """Takes the entries of a run that is kept in a ring. Call finish() once the ring is complete."""
 
     def __init__(
         self, rules: RuleWatch, kept: KeptRun, folder: CaughtRecordings, after_s: float, keep_s: float
@@ -29,7 +29,7 @@ class Catcher:
         self._rules, self._kept, self._folder, self._after_s = rules, kept, folder, after_s
         self._apart_s = min(_APART_S, keep_s / 2)
         self._story = Story()
-        # The first firing of those that the next recording is for, and when that is due.
+        # The first firing that the next recording covers, and the time to write it.
         self._first: Firing | None = None
         self._due = 0.0
         self._writing: subprocess.Popen[bytes] | None = None
@@ -39,13 +39,13 @@ class Catcher:
         for news in self._story.take(entry):
             for firing in self._rules.take(news):
                 self._note(firing)
-        # One after the other: while one is being written the next waits for a later entry.
+        # Write one recording at a time; the next one waits for a later entry.
         is_writing = self._writing is not None and self._writing.poll() is None
         if self._first and not is_writing and time.monotonic() >= self._due:
             self._write(self._first)
 
     def finish(self) -> None:
-        """Write what is still due, of a run that has ended."""
+        """Write the pending recording of a run that has ended."""
         self._wait()
         if self._first:
             self._write(self._first)
@@ -53,7 +53,7 @@ class Catcher:
         self._folder.close()
 
     def _wait(self) -> None:
-        """Wait until what is being written is whole, within bounds."""
+        """Wait until the current recording is complete, up to a limit."""
         if not self._writing:
             return
         try:
@@ -70,13 +70,13 @@ class Catcher:
             self._due = max(time.monotonic() + self._after_s, self._written + self._apart_s)
 
     def _write(self, firing: Firing) -> None:
-        """Have another process write it: no sample waits for it."""
+        """Start a process that writes the recording, so that no sample has to wait."""
         self._first = None
         self._written = time.monotonic()
         for removed in self._folder.make_room():
             say(f"removed {removed}, the oldest recording")
         path = self._folder.new_path(firing.device)
-        # -P: nothing is imported from the folder that it was started in.
+        # -P: import nothing from the current folder.
         argv = [sys.executable, "-P", "-m", "opwatch", "flight", "dump", "--quiet", "-o", str(path)]
         self._writing = subprocess.Popen(
             [*argv, "--ring", str(self._kept.path)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL

@@ -1,4 +1,4 @@
-"""`opwatch flight dump -o FILE`: what the ring has, as a recording like any other."""
+"""`opwatch flight dump -o FILE`: write the contents of the ring as a normal recording."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`opwatch flight`: watch for ever, and keep the last minutes of it."""
+"""`opwatch flight`: watch without end, and keep the last few minutes."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ DEFAULT_RING = Path("/var/lib/opwatch/flight")
 _KEEP_S = 900.0
 _AFTER_S = 30.0
 _MOST_BYTES = parse_size("64M")
-# A segment must have room for its first samples, and for what SQLite has beside it.
+# A segment needs room for its first samples and for SQLite's own files.
 _LEAST_BYTES = parse_size("9M")
 _MOST_SAMPLES = 1 << 20
 _MOST_CAUGHT = 20
 
 
 def add_ring_argument(parser: argparse.ArgumentParser, *, is_verb: bool = True) -> None:
-    """Add --ring. With `is_verb`, what was given before the verb stays."""
+    """Add --ring. With `is_verb` there is no default, so that a value given before the verb is kept."""
     parser.add_argument(
         "--ring",
         type=Path,

@@ -1,4 +1,4 @@
-"""`opwatch flight note TEXT...`: a note into the ring of a flight recorder that goes on."""
+"""`opwatch flight note TEXT...`: add a note to the ring of a running flight recorder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`opwatch flight status`: what a dump would have in it."""
+"""`opwatch flight status`: describe the contents of a dump made now."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from opwatch.tools.commands.flight.keep import add_ring_argument
 
 @frozen
 class RingStatus:
-    """`since` and `until` are of the segments that can be read now, None where there are none yet."""
+    """State of a ring. `since` and `until` cover the readable segments; None without any."""
 
     ring: str
     is_written: bool
@@ -80,7 +80,7 @@ def _status(folder: RingFolder) -> RingStatus:
 
 
 def _moment(entry: RunEntry | None) -> tuple[int, datetime] | None:
-    """The moment of the samples of an entry, by both clocks."""
+    """Return the time of an entry's samples by both clocks, or None if it has no samples."""
     samples = samples_in(entry) if entry else {}
     if not entry or not samples:
         return None

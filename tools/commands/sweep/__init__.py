@@ -1,4 +1,4 @@
-"""`opwatch sweep`: a drive at several levels of over-provisioning. Each verb has a module."""
+"""`opwatch sweep`: measure a drive at several levels of over-provisioning. Each verb has a module."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import importlib
 
 from opwatch.tools.command import Command, add_verbs
 
-# Verb -> what it is for. Each lives in the module of its name, but one: a module called `run` would be in the
-# place of the function of that name below.
+# Verb -> module, if the names differ: a module called `run` would replace the function of that name below.
 MODULES = {"run": "begin"}
 VERBS = {
     "plan": "what a sweep would do, write and take, and what would be refused; writes nothing",

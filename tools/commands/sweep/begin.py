@@ -1,4 +1,4 @@
-"""`opwatch sweep run`: on a drive, what is on it is destroyed; or on simulated flash, in virtual time."""
+"""`opwatch sweep run`: on a drive, destroying its contents; or on simulated flash, in virtual time."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.on:
         refuse_others(args, ["load"], "--on: sysbench writes files, and of a whole drive fio is the load")
     if args.virtual is not None or (args.scenario is not None and args.dev is None):
-        # Load on file systems is kept in a journal, too.
+        # An experiment on filesystems has a journal too.
         keeps = ("journals",) if args.on else ()
         refuse_others(args, [name for name in DRIVE_OPTIONS if name not in keeps], "--dev")
         args = shaped(args)
@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
         refuse_others(args, FILE_OPTIONS, "levels (--op)")
     require_new(args.output)
     privilege.require_root("opwatch sweep run", "it writes to a drive", "sweep run ...")
-    # From here on a signal waits for a place where everything is in order: its exit status is 7 then.
+    # From here on a signal takes effect at the next consistent point, with exit status 7.
     with Waiter() as waiter:
         state = _on_a_drive(args, waiter)
     return tell(state, json=args.json)

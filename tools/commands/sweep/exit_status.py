@@ -1,4 +1,4 @@
-"""What a sweep exits with: one answer for drives and for models."""
+"""Exit status of a sweep, the same for drives and models."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from opwatch.sweep.outcome import LevelOutcome
 
 
 def exit_status(outcomes: Sequence[LevelOutcome]) -> int:
-    """0 when every level is proven to be steady. A script that asks no more must not take what was not
-    measured for a proof."""
+    """Return 0 if every level is proven to be steady.
+
+    A script that checks only the status must not accept a missing measurement as a proof.
+    """
     passed = all(outcome.strict.state is StrictState.PASS for outcome in outcomes)
     return 0 if passed else NotEnoughData.exit_status

@@ -1,4 +1,4 @@
-"""`opwatch sweep list`: what can be named (methods, tests, experiments, drives), and what was begun here."""
+"""`opwatch sweep list`: available methods, tests, experiments and drives, and the sweeps started here."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from opwatch.sweep.journal.state import SweepState
 from opwatch.sweep.methods import METHODS
 from opwatch.sweep.purges import PURGES
 
-# A sweep by name, or why its journal cannot be read.
+# Name of a sweep, and its state or the reason why its journal is unreadable.
 KeptState = tuple[str, SweepState | BadInput]
 
 
@@ -104,7 +104,7 @@ def _kept_lines(kept: Sequence[KeptState]) -> Iterator[str]:
 
 
 def _where(request: SweepRequest) -> str:
-    """Where a sweep leaves what it has changed, and until when."""
+    """Return where a sweep leaves its changes, and until when."""
     if request.place:
         return f"at {request.place.point} until it is resumed"
     if request.method == "namespace":

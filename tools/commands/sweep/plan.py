@@ -1,4 +1,4 @@
-"""`opwatch sweep plan`: every step of a sweep, its bytes and its time. Writes nothing, and needs no root."""
+"""`opwatch sweep plan`: every step of a sweep with its bytes and time. Writes nothing, and needs no root."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def _of_sweep(sweep: VirtualSweep, args: argparse.Namespace) -> SweepPlan:
         method=method_of(args.method).name,
         workload=sweep.load.name,
         levels=sweep.levels,
-        # A drive that is written to while it is new is not filled before.
+        # A drive that is written while it is new is not filled first.
         steps=tuple(step for step in steps if step.at_most),
         life_bytes=args.rated,
         life_reason="--rated says what the host may write in its life",
@@ -168,7 +168,7 @@ def _of_sweep(sweep: VirtualSweep, args: argparse.Namespace) -> SweepPlan:
 
 
 def _drive(devices: Devices, named: str) -> BlockDevice:
-    """The whole drive of a name."""
+    """Return the whole drive of a name."""
     device = devices.resolve(named)
     if device.is_partition:
         raise UsageError(f"{device.name} is a partition: a level is one of the whole drive; name that")
@@ -184,7 +184,7 @@ def _target(devices: Devices, device: BlockDevice) -> str:
 
 
 def _of_test(args: argparse.Namespace) -> SweepPlan:
-    """The plan of a test of SNIA's."""
+    """Return the plan of an SNIA test."""
     refuse_others(args, ["virtual"], "levels (--op): a test is one of minutes, and of a drive")
     refuse_others(args, MODEL_OPTIONS, "--virtual")
     refuse_level_options(args)

@@ -1,5 +1,5 @@
-"""`opwatch sweep resume NAME --destroy --confirm SERIAL`: the levels that a sweep has left; without more than
-its name, the loads that an experiment on file systems has left."""
+"""`opwatch sweep resume NAME --destroy --confirm SERIAL`: run the remaining levels of a sweep. An experiment
+on filesystems needs only its name."""
 
 from __future__ import annotations
 
@@ -61,10 +61,10 @@ def run(args: argparse.Namespace) -> int:
             return tell(state, json=args.json)
         devices = Devices()
         if state.request.purge == SANITIZE.name:
-            # Until it has ended nothing can be read of the drive that says whose it is.
+            # Until sanitize ends, the drive's identity cannot be read.
             with closing(ProgressTalk(quiet=args.quiet)) as talk:
                 wait_for_sanitize(state.identity, talk.show, journal.resume_words)
-        # It comes first: without its namespace the drive has no disk to be known by.
+        # Do this first: without its namespace the drive has no disk that identifies it.
         undo_namespaces(devices, consent_from(args), journal, state)
         consent = replace(consent_from(args), planned=state.identity)
         name = drive_now(devices, state.identity, sizes_of(state))
@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
                     undo_files(mount, journal, state)
                     perform(mount, journal, state, waiter, args)
             else:
-                # Before anything else: a drive that is locked cannot be looked at.
+                # Do this first, because a locked drive cannot be read.
                 undo_passwords(devices, name, journal, state)
                 undo_highest(devices, name, consent, journal, state)
                 undo_partitions(devices, name, consent, journal, state)
@@ -86,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _resume_experiment(args: argparse.Namespace) -> int:
-    """One on file systems: nothing of anybody's is destroyed, so nothing is to be confirmed."""
+    """Resume an experiment on filesystems. It destroys no user data, so it needs no confirmation."""
     given = ["destroy", "confirm", "allow_virtual", "max_write", "max_life", "max_temperature"]
     refuse_others(args, given, "a sweep of a drive")
     journal, state = experiment_again(args.journals or FOLDER, args.name)
@@ -96,14 +96,15 @@ def _resume_experiment(args: argparse.Namespace) -> int:
 
 
 def sizes_of(state: SweepState) -> set[int]:
-    """The sizes that the drive may have now: its own, and that of the level at which a sweep was killed."""
+    """Return the possible current sizes of the drive: its own, and that of the level at which a sweep was
+    killed."""
     undone = [parse_undo(text) for text in state.undo]
     lowered = {undo.shown_bytes for undo in undone if isinstance(undo, HighestUndo)}
     return {state.identity.size_bytes} | lowered
 
 
 def drive_now(devices: Devices, planned: DiskIdentity, sizes: Collection[int]) -> str:
-    """The name that the drive has by now. RefusedError when it is not there, or more than one is."""
+    """Return the drive's present name. Raise RefusedError if no drive matches, or more than one."""
     alike = [
         disk.name
         for disk in devices.disks()

@@ -1,4 +1,4 @@
-"""A sweep on a drive that is ours, from the first look to the table."""
+"""A sweep on a drive that opwatch holds, from the first reading to the table."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def add_recording_argument(parser: argparse.ArgumentParser, what: str) -> None:
 
 
 def require_new(path: Path | None) -> None:
-    """UsageError before anything is done, where a recording would lie over something else."""
+    """Raise UsageError before the sweep if the output file exists."""
     if path and path.exists():
         raise UsageError(f"-o {path}: it exists already, and nothing is overwritten")
 
@@ -76,7 +76,7 @@ def perform(
             folder=folder,
             keeper=kept or KeepsNothing(),
         )
-        # It may work with another disk by then than with the one that it began with.
+        # The bench may use another disk by then than at the start.
         stack.callback(bench.close)
         (run_tests if state.request.test else sweep)(bench)
 
@@ -86,7 +86,7 @@ def _left(state: SweepState) -> str:
 
 
 def tell(state: SweepState, *, json: bool) -> int:
-    """Print what came of it, of levels or of a test; returns the exit status."""
+    """Print the result of a sweep or a test; return the exit status."""
     if not state.request.test:
         return show(state, state.outcomes(), json=json)
     answer = pts_document(state.request, state.parts, is_ended=state.is_ended)
@@ -98,7 +98,7 @@ def tell(state: SweepState, *, json: bool) -> int:
 
 
 def show(state: SweepState, outcomes: list[LevelOutcome], *, json: bool) -> int:
-    """Print the table or the document; returns the exit status."""
+    """Print the table or the document; return the exit status."""
     answer = document(state, outcomes) | scenario_part(state.request, outcomes)
     if json:
         data().json(answer, indent=2)

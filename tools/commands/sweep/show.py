@@ -1,4 +1,4 @@
-"""`opwatch sweep show FILE`: the table of a sweep or of a test that was kept as JSON, by -o or --json."""
+"""`opwatch sweep show FILE`: the table of a sweep or test that was stored as JSON by -o or --json."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def run(args: argparse.Namespace) -> int:
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
     document = table_of(parse_json(raw, str(path)), str(path))
-    # All of it is read before the first line: half a table would look like a whole one.
+    # Read the whole document before printing, because a partial table would look complete.
     of_type = {"sweep-test": pts_lines, TYPE: experiment_lines}
     shown = list(of_type.get(str(document.get("type")), lines)(document))
     if args.json:

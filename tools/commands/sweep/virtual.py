@@ -1,4 +1,4 @@
-"""A sweep on simulated flash, from the words to the table."""
+"""A sweep on simulated flash, from the arguments to the table."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from opwatch.tools.talk import LevelProgress
 
 
 def run_experiment(args: argparse.Namespace) -> int:
-    """Run a published experiment that has no levels."""
+    """Run a published experiment without levels; return the exit status."""
     require_new(args.output)
     return tell_experiment(experiment_answer(args), args)
 
 
 def tell_experiment(answer: dict[str, Any], args: argparse.Namespace) -> int:
-    """Keep and print what came of it; returns the exit status."""
+    """Store and print the result; return the exit status."""
     if args.output:
         _keep(args.output, json.dumps(answer) + "\n")
     if args.json:
         data().json(answer)
     else:
         data().lines(experiment_table(answer))
-    # What did not come to rest is no figure.
+    # Without a steady state there is no valid result.
     return 0 if answer.get("is_at_rest", True) else NotEnoughData.exit_status
 
 

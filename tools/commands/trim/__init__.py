@@ -1,4 +1,4 @@
-"""`opwatch trim`: whether trims reach the drive, and what they leave behind. Each verb has a module."""
+"""`opwatch trim`: whether trims reach the drive, and which stale data they leave. Each verb has a module."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from opwatch.collectors.audit.kernel_types import read_ahead
 from opwatch.errors import UsageError
 from opwatch.tools.command import Command, add_verbs
 
-# Verb -> what it is for. Each lives in the module of its name.
+# Verb -> its purpose. Each verb lives in the module of its name.
 VERBS = {
     "audit": "trim, and follow what becomes of it, layer by layer, down to the drive",
     "check": "foretell: will a trim get through, how much of it, and which layer stops it",
@@ -22,7 +22,8 @@ VERBS = {
 def _module(verb: str) -> Command:
     name = f"opwatch.tools.commands.trim.{verb}"
     if verb == "audit" and name not in sys.modules:
-        # To import it takes about as long as to read what its programs are loaded with.
+        # Importing takes about as long as reading the files from which its programs are loaded, so start
+        # reading now.
         read_ahead()
     module: Command = importlib.import_module(name)
     return module

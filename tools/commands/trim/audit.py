@@ -1,4 +1,4 @@
-"""`opwatch trim audit [MOUNT... | --dev D | --all]`: trim, and follow what becomes of it."""
+"""`opwatch trim audit [MOUNT... | --dev D | --all]`: trim, and follow the discards down to the drive."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from opwatch.trim.stack.layers import Stack
 
 
-# How often a watch looks whether its disks are still there.
+# Seconds between checks that the watched disks still exist.
 _PROBE_S = 1.0
 _LOOK_S = 1.0
 
@@ -75,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _chosen(args: argparse.Namespace) -> list[Mount]:
-    """What to trim; with --all, what is left out is told with its reason."""
+    """Return the mounts to trim. With --all, print each skipped mount and its reason."""
     usage = read_usage()
     if args.mounts:
         return [check_mount(text, usage) for text in args.mounts]
@@ -98,8 +98,10 @@ def _chosen(args: argparse.Namespace) -> list[Mount]:
 
 
 def _first_of_each(usage: Usage, mounts: Sequence[Mount]) -> tuple[list[Mount], list[OpwatchError]]:
-    """(of each filesystem the first mount to trim it by, why there is none of the others): one may
-    be read-only, or lie under a mount of something else."""
+    """Return (the first trimmable mount of each filesystem, the errors for filesystems without one).
+
+    A mount may be read-only, or covered by another mount.
+    """
     chosen: dict[str, Mount] = {}
     refusals: dict[str, OpwatchError] = {}
     for mount in mounts:
@@ -117,14 +119,17 @@ def _first_of_each(usage: Usage, mounts: Sequence[Mount]) -> tuple[list[Mount], 
 
 
 def _import_the_rest() -> None:
-    """Import what is needed to judge and to tell. It takes as long as a small trim, so it is done during one:
-    this is why the functions below import the ledger and the sink, and the top does not."""
+    """Import the modules that judge and print.
+
+    The import takes as long as a small trim, so it runs during one. That is why the functions below import
+    the ledger and the sink, and the top of the module does not.
+    """
     from opwatch.sinks import trim_audit  # noqa: F401
     from opwatch.trim.audit import ledger  # noqa: F401
 
 
 def _is_early(evidence: AuditEvidence) -> bool:
-    """Whether a drive still counts as in use what it was told to free, and may need more time."""
+    """Return whether a drive still counts trimmed space as in use, and may need more time."""
     from opwatch.trim.audit.ledger import contradicted
 
     return contradicted(evidence)
@@ -139,10 +144,12 @@ def audit_mount(
     prove: bool = False,
     leaving: ExitStack | None = None,
 ) -> Audit:
-    """Trim one filesystem, all of it unless told otherwise; follow it and judge. The programs have gone when
-    this returns, or at the end of `leaving`."""
+    """Trim one filesystem, or the given part of it; follow the trim and judge it.
+
+    The BPF programs are detached when this returns, or when `leaving` is closed.
+    """
     loading = Loading(loader(Following(filesystem=mount.filesystem)))
-    # This is imported while the programs are being loaded.
+    # Import this while the programs are being loaded.
     from opwatch.collectors.audit import trimming
 
     evidence = trimming.trim(
@@ -162,7 +169,7 @@ def audit_mount(
 
 
 def _exit_status(verdicts: Iterable[Verdict]) -> int:
-    """What these say to a script."""
+    """Return the exit status for these verdicts."""
     from opwatch.trim.audit.verdicts import exit_status
 
     return exit_status(verdicts)
@@ -172,10 +179,10 @@ Kept = AbstractContextManager["KeptAudits | None"]
 
 
 def _kept(args: argparse.Namespace, audited: Sequence[Mount | Stack]) -> Kept:
-    """What keeps the audits: it is made before anything is trimmed."""
+    """Return the recorder of the audits, created before anything is trimmed."""
     if not args.output:
         return nullcontext()
-    # These are not imported at the top: a trim of our own begins without them.
+    # Imported here so that a trim of our own starts without it.
     from opwatch.tools.kept_audits import KeptAudits
 
     return KeptAudits(args.output, audited)
@@ -186,7 +193,7 @@ def _write(
 ) -> None:
     from opwatch.sinks.trim_audit import write_json, write_lines
 
-    # Where something is missing this is worth waiting for: nothing can be said after the document.
+    # Wait for the probe if something is missing, because nothing can be printed after the document.
     wait_s = _PROBE_S if _exit_status([audit.verdict]) != 0 else 0.0
     if not args.json:
         write_lines([audit], sys.stdout, quiet=args.quiet)
@@ -223,12 +230,12 @@ def _trim(args: argparse.Namespace, contexts: ContextProbe) -> int:
 
 
 def _failed(kept: KeptAudits | None) -> int:
-    """The status of an audit that could not be kept."""
+    """Return the exit status for audits that could not be recorded."""
     return 1 if kept and kept.problem else 0
 
 
 class _Presences:
-    """The disks below a stack, and whether each is still the one it was."""
+    """The disks below a stack, and whether each is still the same device."""
 
     def __init__(self, stack: Stack) -> None:
         devices = Devices()
@@ -246,12 +253,12 @@ class _Presences:
             presence.close()
 
     def vanished(self) -> str | None:
-        """The first that has gone, or is another one under the same name."""
+        """Return the first disk that is gone or was replaced under its name, or None."""
         return next((name for name, presence in self._presences.items() if not presence.holds()), None)
 
 
 def _watched(args: argparse.Namespace) -> tuple[Stack, Mount | None, str]:
-    """What is looked at: a mount and all below it, or a device."""
+    """Return the watched stack, its mount if any, and its name."""
     from opwatch.collectors.stack.layers import LayerReader  # as in _watch()
 
     if args.dev:
@@ -264,7 +271,7 @@ def _watched(args: argparse.Namespace) -> tuple[Stack, Mount | None, str]:
 
 
 def _watch(args: argparse.Namespace, contexts: ContextProbe) -> int:
-    # These are not imported at the top: a trim of our own begins without them.
+    # Imported here so that a trim of our own starts without them.
     from opwatch.collectors.audit import trimming
     from opwatch.samples.end import End
     from opwatch.tools.waiting import Waiter
@@ -289,7 +296,7 @@ def _watch(args: argparse.Namespace, contexts: ContextProbe) -> int:
                 end = waiter.wait(min(until, time.monotonic() + _LOOK_S))
                 gone = presences.vanished()
             code = waiter.finish(stop=bool(args.seconds or gone))
-            # One that we ended ourselves says nothing of what it did.
+            # The status of a command that we stopped ourselves is meaningless.
             status = code if end is not End.TICK else 0
 
         quiet_s = quiet_after_watch(stack)
@@ -316,7 +323,7 @@ def run(args: argparse.Namespace) -> int:
     contexts = ContextProbe()
     contexts.start()
     status = _watch(args, contexts) if args.watch else _trim(args, contexts)
-    # Where something is missing this is worth waiting for.
+    # Wait for the probe only if something is missing.
     if (blind := contexts.note(_PROBE_S if status else 0.0)) and not args.quiet:
         say(blind)
     return status

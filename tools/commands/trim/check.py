@@ -1,4 +1,4 @@
-"""`opwatch trim check`: what a trim of each filesystem would come to, without doing it."""
+"""`opwatch trim check`: predict the result of a trim of each filesystem without doing it."""
 
 from __future__ import annotations
 
@@ -66,7 +66,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 @frozen
 class _Subject:
-    """What is checked: a mount, or a device without one; `asked` is the path, where that is another."""
+    """A mount to check, or a device without one. `asked` is the user's path if it differs from the mount
+    point."""
 
     mount: Mount | None = None
     device: BlockDevice | None = None
@@ -92,12 +93,12 @@ class CheckRun:
 
     @functools.cached_property
     def deleted(self) -> DeletedFiles:
-        """Deleted files that are open. They are looked for once, and only where a filesystem is checked."""
+        """Return the deleted files that are open. Searched once, and only if a filesystem is checked."""
         return deleted_files()
 
     def everything(self) -> Iterator[_Subject]:
-        """Each filesystem on a block device once, where it can be seen."""
-        # What is mounted last on a point covers what was there before. Machines have 10,000 mounts.
+        """Yield each visible filesystem on a block device once."""
+        # The last mount on a point hides the earlier ones. Machines may have 10,000 mounts.
         visible = {mount.point: mount for mount in self.usage.mounts}
         passed: set[tuple[str, str]] = set()
         for mount in self.usage.mounts:
@@ -110,8 +111,11 @@ class CheckRun:
                     yield _Subject(mount)
 
     def out_of_sight(self, devices: Sequence[str], *, everywhere: bool) -> Unseen:
-        """What this check would have looked at, had it been let: with `everywhere`, or of these devices, also
-        filesystems that only other mount namespaces have."""
+        """Return the things that this check could not inspect.
+
+        Filesystems mounted only in other mount namespaces are included if they are on these devices, or all
+        of them with `everywhere`.
+        """
         unseen = list(self.deleted.unseen)
         mounts: dict[str, MountedIn] = {}
         own = {mount.dev for mount in self.usage.mounts}
@@ -125,13 +129,13 @@ class CheckRun:
         return Unseen(tuple(mounts.values()), tuple(dict.fromkeys(unseen)))
 
     def _is_disk(self, source: str) -> bool:
-        """Whether the source of a mount is a block device. Each is asked for once."""
+        """Return whether a mount's source is a block device. Each source is resolved once."""
         if source not in self._disks:
             self._disks[source] = self._resolves(source)
         return self._disks[source]
 
     def _resolves(self, source: str) -> bool:
-        """Whether a filesystem with a number of its own is on a block device: /dev/fuse, for one, is none."""
+        """Return whether a mount's source is a block device, which /dev/fuse is not."""
         if not source.startswith("/dev/"):
             return False
         try:
@@ -141,7 +145,7 @@ class CheckRun:
         return True
 
     def path(self, text: str) -> Iterator[_Subject]:
-        """The filesystem that holds a path; the device, when the path is one."""
+        """Yield the filesystem that holds a path, or the device if the path is a device."""
         try:
             status = Path(text).stat()
         except OSError as error:
@@ -158,7 +162,7 @@ class CheckRun:
         yield _Subject(mount, asked=None if mount.point == real else text)
 
     def device(self, text: str) -> Iterator[_Subject]:
-        """Every filesystem that stands on a device; the device alone, when none does."""
+        """Yield every filesystem on a device, or the device alone if it has none."""
         device = self.devices.resolve(text)
         if not device.size_bytes:
             raise UsageError(f"{device.name} has no medium (its size is 0)")
@@ -196,8 +200,8 @@ def _misplaced(subject: _Subject) -> list[Reason]:
 
 
 def held_open(dev: int, deleted: Sequence[DeletedFile]) -> tuple[int, str] | None:
-    """Bytes of deleted files of a filesystem (by its st_dev) that are open, and in words; None when there are
-    none."""
+    """Return (bytes, description) of a filesystem's deleted files that are open, or None. `dev` is its
+    st_dev."""
     open_ones = sorted((file for file in deleted if file.dev == dev), key=lambda file: -file.bytes)
     total = sum(file.bytes for file in open_ones)
     if not total:
@@ -209,8 +213,11 @@ def held_open(dev: int, deleted: Sequence[DeletedFile]) -> tuple[int, str] | Non
 
 
 def free_space(mount: Mount, stack: Stack, deleted: Sequence[DeletedFile] = ()) -> Space:
-    """The free extents of a mount, as far as they may be read. All of it is of the mount that was looked at:
-    another one may be at its point by now."""
+    """Return the free extents of a mount, as far as they are readable.
+
+    They are read through a reference to the inspected mount, because another one may be at its mount point by
+    now.
+    """
     try:
         with referred(mount) as place:
             return _space_of(place, mount, stack, deleted)
@@ -244,14 +251,14 @@ def _space_of(place: int, mount: Mount, stack: Stack, deleted: Sequence[DeletedF
 
 
 def _shared_files(stack: Stack) -> dict[str, Extents]:
-    """What of loop devices lies in blocks of their files that others have as well, as far as can be seen."""
+    """Return the shared extents of the backing files of loop devices, as far as they are visible."""
     devices = (Devices().by_name(leaf.device) for leaf in stack.leaves() if leaf.kind is Kind.LOOP)
     maps = {device.name: map_of(device) for device in devices if device}
     return {name: file.shared for name, file in maps.items() if file}
 
 
 def exit_status(outlooks: list[Outlook]) -> int:
-    """0 when every trim gets through as far as can be known, 32 when none does, else 64. Pure."""
+    """Return 0 if all trims get through as far as known, 32 if none does, else 64."""
     if all(outlook is Outlook.REACHES for outlook in outlooks):
         return ALL
     return NONE if all(outlook is Outlook.NOTHING for outlook in outlooks) else SOME

@@ -1,4 +1,4 @@
-"""`opwatch trim record`: follow what is written to a disk and discarded on it, for an exact `trim stale`."""
+"""`opwatch trim record`: record writes and discards on a disk, for an exact `trim stale`."""
 
 from __future__ import annotations
 
@@ -24,14 +24,16 @@ from opwatch.trim.history.belonging import history_name, is_other
 from opwatch.trim.history.history import NO_ROOM
 from opwatch.trim.history.sectormap import SectorState
 
-# What is still being found out at the end is waited for so long.
+# Longest wait at the end for the context probe.
 _PROBE_S = 1.0
 _FOLDER = Path("/var/lib/opwatch")
 
 
 def _default(devices: Devices, device: BlockDevice) -> Path:
-    """Where a history is when nobody says where. This folder is ours to make. One that was called by the
-    disk's name, as they once were, is taken up."""
+    """Return the default path of a history, in a folder that opwatch creates.
+
+    An older history named after the disk is continued.
+    """
     try:
         _FOLDER.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -68,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _follow(recorder: HistoryRecorder, waiter: Waiter, seconds: float) -> End:
-    """Record until something ends it."""
+    """Record until a signal, the end of the command, or the time limit."""
     end, until = End.TICK, time.monotonic() + seconds
     forgotten = dict(recorder.history.forgotten)
     while end is End.TICK and time.monotonic() < until:
@@ -78,7 +80,7 @@ def _follow(recorder: HistoryRecorder, waiter: Waiter, seconds: float) -> End:
         recorder.save()
         now = dict(recorder.history.forgotten)
         for why in now if now != forgotten else ():
-            # A map that is too large would say so every second.
+            # A full map would otherwise print this every second.
             if now[why] != forgotten.get(why) and not (why == NO_ROOM and why in forgotten):
                 say(f"{recorder.device.name}: less is known now: {why}")
         forgotten = now
@@ -86,7 +88,7 @@ def _follow(recorder: HistoryRecorder, waiter: Waiter, seconds: float) -> End:
 
 
 def _let_go(recorder: HistoryRecorder, waiter: Waiter, command: list[str] | None, error: OpwatchError) -> int:
-    """The history cannot be followed any further. The command has no part in that."""
+    """Stop recording a history that cannot be followed any further. The command continues."""
     if not command:
         raise error
     with contextlib.suppress(OpwatchError):
@@ -97,7 +99,8 @@ def _let_go(recorder: HistoryRecorder, waiter: Waiter, command: list[str] | None
 
 
 def _blind(recorder: HistoryRecorder, contexts: ContextProbe) -> str | None:
-    """Worth waiting for when something had to be forgotten."""
+    """Return the note about blind contexts. Wait for the probe only if data was discarded from the
+    history."""
     return contexts.note(_PROBE_S if recorder.history.forgotten else 0.0)
 
 

@@ -1,4 +1,4 @@
-"""`opwatch trim stale`: how much space is free for the file system but still data for the drive."""
+"""`opwatch trim stale`: measure the space that is free for the filesystem but still data for the drive."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_sampling_arguments(parser: argparse.ArgumentParser) -> None:
-    """How many blocks are read, and which."""
+    """Add the options for the number and choice of sampled blocks."""
     parser.add_argument(
         "--confidence",
         metavar="P%",
@@ -100,7 +100,7 @@ def _asked(args: argparse.Namespace) -> StaleQuestion:
 
 
 def _mounts_on(device: BlockDevice, reader: LayerReader, usage: Usage) -> list[Mount]:
-    """One mount of each file system that stands on a device."""
+    """Return one mount of each filesystem on a device."""
     mounts: dict[tuple[str, str], Mount] = {}
     for mount in usage.mounts:
         if (mount.dev, mount.source) not in mounts and reader.mount(mount).layer(device.name):
@@ -109,7 +109,7 @@ def _mounts_on(device: BlockDevice, reader: LayerReader, usage: Usage) -> list[M
 
 
 def _require_nothing_on(device: BlockDevice, devices: Devices, usage: Usage) -> None:
-    """A device without a mount is free as a whole only when nothing at all is on it."""
+    """Refuse a device that is in use: an unmounted device counts as entirely free only if it is empty."""
     name = device.name
     parts = [partition.name for partition in devices.partitions(device)]
     why = None
@@ -156,7 +156,8 @@ def _require_root() -> None:
 
 
 def _flash(args: argparse.Namespace, landing: Landing, devices: Devices) -> Flash | None:
-    """The flash below free space: as given, or as a simulated drive tells it. None without the drive."""
+    """Return the flash behind free space, as given or as a simulated drive reports it, or None if the drive
+    is gone."""
     device = devices.by_name(landing.device)
     if device is None:
         return None

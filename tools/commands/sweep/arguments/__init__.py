@@ -1,1 +1,1 @@
-"""Options of sweeps, and what they are made into."""
+"""Options of sweeps, and their conversion into requests."""

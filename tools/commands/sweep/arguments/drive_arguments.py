@@ -1,4 +1,4 @@
-"""Options of sweeps that touch a drive, and what they are made into."""
+"""Options of sweeps on a drive, and their conversion into requests."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ from opwatch.tools.commands.sweep.arguments.level_arguments import (
 from opwatch.waf.trail import LONGEST_NS
 
 _LONGEST_S = 86400.0
-# A simulated drive has no use for these.
+# Options that do not apply to a simulated drive.
 DRIVE_OPTIONS = (
     *("dev", "destroy", "confirm", "allow_virtual", "journals", "purge"),
     "sprandom",
@@ -60,7 +60,7 @@ DRIVE_OPTIONS = (
 
 
 def add_drive_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add which drive, and the words without which nothing is destroyed."""
+    """Add the drive, and the options that confirm the destruction of its contents."""
     add_device_argument(parser)
     add_consent_arguments(parser)
 
@@ -94,7 +94,7 @@ def consent_from(args: argparse.Namespace) -> Consent:
 
 
 def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what is done at which levels."""
+    """Add the levels, the load and the limits."""
     add_level_arguments(parser)
     add_load_arguments(parser)
     add_file_arguments(parser)
@@ -118,7 +118,7 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
 
 
 def add_wear_arguments(parser: argparse.ArgumentParser, life: str, celsius: str) -> None:
-    """What the drive may suffer, and for the help what it may where nothing is said."""
+    """Add limits of wear and temperature. `life` and `celsius` are the defaults shown in the help."""
     parser.add_argument(
         "--max-life",
         metavar="N",
@@ -136,7 +136,7 @@ def add_wear_arguments(parser: argparse.ArgumentParser, life: str, celsius: str)
 def request_from(
     args: argparse.Namespace, disk: BlockDevice, identity: DiskIdentity, mount: HeldMount | None = None
 ) -> SweepRequest:
-    """The request that was made, in bytes. Nothing is written."""
+    """Return the request, in bytes. Writes nothing."""
     levels = levels_from(args, disk, mount)
     pace = pace_from(args)
     method = method_of(args.method).name
@@ -158,7 +158,7 @@ def request_from(
 def _require_namespaces(
     args: argparse.Namespace, disk: BlockDevice, identity: DiskIdentity, levels: Sequence[OpLevel]
 ) -> None:
-    """Unsupported where the drive cannot make such namespaces, whatever it says that it offers."""
+    """Raise Unsupported if the drive cannot create such namespaces, whatever it claims to support."""
     if args.confirm != identity.serial:
         raise Unsupported(
             f"--method namespace: {disk.name} is confirmed by its wwid, and a new namespace has another one"
@@ -180,7 +180,7 @@ def level_request(
     method: str = DEFAULT_METHOD,
     mount: HeldMount | None = None,
 ) -> SweepRequest:
-    """The request, once it is settled what is done at which levels."""
+    """Return the request for these levels and this load."""
     if args.settle is not None:
         pace = replace(pace, settle_s=args.settle)
     purge = purge_of(args.purge or DISCARD.name).name
@@ -205,7 +205,8 @@ def level_request(
 
 
 def _require_enough(most: int | None, levels: Sequence[OpLevel], method: str, pace: SweepPace) -> None:
-    """RefusedError where no level could come to a verdict: everything would be destroyed for nothing."""
+    """Raise RefusedError if the write limit is too small for any level's verdict, because the data would be
+    destroyed for nothing."""
     least = min(least_bytes(level, method, pace) for level in levels)
     if most is not None and most < least:
         raise RefusedError(
@@ -222,13 +223,13 @@ class _NewSweep(TypedDict):
 
 
 def new_name() -> tuple[str, str]:
-    """(a name that no other sweep has, when that was)."""
+    """Return (a unique name for a sweep, its creation time)."""
     now = datetime.fromtimestamp(time.time(), UTC)
     return f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}", now.isoformat()
 
 
 def new_sweep(identity: DiskIdentity) -> _NewSweep:
-    """What tells a sweep from every other one."""
+    """Return the fields that identify a new sweep."""
     name, created = new_name()
     return {
         "name": name,
@@ -253,7 +254,7 @@ def levels_from(args: argparse.Namespace, disk: BlockDevice, mount: HeldMount | 
 
 
 def flash_of(disk: BlockDevice) -> int | None:
-    """What may hold data in all: a simulated drive tells it, others do not."""
+    """Return the total flash size, which only a simulated drive reports, or None."""
     folder = drive_folder(disk)
     if not folder:
         return None

@@ -1,4 +1,4 @@
-"""Levels on a mounted file system, from the words to bytes: --dir, --file-size."""
+"""Levels on a mounted filesystem, from the arguments to bytes: --dir, --file-size."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from opwatch.sweep.room import FilesystemRoom, levels_of_file, levels_of_fill
 from opwatch.tools.arguments import Once, byte_size
 from opwatch.tools.commands.sweep.arguments.level_arguments import refuse_others
 
-# A file system keeps some for root, and has its own: nothing is 0 % there.
+# The filesystem's metadata and root's reserve take space, so that a 0 % level is impossible.
 FILE_LEVELS = "10,20,28,50%"
 FILE_OPTIONS = ("dir", "file_size")
 
@@ -40,7 +40,7 @@ def add_file_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def refuse_file_options(args: argparse.Namespace) -> None:
-    """UsageError for options that do not go with the method."""
+    """Raise UsageError for options that do not match the method."""
     if args.method not in ON_FILES:
         refuse_others(args, FILE_OPTIONS, f"--method {' or '.join(ON_FILES)}")
     elif args.dir is None:
@@ -62,8 +62,10 @@ def file_levels(
 def plan_of_mount(
     args: argparse.Namespace, devices: Devices, device: BlockDevice
 ) -> tuple[FilesystemRoom, list[SweepRefusal]]:
-    """(what there is, everything that is in the way), for a plan. RefusedError for a path that is none of a
-    mount of the device: of that nothing can be planned."""
+    """Return (the available space, all obstacles) for a plan.
+
+    Raise RefusedError if the path is not a mount point of the device, because nothing can be planned then.
+    """
     mount = check_mount(args.dir)
     consent = Consent(destroy=True, allow_virtual=args.allow_virtual)
     _, reasons = reasons_against(devices, device, mount, consent)
@@ -77,7 +79,7 @@ def plan_of_mount(
 
 
 def claim_again(devices: Devices, name: str, request: SweepRequest, consent: Consent) -> HeldMount:
-    """The mount that a sweep lies on, once more; RefusedError where something else is there by now."""
+    """Return a new claim to a sweep's mount. Raise RefusedError if something else is mounted there by now."""
     place = request.place
     if place is None:
         raise RefusedError(f"{request.name} is a sweep of a whole drive")

@@ -1,4 +1,4 @@
-"""Options of a plan and of a sweep on simulated flash, and what they are made into."""
+"""Options of a plan and of a sweep on simulated flash, and their conversion into requests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from opwatch.tools.arguments import Once, byte_size, count_between, percentage_b
 
 DEFAULT_LEVELS = "0,7,10,20,28,50%"
 DEFAULT_METHOD, DEFAULT_WORKLOAD = "window", "random-4k"
-# What shapes levels, where nothing is said.
+# Defaults of the options that define levels.
 LEVEL_DEFAULTS = {
     "op": None,
     "share": OpShare.USED.value,
@@ -38,7 +38,7 @@ MODEL_OPTIONS = ("base", "bs", "depth", "reads", "seed")
 
 @frozen
 class VirtualSweep:
-    """A sweep on simulated flash, as it was asked for. `profile` is that of the drive at its full size."""
+    """A requested sweep on simulated flash. `profile` describes the drive at its full size."""
 
     profile: profiles.Profile
     model: ModelDrive
@@ -48,13 +48,13 @@ class VirtualSweep:
 
     @property
     def endurance_bytes(self) -> int | None:
-        """What its flash takes in all, by the cycles that its profile has."""
+        """Return the bytes that the flash endures in total, by the erase cycles of the profile, or None."""
         cycles = self.profile.drive.get("endurance_cycles")
         return cycles * flash_bytes(self.model) if cycles else None
 
 
 def add_level_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add which levels there are, and how long each takes."""
+    """Add the levels and their duration."""
     parser.add_argument(
         "--op",
         metavar="LEVELS",
@@ -91,7 +91,7 @@ def add_level_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_load_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add how a level of a drive is set, and the workload."""
+    """Add the method of setting a level, and the workload."""
     parser.add_argument("--method", default=DEFAULT_METHOD, metavar="M", help="how a level is set (window)")
     parser.add_argument(
         "--purge",
@@ -112,7 +112,8 @@ def add_load_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_model_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the simulated drive and its workload. None has a default: with a real drive they are refused."""
+    """Add the simulated drive and its workload. No option has a default, because with a real drive they are
+    refused."""
 
     known = ", ".join(profiles.names())
     parser.add_argument(
@@ -159,7 +160,7 @@ def pace_from(args: argparse.Namespace) -> SweepPace:
 
 
 def refuse_others(args: argparse.Namespace, names: Sequence[str], only_with: str) -> None:
-    """Raise UsageError for options that mean nothing here."""
+    """Raise UsageError for options that do not apply here."""
     given = [name for name in names if getattr(args, name) not in (None, False, [])]
     if given:
         options = ", ".join(f"--{name.replace('_', '-')}" for name in given)
@@ -167,7 +168,7 @@ def refuse_others(args: argparse.Namespace, names: Sequence[str], only_with: str
 
 
 def profile_of(text: str) -> profiles.Profile:
-    """The drive that a person means: by name, by a file, or as a sweep has measured it."""
+    """Return the drive profile of a name, a file, or a sweep that measured a real drive."""
     if not text.startswith(PREFIX):
         return profiles.load(text)
     name = text.removeprefix(PREFIX)
@@ -185,7 +186,7 @@ def profile_of(text: str) -> profiles.Profile:
 
 
 def virtual_from(args: argparse.Namespace) -> VirtualSweep:
-    """What `--virtual` asks for; UsageError for what cannot be."""
+    """Return the sweep that `--virtual` requests. Raise UsageError if it is impossible."""
     if method_of(args.method).name != DEFAULT_METHOD:
         raise UsageError(
             f"--method {args.method}: a simulated drive has its levels by {DEFAULT_METHOD} alone"
@@ -201,7 +202,7 @@ def virtual_from(args: argparse.Namespace) -> VirtualSweep:
     )
     levels = parse_levels(args.op or DEFAULT_LEVELS, scale, flash)
     for level in levels:
-        # A window that is rounded to the unit of the model may not reach beyond what is shown.
+        # A window rounded to the model's unit must not exceed the visible size.
         if level.usable_bytes > visible + mapping_unit(profile):
             raise UsageError(
                 f"--op {level.label}: {level.usable_bytes} bytes are to be used, the drive shows {visible}"

@@ -1,4 +1,4 @@
-"""Options of SNIA's tests by name, and what they are made into."""
+"""Options of SNIA tests, and their conversion into requests."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LEAST_PERCENT = 0.01
 
 
 def add_test_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add which test of SNIA's is done in place of levels, and how."""
+    """Add the SNIA test to run instead of levels, and its options."""
     parser.add_argument(
         "--test",
         metavar="NAME",
@@ -50,7 +50,7 @@ def add_sponsor_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def refuse_level_options(args: argparse.Namespace) -> None:
-    """UsageError for options that shape levels, where a test says all of that itself."""
+    """Raise UsageError for options that define levels, because a test defines them itself."""
     given = [name for name, usual in LEVEL_DEFAULTS.items() if getattr(args, name) != usual]
     if given:
         options = ", ".join(f"--{name}" for name in given)
@@ -58,7 +58,7 @@ def refuse_level_options(args: argparse.Namespace) -> None:
 
 
 def refuse_test_options(args: argparse.Namespace) -> None:
-    """UsageError for a test that there is not, and for options of one where none was asked for."""
+    """Raise UsageError for an unknown test, and for test options without a test."""
     if args.test is not None:
         parts_of(args.test)
     else:
@@ -68,7 +68,7 @@ def refuse_test_options(args: argparse.Namespace) -> None:
 
 
 def order_from(args: argparse.Namespace, disk: BlockDevice) -> PtsOrder:
-    """The test that was asked for."""
+    """Return the requested test."""
     return PtsOrder(
         name=args.test,
         class_name=args.drive_class or PTS_CLASSES[0].name,
@@ -85,13 +85,13 @@ def levels_of_parts(order: PtsOrder, disk: BlockDevice) -> tuple[OpLevel, ...]:
 
 
 def test_pace(args: argparse.Namespace) -> SweepPace:
-    """How long the drive is left alone; all else is the test's own."""
+    """Return the pace of a test. Only the idle time after a purge can be set; the test defines the rest."""
     settle = getattr(args, "settle", None)
     return SweepPace() if settle is None else replace(SweepPace(), settle_s=settle)
 
 
 def test_request_from(args: argparse.Namespace, disk: BlockDevice, identity: DiskIdentity) -> SweepRequest:
-    """The request that was made, in bytes. Nothing is written."""
+    """Return the request, in bytes. Writes nothing."""
     refuse_level_options(args)
     refuse_others(args, ["refresh"], "levels (--op)")
     order = order_from(args, disk)
@@ -118,6 +118,6 @@ def test_request_from(args: argparse.Namespace, disk: BlockDevice, identity: Dis
 
 
 def _pattern(order: PtsOrder) -> LoadPattern:
-    """The workload, in a word: its journal has one, and loads are by their points."""
+    """Return a placeholder workload for the journal; the real loads depend on the test points."""
     name = f"pts {order.name}"
     return LoadPattern(name, order.parts[0].title, (LoadJob({"rw": "randwrite"}),))

@@ -1,1 +1,1 @@
-"""Published experiments from the words to the document."""
+"""Published experiments, from the arguments to the document."""

@@ -1,4 +1,4 @@
-"""An experiment on file systems from where its journal stands to its document: begun, or taken up again."""
+"""Experiments on filesystems, started or resumed: from the state of the journal to the document."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from opwatch.tools.waiting import Waiter
 
 
 class _Keeping:
-    """Writes what is done into a journal, if there is one."""
+    """Records progress in a journal, if there is one."""
 
     def __init__(self, journal: JournalFile | None) -> None:
         self._journal = journal
@@ -53,9 +53,9 @@ class _Keeping:
         self.append("run", run_entry(run, round_bytes))
 
     def stopped(self, error: OpwatchError) -> OpwatchError:
-        """The error as it is to be told: with how to go on."""
+        """Return the error to report, with the command to resume."""
         is_signal = isinstance(error, SweepStopped)
-        # On a full disk this is what failed: the reason itself is what has to be told.
+        # If the disk is full this append fails too, and the original error is the one to report.
         with contextlib.suppress(OpwatchError):
             self.append("stopped", {"reason": "a signal" if is_signal else str(error)})
         if not is_signal:
@@ -66,7 +66,7 @@ class _Keeping:
 
 
 def begun(request: ExperimentRequest, args: argparse.Namespace) -> dict[str, Any]:
-    """Do it from its begin on, and return its document."""
+    """Run an experiment from the start, and return its document."""
     state = ExperimentState(request)
     if args.journals is None and os.geteuid():
         if not args.quiet:
@@ -77,7 +77,7 @@ def begun(request: ExperimentRequest, args: argparse.Namespace) -> dict[str, Any
 
 
 def carry_out(state: ExperimentState, journal: JournalFile | None, *, quiet: bool) -> dict[str, Any]:
-    """Do what is left of it, and return the document of all of it."""
+    """Run the remaining part, and return the document of the whole experiment."""
     scenario = scenario_of(state.request.scenario).with_setup(state.request.changes)
     do = _mixed if scenario.kind is ScenarioKind.MIXED else _untrimmed
     keeping = _Keeping(journal)
@@ -95,7 +95,7 @@ def _mixed(
     scenario: Scenario, state: ExperimentState, keeping: _Keeping, waiter: Waiter, talk: ProgressTalk
 ) -> dict[str, Any]:
     setup, loads, devices = mix_setup(scenario.setup), state.request.loads, Devices()
-    # All of them are looked at before anything is written to one.
+    # Inspect all places before anything is written.
     places: list[tuple[ExperimentPlace, MixPlace]] = []
     for known in state.request.places:
         place = mix_place(devices, known.name, Path(known.folder), setup)

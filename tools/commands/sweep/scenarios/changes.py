@@ -1,4 +1,4 @@
-"""`--set KEY=VALUE`: numbers of an experiment that are others than the published ones."""
+"""`--set KEY=VALUE`: change numbers of a published experiment."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from opwatch.times import parse_time
 
 
 def with_changes(scenario: Scenario, words: list[str]) -> Scenario:
-    """The experiment with what was said of it."""
+    """Return the experiment with these changes."""
     return scenario.with_setup(changes_of(words))
 
 
 def changes_of(words: list[str]) -> dict[str, float]:
-    """What was said, by key."""
+    """Return the changes by key."""
     changes: dict[str, float] = {}
     for word in words:
         key, equals, text = word.partition("=")

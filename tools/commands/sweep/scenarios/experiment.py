@@ -1,4 +1,4 @@
-"""A published experiment that has no levels, from the words to the table."""
+"""A published experiment without levels, from the arguments to the table."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ Experiment = Callable[[Scenario, argparse.Namespace], dict[str, Any]]
 
 
 def experiment_of(scenario: Scenario) -> Experiment | None:
-    """How it is run; None of one that has levels."""
+    """Return the function that runs an experiment, or None if it has levels."""
     return _EXPERIMENTS.get(scenario.kind)
 
 
 def experiment_answer(args: argparse.Namespace) -> dict[str, Any]:
-    """The document of what `--scenario` asks for, once it was run."""
+    """Run the experiment of `--scenario`, and return its document."""
     scenario = with_changes(scenario_of(args.scenario), args.set)
     experiment = experiment_of(scenario)
     if experiment is None:
@@ -57,7 +57,7 @@ def experiment_table(answer: dict[str, Any]) -> list[str]:
 
 
 def _virtual(scenario: Scenario, args: argparse.Namespace) -> tuple[Profile, ModelDrive, int, int, int]:
-    """(the drive, its model, bytes of an I/O, queue depth, seed)."""
+    """Return (drive profile, model, bytes per I/O, queue depth, seed)."""
     refuse_others(args, ["on"], "scenario mixed-io, or untrimmed-cliff")
     if args.virtual is None:
         raise UsageError(
@@ -107,7 +107,7 @@ def _iometer(scenario: Scenario, args: argparse.Namespace) -> dict[str, Any]:
     with closing(LevelProgress(SweepPace().most_rounds, quiet=args.quiet)) as progress:
         result = run_iometer(model, levels, load, progress.tell)
     workload = f"random reads and writes of {io_bytes} bytes, queue depth {depth}"
-    # Another level than the author's has nothing to be compared with.
+    # Published figures exist for the author's levels only.
     published = Fields({}, "nothing published") if args.op else scenario.published
     words = iometer_statements(result, published, profile)
     document = _document(scenario, profile, model, workload)
@@ -122,7 +122,7 @@ _EXPERIMENTS: dict[ScenarioKind, Experiment] = {
 
 
 def planned_experiment(args: argparse.Namespace) -> SweepPlan:
-    """What `--scenario` would do of one that has no levels."""
+    """Return the plan of an experiment without levels."""
     scenario = with_changes(scenario_of(args.scenario), args.set)
     if args.on:
         return planned_on_mounts(scenario, args)

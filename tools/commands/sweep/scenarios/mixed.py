@@ -1,4 +1,4 @@
-"""Experiments on file systems that are there, from the words to the document."""
+"""Experiments on existing filesystems, from the arguments to the document."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def mixed(scenario: Scenario, args: argparse.Namespace) -> dict[str, Any]:
     refuse_others(args, [*MODEL_OPTIONS, "op"], "a scenario on simulated flash")
     setup, loads = mix_setup(scenario.setup), _loads(scenario, args)
     devices = Devices()
-    # All of them are looked at before anything is written to one.
+    # Inspect all places before anything is written.
     places = [mix_place(devices, name, folder, setup) for name, folder in _folders(args.on, scenario.name)]
     known = tuple(
         ExperimentPlace(
@@ -51,7 +51,7 @@ def mixed(scenario: Scenario, args: argparse.Namespace) -> dict[str, Any]:
 
 
 def untrimmed_on_mount(scenario: Scenario, args: argparse.Namespace) -> dict[str, Any]:
-    """The untrimmed cliff on a file system of a simulated drive; its document."""
+    """Run the untrimmed cliff on a filesystem of a simulated drive; return its document."""
     if args.virtual is not None:
         raise UsageError("--virtual: not with --on, which is a file system that is there")
     folders = _folders(args.on, scenario.name)
@@ -85,7 +85,7 @@ def _request(
     )
     if request.loader == SYSBENCH:
         require_sysbench()
-        # What it cannot do is refused before anything is written.
+        # Refuse loads that sysbench cannot do before anything is written.
         for load in loads:
             sysbench_words(PlainLoad(load.name, load.rdpct, load.seekpct, load.xfersize), 1, 1, 1)
     if scenario.kind is ScenarioKind.UNTRIMMED:
@@ -94,7 +94,7 @@ def _request(
 
 
 def filling_steps(name: str, files: int, copies: int, setup: UntrimmedSetup) -> tuple[SweepStep, ...]:
-    """What one run of the untrimmed cliff writes."""
+    """Return the steps that one run of the untrimmed cliff writes."""
     return (
         SweepStep(StepKind.FILL, f"{name}: files", write_bytes=files, seconds=None),
         SweepStep(StepKind.FILL, f"{name}: copies, which are removed", write_bytes=copies, seconds=None),
@@ -109,7 +109,7 @@ def filling_steps(name: str, files: int, copies: int, setup: UntrimmedSetup) -> 
 
 
 def planned_on_mounts(scenario: Scenario, args: argparse.Namespace) -> SweepPlan:
-    """What would be done on file systems that are there. Looks at them, and writes nothing."""
+    """Return the plan of an experiment on existing filesystems. Reads them, and writes nothing."""
     folders = _folders(args.on, scenario.name)
     if scenario.kind is ScenarioKind.MIXED:
         setup, loads = mix_setup(scenario.setup), _loads(scenario, args)

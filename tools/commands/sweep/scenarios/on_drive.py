@@ -1,4 +1,5 @@
-"""A published experiment on a drive, from the words to the request, and from its levels to its section."""
+"""A published experiment on a drive: from the arguments to the request, and from its levels to its
+section."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ _HIS_LEVELS = ["0 %", "10 %"]
 
 
 def request_of_scenario(args: argparse.Namespace, disk: BlockDevice, identity: DiskIdentity) -> SweepRequest:
-    """What `--scenario` asks of this drive. Nothing is written."""
+    """Return the request of `--scenario` for this drive. Writes nothing."""
     scenario, levels, pattern, pace = planned_on_drive(args, disk, flash_of(disk))
     return level_request(
         args, disk, identity, levels=levels, pace=pace, pattern=pattern, scenario=scenario.name
@@ -49,13 +50,13 @@ def planned_on_drive(
     depth, n_bytes = args.depth or scenario.queue_depth, args.bs or scenario.io_bytes
     name = f"random writes of {n_bytes} bytes, queue depth {depth}"
     pattern = pattern_of(PlainLoad(name, 0, 100, n_bytes, depth), scenario.name)
-    # What is the default of other sweeps is as if nothing was said.
+    # The default of other sweeps means that the option was not given.
     own_round = None if args.round == SweepPace().round_ratio else args.round
     return scenario, levels, pattern, drive_pace(scenario, own_round, args.rounds)
 
 
 def scenario_part(request: SweepRequest, outcomes: Sequence[LevelOutcome]) -> dict[str, Any]:
-    """What the document has besides; nothing of a sweep that is no scenario, or has levels left."""
+    """Return the experiment's section of the document, or nothing for other sweeps and unfinished ones."""
     if request.scenario is None or len(outcomes) < len(request.levels):
         return {}
     scenario = scenario_of(request.scenario)
@@ -64,14 +65,14 @@ def scenario_part(request: SweepRequest, outcomes: Sequence[LevelOutcome]) -> di
     n_bytes = int(request.pattern.jobs[0].options["bs"])
     if scenario.kind is ScenarioKind.IOMETER:
         return {"scenario": _iometer_part(scenario, outcomes, n_bytes)}
-    # Files of other sizes than the author's have nothing to be compared with.
+    # Published figures exist for the author's file sizes only.
     published = scenario.published_rates if len(outcomes) == 2 * len(scenario.published_rates) else ()
     lines = free_space(*both_lines(outcomes), n_bytes, published)
     return {"scenario": free_space_fields(scenario, lines)}
 
 
 def _iometer_part(scenario: Scenario, outcomes: Sequence[LevelOutcome], n_bytes: int) -> dict[str, Any]:
-    # Another level than the author's has nothing to be compared with.
+    # Published figures exist for the author's levels only.
     is_his = [outcome.level.label for outcome in outcomes] == _HIS_LEVELS
     published = scenario.published if is_his else Fields({}, "nothing published")
     result = iometer_of_drive(outcomes)

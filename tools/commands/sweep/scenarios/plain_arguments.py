@@ -1,4 +1,4 @@
-"""`--workload` where there is no drive: of a model, or on file systems, by the names of other tools."""
+"""`--workload` for a model or for filesystems, in the formats of other tools."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ from opwatch.scenarios.scenario import ScenarioKind, scenario_of
 
 
 def shaped(args: argparse.Namespace) -> argparse.Namespace:
-    """The arguments with what `--workload` says of a model's load as if each option had been given; an option
-    that was given itself holds. Loads on file systems stay words until these are looked at."""
+    """Return the arguments with a model's `--workload` expanded into single options.
+
+    Options that were given explicitly take precedence. Loads on filesystems stay unparsed until the
+    filesystems are inspected.
+    """
     if args.workload is None or (args.dev is not None and args.scenario is None) or _is_mixed(args):
         return args
     load = only(_plain(args.workload), args.workload)
@@ -39,7 +42,7 @@ def shaped(args: argparse.Namespace) -> argparse.Namespace:
 
 
 def mix_loads_of(words: str) -> tuple[MixLoad, ...]:
-    """The loads on file systems that are named, in place of those that were published."""
+    """Return the named loads on filesystems, which replace the published ones."""
     return tuple(
         MixLoad(load.name, load.rdpct, load.seekpct, load.xfersize, load.threads) for load in _plain(words)
     )

@@ -1,4 +1,4 @@
-"""`opwatch report` of experiments that were kept: one page of all of them."""
+"""`opwatch report` of stored experiments: one page for all of them."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ _BEGIN = b"{"
 
 
 def kept_experiments(paths: Sequence[Path]) -> list[KeptExperiment]:
-    """The documents, where JSON was named; none where recordings were. UsageError for some of each."""
-    # What cannot be read is refused as a recording is, and with its status.
+    """Return the documents if the files are JSON, or none if they are recordings. Raise UsageError for a
+    mixture."""
+    # An unreadable file is refused like a recording, with the same exit status.
     are_json = [begins_with(path, _BEGIN) for path in paths]
     if not any(are_json):
         return []
@@ -36,12 +37,12 @@ def report_experiments(
     write: Callable[[Path, str], None],
     draw: Callable[[Path, Iterable[SingleFigure]], int],
 ) -> int:
-    """Page, pictures or words of them, as it was asked for."""
+    """Write the page, pictures or text, as requested."""
     if args.json:
         raise UsageError("--json: these files are that already (opwatch sweep show FILE --json)")
     if args.dev or args.begin is not None or args.end is not None:
         raise UsageError("--dev, --from, --to: an experiment is reported as a whole")
-    # All of it is read before anything is written.
+    # Build everything before anything is written.
     page, words = experiment_page(documents), list(experiment_markdown(documents))
     if args.markdown:
         data().lines(words)

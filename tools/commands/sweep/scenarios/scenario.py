@@ -1,4 +1,4 @@
-"""A published experiment on simulated flash, from the words to the sweep."""
+"""A published experiment on simulated flash, from the arguments to the sweep."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ from opwatch.tools.commands.sweep.arguments.level_arguments import (
 )
 from opwatch.tools.commands.sweep.scenarios.changes import with_changes
 
-# Nothing is written before; a round is short, for it says where the cliff is.
+# No fill first, and short rounds, because the rounds locate the cliff.
 _SATURATION_PACE = SweepPace(fill_passes=0, round_ratio=0.01, most_rounds=1200)
-# A file is made before it is written at random.
+# The file is created before it is written at random.
 _FILE_PACE = SweepPace(fill_passes=1)
-# Times in a profile that begin when the drive does: a model that is smaller is there sooner.
+# Profile times counted from the drive's start. A smaller model reaches them proportionally sooner.
 _SINCE_BEGIN = ("throttle_after_ns", "throttle_pause_ns")
 
 
 @frozen
 class ScenarioRun:
-    """An experiment, as it was asked for."""
+    """A requested experiment."""
 
     scenario: Scenario
     sweep: VirtualSweep
 
     def fields(self, outcomes: list[LevelOutcome]) -> dict[str, object]:
-        """What the document has besides, once the levels were run."""
+        """Return the experiment's fields of the document, after the levels were run."""
         if self.scenario.kind is ScenarioKind.SATURATION:
             ratio, has_cache = self.sweep.model.ratio, bool(self.sweep.profile.drive.get("slc_bytes"))
             return saturation_fields(self.scenario, saturated(outcomes, ratio, has_cache=has_cache), ratio)
@@ -52,7 +52,7 @@ class ScenarioRun:
         return free_space_fields(self.scenario, lines)
 
     def _reserved(self) -> list[LevelOutcome]:
-        """The same levels on a drive that shows less, with writes that go to other places."""
+        """Return the same levels on a drive that shows less capacity, with a different seed."""
         sweep, unit = self.sweep, mapping_unit(self.sweep.profile)
         shown = round(sweep.profile.drive["user_bytes"] * (1 - self.scenario.reserved_ratio))
         most = max(level.usable_bytes for level in sweep.levels)
@@ -61,7 +61,7 @@ class ScenarioRun:
                 f"--op: {most} bytes are to be used, and with {100 * self.scenario.reserved_ratio:g} % in "
                 f"reserve the drive shows {shown}"
             )
-        # The same flash at the same size of the model: another would have an error of its own.
+        # Use the same flash at the same scale, because another scale would have a different model error.
         small = round(shown * sweep.model.ratio) // unit * unit
         smaller = replace(sweep.model, profile=sweep.model.profile.with_user_bytes(small))
         load = replace(sweep.load, seed=sweep.load.seed + 1)
@@ -102,7 +102,8 @@ def add_loader_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def scenario_from(args: argparse.Namespace) -> ScenarioRun:
-    """What `--scenario` asks for; UsageError for what the experiment decides itself."""
+    """Return the run that `--scenario` requests. Raise UsageError for options that the experiment fixes
+    itself."""
     scenario = with_changes(scenario_of(args.scenario), args.set)
     refuse_others(args, ["on"], "scenario mixed-io")
     if args.virtual is None:
@@ -132,13 +133,13 @@ def _sweep(args: argparse.Namespace, scenario: Scenario) -> VirtualSweep:
 
 
 def _showing(profile: Profile, levels: tuple[OpLevel, ...], unit: int) -> Profile:
-    """The same flash behind a drive that shows enough of it for every level."""
+    """Return the profile with the same flash, showing enough of it for every level."""
     most = -(-max(level.usable_bytes for level in levels) // unit) * unit
     return profile.with_user_bytes(max(most, profile.drive["user_bytes"]))
 
 
 def _on_time(model: ModelDrive) -> ModelDrive:
-    """The model with what happens after a time after as much less of it as it is smaller."""
+    """Return the model with times since its start scaled to its size."""
     timing = dict(model.profile.timing)
     timing |= {key: round(timing[key] * model.ratio) for key in _SINCE_BEGIN if key in timing}
     return replace(model, profile=replace(model.profile, timing=timing))

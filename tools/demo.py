@@ -1,6 +1,7 @@
-"""`make demo`: the main job on a simulated SSD: what over-provisioning and trim do to write amplification.
+"""`make demo`: the main use on a simulated SSD: the effect of over-provisioning and trim on write
+amplification.
 
-One drive is loaded under the live view, a file system on it is trimmed, and it is swept at three levels of
+One drive is loaded under the live view, a filesystem on it is trimmed, and it is swept at three levels of
 over-provisioning to a proven steady state. Takes less than two minutes and leaves nothing behind.
 """
 
@@ -27,20 +28,20 @@ from opwatch.tools.demo_drive import CLAIMS, journals_of, own_drive, remove_left
 USER_BYTES = 256 << 20
 SUPERBLOCK_PAGES, PAGE_BYTES = 64, 4096
 DIES, BUFFER_BYTES = 4, 256 << 10
-# Spare area that the drive keeps, and what the sweep adds by leaving a part of it trimmed, (T-U)/U.
+# Spare area of the drive itself, and the levels that the sweep adds by leaving a part trimmed, (T-U)/U.
 OWN_OP = Fraction(7, 100)
 OP_LEVELS = "0,12,28%"
 PHYSICAL_BYTES = physical_bytes(USER_BYTES, OWN_OP)
 SECONDS = 15
-# A level that is not steady by then is in the table as such: a busy machine does not make a demo endless.
+# A level that is not steady by then is reported as such, so that the demo ends on a busy machine too.
 MOST_ROUNDS = 40
 NOT_REACHED = 6
-# What an interrupt makes of fio, of a shell and of a sweep.
+# Exit statuses of fio, a shell and a sweep after an interrupt.
 INTERRUPTED = (128, 130, 7)
 
 
 def tell(text: str) -> None:
-    """Talk of several lines, with an empty one before it."""
+    """Print a message after an empty line."""
     say("", head="")
     say(text)
 
@@ -67,24 +68,24 @@ def watch(device: LoopDevice) -> None:
 
 
 def sweep(device: LoopDevice, name: str) -> None:
-    """Three levels, each to its steady state."""
+    """Sweep three levels, each to its steady state."""
     serial = identity_of_disk(Devices(), Devices().resolve(device.node)).serial
     if serial is None:
         raise OpwatchError(f"{device.node} does not tell its serial number")
     words = ["--dev", device.node, "--op", OP_LEVELS, "--destroy", "--confirm", serial, "--allow-virtual"]
     tell("more spare area, level by level: opwatch sweep run " + " ".join(words))
     device.require_same()
-    # What a file system left would be refused as somebody's.
+    # Remove leftovers of a filesystem, which the sweep would refuse to destroy.
     run_tool(["blkdiscard", "--force", device.path], ends_with_us=True)
     pace = ["--settle", "0", "--fill", "1", "--rounds", str(MOST_ROUNDS), "--refresh", "0"]
     pace += ["--journals", str(journals_of(name))]
     status = cli.main(["sweep", "run", *words, *pace])
-    # A level that does not get steady on a busy host is in the table as such.
+    # On a busy host a level may not get steady; the table reports it.
     end_with(0 if status == NOT_REACHED else status, "sweep")
 
 
 def end_with(status: int, what: str) -> None:
-    """Go on after 0 only."""
+    """Raise an error unless the status is 0."""
     if status in INTERRUPTED:
         raise KeyboardInterrupt
     if status:
@@ -99,11 +100,11 @@ def used_mb(pages: FolderTransport) -> float:
 
 
 def show_trim(device: LoopDevice, pages: FolderTransport) -> None:
-    """What the drive holds for files that are gone, until the file system trims."""
+    """Show the stale data that the drive holds until the filesystem trims."""
     run_tool(["mkfs.ext4", "-q", "-F", "-E", "nodiscard", device.path], ends_with_us=True)
     before = used_mb(pages)
-    # The mount is made in a namespace of its own: it goes with the shell, whatever becomes of us. What it
-    # covers there is a folder of ours.
+    # Mount in a private namespace, so that the mount disappears with the shell. The mount point is our own
+    # folder.
     words = 'mount "$0" "$1" && fstrim -v "$1"'
     trim = ["unshare", "--mount", "--propagation", "private", "sh", "-c", words, device.path, str(CLAIMS)]
     trimmed = run_tool(trim, ends_with_us=True).strip().rpartition(": ")[2]
@@ -124,7 +125,7 @@ def show() -> int:
         "physical_bytes": PHYSICAL_BYTES,
         "superblock_bytes": SUPERBLOCK_PAGES * PAGE_BYTES,
         "service.dies": DIES,
-        # What fits into a usual buffer would be most of a round of a drive of this size.
+        # The default buffer would hold most of a round on a drive of this size.
         "service.buffer_bytes": BUFFER_BYTES,
     }
     with own_drive(config, ("timing",), say) as (drive, device):
@@ -143,7 +144,7 @@ def _end(number: int, frame: FrameType | None) -> None:
 
 
 def main() -> int:
-    # Ended by a signal, we still clean up.
+    # Clean up when ended by a signal, too.
     signal.signal(signal.SIGTERM, _end)
     signal.signal(signal.SIGHUP, _end)
     try:

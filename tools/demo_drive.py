@@ -1,8 +1,8 @@
-"""The drive of a demo, and how a later demo knows the drives of those that were killed.
+"""The drive of a demo, and the removal of drives that killed demos left behind.
 
-A drive is a demo's own when there is a claim to it: a file that its demo made before the drive, of a name
-that no other drive had, and that it keeps locked. A claim that can be locked is one of a demo that has died.
-Names prove nothing, for anybody may call a drive demo-1.
+A drive belongs to a demo if it has a claim: a file that the demo created before the drive, with an unused
+name, and keeps locked. A claim that can be locked belongs to a dead demo. The name alone proves nothing,
+because any user may call a drive demo-1.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from opwatch.errors import OpwatchError
 from opwatch.frozen import frozen
 from opwatch.host.loop import LoopDevice, open_loop
 
-# Only root may write here.
+# Writable by root only.
 CLAIMS = Path("/run/opwatch/demos")
 PREFIX = "demo-"
 
 
 @frozen
 class ServerLife:
-    """A process that is no other: numbers come again, but not with the same start."""
+    """Identity of a process: PIDs are reused, but not with the same start time."""
 
     pid: int
     started_ticks: int
 
 
 def life_of(pid: int) -> ServerLife | None:
-    """Which process this is; None when it has ended."""
+    """Return the identity of a process, or None if it has ended."""
     try:
         behind = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b") ")[2].split()
         return None if behind[0] in (b"Z", b"X") else ServerLife(pid, int(behind[19]))
@@ -48,7 +48,7 @@ def life_of(pid: int) -> ServerLife | None:
 
 
 class DriveClaim:
-    """A claim to the drive of this name, locked as long as it is open."""
+    """A claim to the drive of this name, locked while it is open."""
 
     def __init__(self, name: str, descriptor: int) -> None:
         self.name = name
@@ -62,18 +62,18 @@ class DriveClaim:
         os.close(self._descriptor)
 
     def write(self, server: ServerLife) -> None:
-        """Write down that the claim is to the drive of this server only."""
+        """Record the server of the claimed drive."""
         os.pwrite(self._descriptor, json.dumps([server.pid, server.started_ticks]).encode(), 0)
 
     def fits(self, record: Record | None) -> bool:
-        """Whether the drive that has this name now is the one that was made for the claim."""
+        """Return whether the drive with this name is the one created for the claim."""
         try:
             text = os.pread(self._descriptor, 200, 0)
             wanted = ServerLife(*json.loads(text)) if text else None
         except (ValueError, TypeError):
             return False
         if wanted is None or record is None:
-            # It was killed while it was made: before that there was no drive of this name.
+            # The demo was killed while it created the drive. Before that, no drive had this name.
             return True
         now = life_of(record.pid)
         return record.pid == wanted.pid and now in (wanted, None)
@@ -84,7 +84,7 @@ class DriveClaim:
 
 
 def journals_of(name: str) -> Path:
-    """Where the sweeps of this drive are kept; goes with its claim."""
+    """Return the folder of the drive's sweep journals, which is removed with its claim."""
     return CLAIMS / f"{name}.sweeps"
 
 
@@ -97,14 +97,14 @@ def _new_claim() -> DriveClaim:
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         claim = DriveClaim(name, os.open(CLAIMS / name, flags, 0o600))
         fcntl.flock(claim._descriptor, fcntl.LOCK_EX)
-        # Who cleans up may have had it between its making and its locking.
+        # A cleaner may have removed the file between its creation and its lock.
         if claim.path.exists():
             return claim
         claim.close()
 
 
 def _dead_claims() -> Iterator[DriveClaim]:
-    """Claims of demos that have died, locked for whoever cleans up."""
+    """Yield the claims of dead demos, locked for the cleaner."""
     with contextlib.suppress(FileNotFoundError):
         for path in sorted(CLAIMS.iterdir()):
             with contextlib.suppress(OSError):
@@ -120,7 +120,7 @@ def _dead_claims() -> Iterator[DriveClaim]:
 
 
 def destroy(name: str, say: Callable[[str], None]) -> bool:
-    """Remove a drive; returns whether it is gone. What there is to say of it is said."""
+    """Remove a drive and print messages about it; return whether it is gone."""
     try:
         for note in life.destroy(name):
             say(note)
@@ -131,7 +131,7 @@ def destroy(name: str, say: Callable[[str], None]) -> bool:
 
 
 def remove_leftovers(say: Callable[[str], None]) -> None:
-    """Remove drives of demos that were killed, and no others."""
+    """Remove drives of killed demos, and no others."""
     for claim in _dead_claims():
         place = Place(claim.name)
         if not place.exists() or not claim.fits(place.record()) or destroy(claim.name, say):
@@ -139,11 +139,11 @@ def remove_leftovers(say: Callable[[str], None]) -> None:
 
 
 def _guard() -> tuple[subprocess.Popen[bytes], int]:
-    """A process that cleans up when we die, and the descriptor whose closing tells it."""
+    """Return a process that cleans up if we die, and the descriptor whose closing triggers it."""
     listen, lifeline = os.pipe2(os.O_CLOEXEC)
     try:
         again = [sys.executable, "-P", "-m", "opwatch.tools.demo_drive"]
-        # It gets a session of its own: what ends us from the terminal must not end it.
+        # The guard gets its own session, so that a signal from the terminal does not end it.
         guard = subprocess.Popen(
             ["sh", "-c", 'read _; exec "$@"', "sh", *again],
             stdin=listen,

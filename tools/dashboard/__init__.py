@@ -1,1 +1,1 @@
-"""The dashboard in a terminal, by textual: an extra of the package, imported when a dashboard is shown."""
+"""The dashboard in a terminal, drawn by textual, an optional dependency that is imported on demand."""

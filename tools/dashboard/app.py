@@ -1,4 +1,4 @@
-"""The screen in a terminal: keys in, rows out. What is on it is worked out by opwatch.sinks.dashboard."""
+"""The terminal screen: keys in, rows out. opwatch.sinks.dashboard computes the contents."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from opwatch.sinks.dashboard.view import View
 from opwatch.tools.dashboard.lasting import LastingDriver
 from opwatch.tools.dashboard.paint import Painter, colours_of, strips
 
-# However much comes in, the screen is drawn no more often, in seconds.
+# Shortest time between redraws in seconds, however much data arrives.
 _REDRAW_S = 0.1
 _OPS = {"r": "read", "w": "write", "d": "discard", "f": "flush", "x": "other", "a": None}
 _SCROLL = {"left": -1, "right": 1, "pageup": -60, "pagedown": 60}
@@ -36,7 +36,7 @@ class Board(Widget):
         self._lines: list[Strip] = []
 
     def draw(self) -> None:
-        """Work out what is seen now, and have those lines drawn that have changed."""
+        """Compute the visible rows, and redraw the lines that changed."""
         width, height = self.size
         if not width or not height:
             return
@@ -53,8 +53,8 @@ class Board(Widget):
 
 
 class DashboardApp(App[None]):
-    """Shows a past to somebody. `stop` asks the run to end; `keep` writes what is kept into a recording, and
-    says where. Both return at once."""
+    """Displays a past. `stop` asks the run to end; `keep` saves the kept data as a recording and reports its
+    path. Both return immediately."""
 
     ENABLE_COMMAND_PALETTE = False
     CSS = "Screen { background: ansi_default; color: ansi_default; overflow: hidden; }"
@@ -79,7 +79,7 @@ class DashboardApp(App[None]):
         self._is_due = False
         self._is_first = True
         self._asked_to_stop = 0
-        # Whether somebody has chosen what to look at.
+        # Whether the user has changed the view.
         self.has_moved = False
 
     def compose(self) -> ComposeResult:
@@ -89,9 +89,9 @@ class DashboardApp(App[None]):
         self._begin()
 
     def news(self) -> None:
-        """Something was added to the past: draw it soon."""
+        """Schedule a redraw after an addition to the past."""
         if self._is_first:
-            # It is waited for.
+            # Draw the first data immediately.
             self._is_first = False
             self._draw()
         elif not self._is_due:
@@ -100,7 +100,7 @@ class DashboardApp(App[None]):
 
     def _draw(self) -> None:
         self._is_due = False
-        # A key may come before the board is there, and a timer when it has gone.
+        # A key may arrive before the board exists, and a timer may fire after it is gone.
         for board in self.query(Board):
             board.draw()
 
@@ -147,7 +147,7 @@ class DashboardApp(App[None]):
             self.past.say("o: this is a recording already")
 
     def _quit(self) -> None:
-        """Ask the run to end; whoever asks again does not wait for it."""
+        """Ask the run to end; the second time, leave without waiting for it."""
         self._asked_to_stop += 1
         if self._asked_to_stop > 1:
             self.exit()
@@ -156,5 +156,5 @@ class DashboardApp(App[None]):
 
     @property
     def chart_width(self) -> int:
-        """How many columns a map has."""
+        """Return the columns of a heat map."""
         return max(self.size.width - MARGIN - 1, 10)

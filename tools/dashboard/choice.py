@@ -1,4 +1,4 @@
-"""Whether a dashboard is shown: where there is a terminal for it, somebody to look, and textual."""
+"""Decides whether to show a dashboard: this needs a capable terminal, a user, and textual."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from opwatch.tools.arguments import Options
 
 
 def add_screen_arguments(form: Options) -> None:
-    """Add lines or a screen, which exclude each other."""
+    """Add --plain and --tui, which exclude each other."""
     form.add_argument(
         "--plain", action="store_true", help="plain lines (the default, but for a terminal with textual)"
     )
@@ -23,8 +23,11 @@ def add_screen_arguments(form: Options) -> None:
 
 
 def shows_dashboard(args: argparse.Namespace, *, unless: str | None = None) -> bool:
-    """Whether it is to be shown. `unless` is what was asked for that a dashboard cannot show. UsageError
-    where a dashboard was asked for and cannot be."""
+    """Return whether to show the dashboard.
+
+    `unless` names a requested option that it does not support. Raise UsageError if the user asked for a
+    dashboard and it is impossible.
+    """
     reason = unless or _reason()
     if args.tui and reason:
         raise UsageError(f"--tui: {reason}")
@@ -32,7 +35,7 @@ def shows_dashboard(args: argparse.Namespace, *, unless: str | None = None) -> b
 
 
 def _reason() -> str | None:
-    """Why there can be no dashboard here, None where there can."""
+    """Return the reason why a dashboard is impossible, or None."""
     streams = {"standard input": sys.stdin, "standard output": sys.stdout, "standard error": sys.stderr}
     for name, stream in streams.items():
         if not stream.isatty():

@@ -1,4 +1,4 @@
-"""What is kept of a live dashboard, so that its user can have it as a recording afterwards."""
+"""The data of a live dashboard that its user can save as a recording."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ from opwatch.recording.ring.ring import Ring, RingBounds
 from opwatch.samples.entries import RunEntry
 from opwatch.tools.kept_run import KeptRun, LiveSource, header, made, whole
 
-# As long as a dashboard keeps what it shows, and in memory: a disk that is watched must not be written to.
+# Same duration as the dashboard's own history. It is kept in memory, because a watched disk must not be
+# written.
 _KEEP = RingBounds(keep_s=3600, most_bytes=64 << 20)
 _IN_MEMORY = (Path("/run"), Path("/dev/shm"))
 _NAME = "opwatch-shown-"
-# One that has just been made is not its recorder's yet.
+# A folder younger than this may not have been locked by its recorder yet.
 _YOUNG_S = 60.0
 
 
@@ -48,7 +49,7 @@ class KeptHour:
         self._kept.take(entry)
 
     def write(self, tell: Callable[[str], None]) -> None:
-        """Write what is kept into a new recording in the folder where we are, and say what it is called."""
+        """Save the kept data as a new recording in the current folder, and report its path."""
         path = Path(f"opwatch-{datetime.now():%Y%m%d-%H%M%S}.opw")
         try:
             self._write(path)
@@ -68,7 +69,7 @@ class KeptHour:
                     write_run(ended(joined.entries()), joined.events, target)
 
     def close(self) -> None:
-        """Forget it; nobody is left who could ask for it."""
+        """Delete the kept data."""
         try:
             self._kept.__exit__(None, None, None)
         finally:
@@ -80,15 +81,15 @@ class KeptHour:
 
 
 def _memory() -> Path:
-    """A folder in memory, or the usual one for what is temporary."""
+    """Return a folder in memory, or the default temporary folder."""
     usual = Path(tempfile.gettempdir())
     return next((path for path in _IN_MEMORY if path.is_dir() and os.access(path, os.W_OK)), usual)
 
 
 def _forget_killed(memory: Path) -> None:
-    """Remove what dashboards of ours that were killed have left: nobody holds it any more."""
+    """Remove data that killed dashboards left, which no process holds any more."""
     for path in memory.glob(f"{_NAME}*"):
-        # Another dashboard may be about to remove the same.
+        # Another dashboard may remove the same folder concurrently.
         with contextlib.suppress(OpwatchError, OSError), closing(RingFolder(path)) as folder:
             if time.time() - path.stat().st_mtime > _YOUNG_S and not folder.is_owned():
                 shutil.rmtree(path, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""A terminal that may go away, or be read by nobody, while a dashboard is on it."""
+"""A terminal that may disappear, or stop being read, while a dashboard uses it."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _LOOK_MS = 300
 
 
 def _hung_up(descriptor: int, timeout_ms: int = 0) -> bool:
-    """Whether a terminal has gone, or goes within so many ms."""
+    """Return whether a terminal has hung up, or does so within the timeout."""
     poll = select.poll()
     poll.register(descriptor, 0)
     return bool(poll.poll(timeout_ms))
 
 
 class _Over(threading.Event):
-    """Ends the thread that reads keys: when it is told to, and where nothing can come any more. A terminal
-    that has gone is always ready to be read, and gives nothing."""
+    """Ends the thread that reads keys, on request or after a hang-up. A terminal that has hung up is always
+    readable, but returns nothing."""
 
     def __init__(self, descriptor: int) -> None:
         super().__init__()
@@ -36,8 +36,10 @@ class _Over(threading.Event):
 
 
 class LastingDriver(LinuxDriver):
-    """Writes to the terminal as long as it can be written to. Textual's own thread for that dies with its
-    first error, and whoever writes waits for it from then on."""
+    """Writes to the terminal as long as possible.
+
+    Textual's own writer thread dies at its first error, and its callers then block forever.
+    """
 
     def __init__(self, *args: Any, **named: Any) -> None:  # noqa: ANN401
         super().__init__(*args, **named)
@@ -46,12 +48,14 @@ class LastingDriver(LinuxDriver):
 
 
 class HangUp(Closing):
-    """Calls somebody, from a thread of its own and again and again while it is entered, once the terminal of
-    standard input has gone. A signal tells of that too, but not everybody: nohup has it ignored."""
+    """Calls a function repeatedly, on a separate thread, once the terminal of standard input has hung up.
+
+    SIGHUP reports this too, but nohup makes processes ignore it.
+    """
 
     def __init__(self, tell: Callable[[], None]) -> None:
         self._tell, self._is_over = tell, threading.Event()
-        # As textual reads keys.
+        # The descriptor from which textual reads keys.
         self._terminal = sys.__stdin__.fileno() if sys.__stdin__ else -1
         self._thread = threading.Thread(target=self._watch, name="hang-up", daemon=True)
 

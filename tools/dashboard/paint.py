@@ -1,4 +1,4 @@
-"""Rows of a screen -> strips with the colours that this terminal has."""
+"""Converts rows of a screen to strips in the colours that the terminal supports."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from textual.strip import Strip
 from opwatch.sinks.dashboard.heat import LEVELS
 from opwatch.sinks.dashboard.rows import Heat, Line, Row, Tone
 
-# The tones from barely warm to hottest, of the 256 colours.
+# Tones from coldest to hottest, of the 256 colours.
 _RAMP = (18, 55, 90, 125, 161, 202, 214, 228)
 _SIXTEEN = ("blue", "blue", "magenta", "magenta", "red", "red", "yellow", "bright_yellow")
 _DENSITY = " ░░▒▒▓▓██"
@@ -34,18 +34,18 @@ _TONES = {
     Tone.CURSOR: Style(color="bright_cyan"),
 }
 _LINES = {Line.P50: Style(color="bright_white"), Line.P99: Style(color="bright_green", bold=True)}
-# What is as bright as a line has it in black.
+# From this level on a line is drawn in black, because the ground is as bright as the line.
 _BRIGHT = 6
 
 
 class Painter:
-    """Paints for a terminal of so many colours: 256 or more, 16, or none."""
+    """Paints for a terminal with 256 colours or more, 16, or none."""
 
     def __init__(self, colours: int) -> None:
         self._colours = colours
 
     def strip(self, row: Sequence[tuple[str, Tone | Heat]], width: int) -> Strip:
-        """One row."""
+        """Return one row as a strip."""
         segments = [Segment(*self._painted(text, tone)) for text, tone in row]
         return Strip(segments).adjust_cell_length(width)
 
@@ -62,7 +62,8 @@ def _without_colour(style: Style) -> Style:
 
 @cache
 def _heat(heat: Heat, colours: int) -> tuple[str, Style]:
-    """How two cells look. With many colours each has its own; else the hotter one shows, by density."""
+    """Return the glyph and style of two cells. With 256 colours each cell has its own; otherwise the hotter
+    one is shown by density."""
     upper, lower = min(heat.upper, LEVELS), min(heat.lower, LEVELS)
     hotter = max(upper, lower)
     if heat.line is not Line.NONE:
@@ -83,7 +84,7 @@ def _heat(heat: Heat, colours: int) -> tuple[str, Style]:
 
 
 def colours_of(system: str | None, *, is_wanted: bool) -> int:
-    """How many colours a terminal has, by rich's name for it; 0 where none are wanted."""
+    """Return the number of colours for rich's name of a colour system, or 0 if colours are unwanted."""
     if not is_wanted or system is None:
         return 0
     return 16 if system in ("standard", "windows") else 256

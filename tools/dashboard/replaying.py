@@ -9,13 +9,13 @@ from opwatch.samples.story import Story
 from opwatch.sinks.dashboard.past import Past
 from opwatch.tools.dashboard.running import DashboardRun
 
-# A day by the second.
+# One day with an interval per second.
 _MOST_OF_A_FILE = 86_400
 _WORDS = {NOTE: "note: ", PHASE_BEGAN: "begins: ", PHASE_ENDED: "ends: "}
 
 
 def show_file(source: Source, run: RecordedRun, *, interval_s: float, is_coloured: bool) -> None:
-    """A recording, with what happened beside the disks as marks."""
+    """Show a recording, with its events as marks."""
     past = Past(_MOST_OF_A_FILE)
     for event in run.events:
         if event.kind != FILE and event.mono_ns:

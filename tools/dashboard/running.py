@@ -1,4 +1,4 @@
-"""A run with a dashboard before it: the run in a thread of its own, the terminal in the main one."""
+"""A run with a dashboard: the run on a separate thread, the terminal on the main thread."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from opwatch.sinks.dashboard.view import View
 from opwatch.tools.dashboard.app import DashboardApp
 from opwatch.tools.dashboard.lasting import HangUp
 
-# So many entries wait of a file that is read faster than it is shown.
+# Maximum number of queued entries of a file that is read faster than it is shown.
 _MOST_WAITING = 256
 
 
 class DashboardRun:
-    """Shows a source until its user has seen enough. `is_file`: the screen stays when the source ends."""
+    """Shows a source until the user quits. With `is_file` the screen stays when the source ends."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class DashboardRun:
         )
 
     def run(self) -> None:
-        """Show it until the run has ended, or who looks has gone. What goes wrong in it is raised here."""
+        """Show the run until it ends or the user quits. Errors of the run are raised here."""
         with HangUp(self._leave):
             self.app.run(mouse=False)
         self._is_abandoned = True
@@ -65,13 +65,13 @@ class DashboardRun:
             raise self._error
 
     def _leave(self) -> None:
-        """Leave a terminal that has gone: the run ends with its screen."""
+        """Leave a terminal that has hung up; the run ends with its screen."""
         if not self._is_abandoned:
             self.app.call_later(self.app.exit)
 
     @property
     def has_ended(self) -> bool:
-        """Whether all there is has come."""
+        """Return whether the run has ended and all its entries were taken."""
         return self._is_over and self._waiting.empty()
 
     def _feed(self) -> None:
@@ -100,7 +100,7 @@ class DashboardRun:
             self.app.call_later(self._take)
 
     def _take(self) -> None:
-        """Add what waits to the past."""
+        """Add queued entries to the past."""
         if self._take_what_waits():
             self.app.news()
         if not self.has_ended:
@@ -108,7 +108,7 @@ class DashboardRun:
         if self._error or not self._is_file:
             self.app.exit()
         elif not self.app.has_moved:
-            # All of a recording is in view, as far as columns can stand for so much.
+            # Zoom so that the whole recording is in view, as far as columns allow.
             intervals = max((len(disk.moments) for disk in self._past.disks.values()), default=0)
             self.app.view.zoom_to_fit(intervals, self.app.chart_width)
             self.app.news()
@@ -133,7 +133,7 @@ class DashboardRun:
                     self._past.write(one)
 
     def _drain_until_over(self) -> None:
-        """Wait for the rest of the run, which has its summary."""
+        """Take the rest of the run, which includes its summary."""
         while self._thread.is_alive():
             self._take_what_waits()
             self._thread.join(0.02)

@@ -1,4 +1,4 @@
-"""The dashboard of a live watch, with what is said and summed up when it has gone."""
+"""The dashboard of a live watch, and the messages and summary printed after it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _RUNNING = "opwatch.tools.dashboard.running"
 
 
 class StoppableSource(Source, Protocol):
-    """A watch that goes on until it is asked to end."""
+    """A watch that runs until it is asked to end."""
 
     end: End | None
     status: int
@@ -42,13 +42,13 @@ class StoppableSource(Source, Protocol):
 
 
 class LateHour:
-    """A run of which the last hour is kept, once the first interval is on the screen: what keeps it is as
-    much to import as the screen itself."""
+    """Keeps the last hour of a run, starting after the first interval is on the screen, because importing the
+    recorder takes as long as importing the screen."""
 
     def __init__(self, live: StoppableSource, interval_s: float) -> None:
         self._live, self._interval_s = live, interval_s
         self._hour: KeptHour | None = None
-        # It is set when the first interval is on the screen, and when there will be none.
+        # Set when the first interval is on the screen, or when none will come.
         self._is_begun = threading.Event()
 
     def entries(self) -> Iterator[RunEntry]:
@@ -65,14 +65,14 @@ class LateHour:
             self._is_begun.set()
 
     def _begun(self) -> KeptHour:
-        # It is not imported before it is needed: that takes long.
+        # Imported here because it is slow.
         from opwatch.tools.dashboard.keeping import KeptHour
 
         return KeptHour(self._live, self._interval_s)
 
     def write(self, tell: Callable[[str], None]) -> None:
-        """Write what is kept into a recording, and say what it is called; from a thread that may wait for the
-        first interval."""
+        """Save the kept data as a recording and report its path. Call it from a thread that may block until
+        the first interval."""
         self._is_begun.wait()
         if self._hour:
             self._hour.write(tell)
@@ -84,8 +84,8 @@ class LateHour:
 
 
 class LiveScreen:
-    """A dashboard of a watch. What is said while it is entered is on the screen, and on standard error when
-    the screen has gone."""
+    """A dashboard of a watch. Messages inside the context appear on the screen, and on standard error
+    afterwards."""
 
     def __init__(self, *, is_coloured: bool) -> None:
         self._is_coloured, self._past = is_coloured, Past()
@@ -99,7 +99,7 @@ class LiveScreen:
 
     def __enter__(self) -> LiveScreen:
         self._hearing.__enter__()
-        # While the programs of the watch are loaded, which is done by the kernel.
+        # Import while the kernel loads the programs of the watch.
         threading.Thread(target=_prepare, name="import").start()
         return self
 
@@ -116,8 +116,8 @@ class LiveScreen:
     def show(
         self, live: StoppableSource, kept: KeptRun | None, story: Story, sink: Sink, interval_s: float
     ) -> None:
-        """Show it until it ends or who looks has seen enough; then its summary. `kept`: it is recorded as it
-        is, and needs no hour of its own."""
+        """Show the watch until it ends or the user quits, then its summary. With `kept` it is already
+        recorded, and needs no hour of its own."""
         from opwatch.tools.dashboard.running import DashboardRun  # see _prepare()
 
         with closing(LateHour(live, interval_s)) as hour:
@@ -135,7 +135,7 @@ class LiveScreen:
 
 
 def _prepare() -> None:
-    """Import the screen, which is much, and may take as long as it takes to attach."""
-    # Where it cannot be imported, who needs it says so.
+    """Import the screen, which takes about as long as attaching."""
+    # If the import fails, the code that needs it reports the error.
     with contextlib.suppress(ImportError):
         imported(_RUNNING)

@@ -1,1 +1,1 @@
-"""Keys that are typed while a run prints on a terminal, outside the dashboard."""
+"""Keys typed while a run prints on a terminal, outside the dashboard."""

@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from opwatch.closing import Closing
 
-# How long to wait until we may be in the foreground again.
+# Longest wait for the foreground in seconds.
 _BACKGROUND_S = 0.3
 ESCAPE, ENTER, BACKSPACE = "escape", "enter", "backspace"
 _SEQUENCE = re.compile(r"\x1b[\[O][0-9;]*[@-~]")
@@ -24,8 +24,10 @@ _NAMED = {"\x1b": ESCAPE, "\r": ENTER, "\n": ENTER, "\x7f": BACKSPACE, "\b": BAC
 
 
 def keys_of(text: str) -> Iterator[str]:
-    """The keys in what a terminal sent at once: a printable character each, or the name of a key. Sequences,
-    such as those of arrow keys, are left out."""
+    """Yield the keys in a chunk of terminal input: a printable character, or the name of a key.
+
+    Escape sequences, such as those of arrow keys, are dropped.
+    """
     for char in _SEQUENCE.sub("", text):
         if char in _NAMED:
             yield _NAMED[char]
@@ -34,7 +36,7 @@ def keys_of(text: str) -> Iterator[str]:
 
 
 def has_keyboard() -> bool:
-    """Whether standard input is a terminal that we may read: a process in the background may not."""
+    """Return whether standard input is a terminal that we may read. A background process may not."""
     try:
         return sys.stdin is not None and sys.stdin.isatty() and _is_in_foreground(sys.stdin.fileno())
     except (OSError, ValueError):
@@ -49,8 +51,10 @@ def _is_in_foreground(terminal: int) -> bool:
 
 
 class Keyboard(Closing):
-    """Calls `press` with each key, from a thread of its own, while it is entered. The terminal neither echoes
-    keys nor waits for Enter until then; Ctrl-C is a signal as ever."""
+    """Calls `press` with each key, on a separate thread, inside the context.
+
+    Meanwhile the terminal neither echoes keys nor waits for Enter. Ctrl-C still sends a signal.
+    """
 
     def __init__(self, press: Callable[[str], None]) -> None:
         self._press, self._terminal = press, sys.stdin.fileno()
@@ -66,11 +70,11 @@ class Keyboard(Closing):
         return self
 
     def close(self) -> None:
-        """Give the terminal back as it was."""
+        """Restore the terminal."""
         os.close(self._wake_write)
         self._thread.join()
         os.close(self._wake_read)
-        # A process in the background would be stopped for this, and its shell has set the terminal itself.
+        # In the background tcsetattr() would stop us, and the shell has restored the terminal itself.
         if self._before is not None and _is_in_foreground(self._terminal):
             with contextlib.suppress(termios.error):
                 termios.tcsetattr(self._terminal, termios.TCSANOW, self._before)

@@ -1,4 +1,4 @@
-"""What the user of a table of owners chooses by keys: its order, and whose rows are shown."""
+"""Choices that the user of an owner table makes by keys: sort order and filter."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LONGEST = 60
 
 @dataclass(slots=True)
 class OwnerKeys:
-    """The choices so far. `words` are in the name of each owner that has a row, whatever its case."""
+    """The current choices. Only owners with `words` in their name have rows; case is ignored."""
 
     sort: Sort
     words: str = ""
@@ -22,7 +22,7 @@ class OwnerKeys:
     is_over: bool = False
 
     def press(self, key: str) -> None:
-        """Take a key into account; one without a meaning changes nothing."""
+        """Apply a key. Unknown keys do nothing."""
         if self.is_typing:
             self._type(key)
         elif key in _SORTS:
@@ -45,7 +45,7 @@ class OwnerKeys:
             self.words += key
 
     def spans(self) -> list[Span]:
-        """The keys that may be pressed now, with the order that is chosen."""
+        """Return the line with the available keys and the current choice."""
         if self.is_typing:
             return [
                 ("filter: ", Ink.STRONG),

@@ -1,4 +1,4 @@
-"""`opwatch counters --latency`: what a drive counted of its own latency."""
+"""`opwatch counters --latency`: the latency that a drive measured itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`opwatch counters --latency --for T`: a drive's own latency beside that which the host sees."""
+"""`opwatch counters --latency --for T`: a drive's own latency beside the latency that the host measures."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from opwatch.tools.waiting import Waiter
 
 
 def run_way(disk: BlockDevice, args: argparse.Namespace) -> int:
-    """Look, wait, look again, and say what lies between."""
+    """Read the latencies, wait, read them again, and print the difference; return the exit status."""
     leaves = Selection(Devices(), [disk.name]).leaves()
     if len(leaves) > 1:
         paths = ", ".join(leaf.device.name for leaf in leaves)

@@ -1,4 +1,4 @@
-"""A browser without a window, where there is one: pages as pictures."""
+"""Renders pages as pictures with a headless browser, if one is installed."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from opwatch.tools.pictures.session import BrowserSession, browser_session
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _TIMEOUT_S = 120
-# It is to look at one page of ours and at nothing else: what it would ask its maker of its own accord has no
-# address.
+# The browser must open our page only: requests to its vendor get no address.
 _OPTIONS = (
     *("--headless", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
     *("--disable-component-update", "--disable-sync", "--hide-scrollbars", "--no-pings"),
@@ -27,12 +26,12 @@ _OPTIONS = (
 
 @frozen
 class Browser:
-    """A Chromium. What it needs to begin with is made for each call, and goes with it."""
+    """A Chromium installation. Each call uses a temporary profile."""
 
     path: str
 
     def run(self, page: Path, options: Sequence[str]) -> subprocess.CompletedProcess[bytes]:
-        """Let it look at a page, and wait until it has."""
+        """Run the browser on a page, and wait for its end."""
         with tempfile.TemporaryDirectory(prefix="opwatch-", ignore_cleanup_errors=True) as profile:
             words = [
                 *(self.path, *_OPTIONS, *self._rights(), f"--user-data-dir={profile}"),
@@ -50,21 +49,21 @@ class Browser:
                 raise failure from None
 
     def session(self) -> AbstractContextManager[BrowserSession]:
-        """A browser that stays for several pictures."""
+        """Return a running browser for several pictures."""
         return browser_session(self.path, [*_OPTIONS, *self._rights()])
 
     def picture(self, page: Path, target: Path, width: int, height: int) -> None:
-        """A page as PNG, in twice the size for sharp lines."""
+        """Write a page as PNG, at double size for sharp lines."""
         with self.session() as session:
             session.picture(page, target, width, height)
 
     def _rights(self) -> list[str]:
-        # Its sandbox cannot be had by root.
+        # Chromium's sandbox does not work for root.
         return ["--no-sandbox"] if os.geteuid() == 0 else []
 
 
 def browser() -> Browser:
-    """The browser of this machine; Unsupported where there is none."""
+    """Return the browser of this machine. Raise Unsupported if there is none."""
     path = next(filter(None, map(shutil.which, _NAMES)), None)
     if not path:
         raise Unsupported(

@@ -1,4 +1,4 @@
-"""A Chromium that stays while it draws several pages: its DevTools protocol, through two pipes."""
+"""A running Chromium that renders several pages, controlled by its DevTools protocol through two pipes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Any
 
 from opwatch.errors import OpwatchError
 
-# The descriptors that Chromium reads commands from and writes answers to.
+# Descriptors from which Chromium reads commands, and to which it writes answers.
 _COMMANDS, _ANSWERS = 3, 4
 _TIMEOUT_S = 120
 _CHUNK = 1 << 16
@@ -35,7 +35,7 @@ class BrowserSession:
         self._call("Page.enable")
 
     def picture(self, page: Path, target: Path, width: int, height: int) -> None:
-        """Write a page as PNG, in twice the size for sharp lines."""
+        """Write a page as PNG, at double size for sharp lines."""
         self._call(
             "Emulation.setDeviceMetricsOverride",
             width=width,
@@ -83,7 +83,7 @@ class BrowserSession:
 
 @contextlib.contextmanager
 def browser_session(path: str, options: Sequence[str]) -> Iterator[BrowserSession]:
-    """A browser that is started here and ends with the block. Its profile goes with it."""
+    """Yield a browser that runs during the context. Its temporary profile is removed at the end."""
     with tempfile.TemporaryDirectory(prefix="opwatch-", ignore_cleanup_errors=True) as profile:
         read_commands, commands = os.pipe()
         answers, write_answers = os.pipe()
@@ -116,5 +116,5 @@ def browser_session(path: str, options: Sequence[str]) -> Iterator[BrowserSessio
 
 
 def _above(descriptor: int) -> int:
-    """A copy of a descriptor whose number is not one of those that the browser is given."""
+    """Return a copy of a descriptor, with a number that the browser does not use."""
     return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 10)

@@ -50,7 +50,8 @@ def perform(
     waiter: Waiter,
     args: argparse.Namespace,
 ) -> None:
-    """Do what is left of it. The disk is ours already, and so are signals: one that came before ends it."""
+    """Run the remaining levels. The disk and the signal handlers are ours already; an earlier signal ends the
+    sweep."""
     disk, quiet = claim.disk, args.quiet
     require_discards(disk)
     with ExitStack() as stack:

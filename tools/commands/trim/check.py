@@ -38,9 +38,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# fstrim(8) has these for several filesystems.
+# Exit statuses of fstrim(8) for several filesystems.
 ALL, NONE, SOME = 0, 32, 64
-# Filesystems that are written once: there is nothing free in them.
+# Read-only filesystems, which have no free space.
 _IMAGES = ("squashfs", "iso9660", "udf", "erofs", "cramfs", "romfs")
 
 

@@ -29,7 +29,7 @@ from opwatch.tools.commands.sweep.scenarios.mixed import (
 )
 from opwatch.tools.talk import LevelProgress
 
-# What is decided by the experiment, and is an option of sweeps that have levels.
+# Options of sweeps with levels that the experiment fixes itself.
 _LEVEL_OPTIONS = ("base", "reads")
 
 Experiment = Callable[[Scenario, argparse.Namespace], dict[str, Any]]

@@ -161,7 +161,7 @@ def _guard() -> tuple[subprocess.Popen[bytes], int]:
 def own_drive(
     config: Mapping[str, int], words: tuple[str, ...], say: Callable[[str], None]
 ) -> Iterator[tuple[Record, LoopDevice]]:
-    """A drive that is gone in the end, also when we are killed; and its block device, held."""
+    """Yield a drive and its block device, held. The drive is removed at the end, even if we are killed."""
     claim = _new_claim()
     guard, lifeline = _guard()
     try:

@@ -1,1 +1,1 @@
-"""The dashboard as rows of pieces with their tones: no terminal in it, and no clock."""
+"""The dashboard as rows of text with tones, independent of terminal and clock."""

@@ -1,4 +1,4 @@
-"""A latency heat map: a column a stretch of time, latencies from the bottom up, p50 and p99 over it."""
+"""A latency heat map: one column per time span, latencies growing upwards, with lines for p50 and p99."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from opwatch.sinks.dashboard.moment import (
 )
 from opwatch.sinks.dashboard.rows import Heat, Line, Piece, Row, Tone
 
-# How hot a cell can be; 0 is empty.
+# Heat levels of a cell; 0 is empty.
 LEVELS = 8
-# What one sees of a drive at rest is no narrower.
+# Smallest range of the latency axis, used for a drive with steady latencies.
 _LEAST_OCTAVES = 4
-# Through the column of the cursor.
+# Drawn through the column of the cursor.
 CURSOR = "│"
 _NO_HEAT = Heat(0, 0)
 _GLYPHS = {Line.NONE: "▀", Line.P50: "━", Line.P99: "┅"}
@@ -28,35 +28,35 @@ _GLYPHS = {Line.NONE: "▀", Line.P50: "━", Line.P99: "┅"}
 
 @frozen
 class LatencyScale:
-    """Which latencies a map shows: from octave `low` up to the begin of octave `high`, in `cells` from the
-    bottom to the top."""
+    """Latency axis of a map: from octave `low` to the start of octave `high`, in `cells` from bottom to
+    top."""
 
     low: int
     high: int
     cells: int
 
     def cell(self, bucket: int) -> int:
-        """Where a bucket begins, from the bottom."""
+        """Return the first cell of a bucket, counted from the bottom."""
         buckets = (self.high - self.low) * BUCKETS_AN_OCTAVE
         place = (bucket - self.low * BUCKETS_AN_OCTAVE) * self.cells // buckets
         return min(max(place, 0), self.cells - 1)
 
     def cells_of(self, bucket: int) -> range:
-        """All cells of a bucket: one, or several where there are more cells than buckets."""
+        """Return all cells of a bucket: several if there are more cells than buckets."""
         first, beyond = self.cell(bucket), self.cell(bucket + 1)
-        # The last bucket ends where the map does.
+        # The last bucket ends at the top of the map.
         is_last = bucket + 1 >= self.high * BUCKETS_AN_OCTAVE
         return range(first, self.cells if is_last else max(beyond, first + 1))
 
     def least(self, cell: int) -> int:
-        """The least latency of a cell, in ns."""
+        """Return the lowest latency of a cell, in ns."""
         buckets = (self.high - self.low) * BUCKETS_AN_OCTAVE
         return edge_of(self.low * BUCKETS_AN_OCTAVE - (-cell * buckets // self.cells))
 
 
 @frozen
 class Column:
-    """What a column shows: how many by bucket, and its quantiles in ns."""
+    """Contents of a column: request counts by bucket, and quantiles in ns."""
 
     buckets: dict[int, int]
     p50: float | None
@@ -64,7 +64,7 @@ class Column:
 
 
 def column_of(moments: Sequence[DiskMoment], op: str) -> Column:
-    """One operation in the moments of a column. Of several together a quantile is known to its bucket."""
+    """Return the column for one operation. With several moments, quantiles are only known to their bucket."""
     if len(moments) == 1:
         only = moments[0].op(op)
         return Column(only.heat, only.latency.p50, only.latency.p99) if only else Column({}, None, None)
@@ -85,7 +85,7 @@ def _quantile(buckets: dict[int, int], ratio: float) -> float | None:
 
 
 def scale_of(columns: Sequence[Column], cells: int) -> LatencyScale | None:
-    """The octaves that any column hits, and a few at least; None if no column has a request."""
+    """Return an axis with all octaves in use, and a minimum range; None if no column has a request."""
     hit = [bucket for column in columns for bucket in column.buckets]
     if not hit:
         return None
@@ -95,8 +95,8 @@ def scale_of(columns: Sequence[Column], cells: int) -> LatencyScale | None:
 
 @frozen
 class HeatMap:
-    """The rows of a map, from the top. `hottest` is the most requests in a cell; `scale` is None if there are
-    none."""
+    """Rows of a map from the top. `hottest` is the largest count in a cell; `scale` is None for an empty
+    map."""
 
     rows: list[Row]
     scale: LatencyScale | None
@@ -104,7 +104,7 @@ class HeatMap:
 
 
 def heat_map(columns: Sequence[Column], width: int, height: int, cursor: int | None = None) -> HeatMap:
-    """Draw columns, the newest at the right. A line through the empty cells of column `cursor` marks it."""
+    """Draw columns, newest at the right. A line through the empty cells of column `cursor` marks it."""
     scale = scale_of(columns, 2 * height)
     if scale is None:
         return HeatMap([[(" " * width, Tone.PLAIN)] for _ in range(height)], None, 0)
@@ -127,14 +127,16 @@ def _cell_counts(column: Column, scale: LatencyScale) -> list[int]:
 
 
 def _levels(counts: Sequence[int], hottest: int) -> list[int]:
-    """How hot each cell of a column is, from the bottom. The scale is logarithmic: one slow request among ten
-    thousand is what one looks for."""
+    """Return the heat of each cell of a column, from the bottom.
+
+    The scale is logarithmic, so that one slow request among ten thousand is visible.
+    """
     full = math.log2(hottest + 1)
     return [math.ceil(math.log2(count + 1) / full * LEVELS) if count else 0 for count in counts]
 
 
 def _line(column: Column, scale: LatencyScale, height: int) -> dict[int, Line]:
-    """At which rows from the bottom the lines are; where both are, p99 is."""
+    """Return the lines by row from the bottom. If both fall on one row, p99 is shown."""
     lines = {}
     for value, line in ((column.p50, Line.P50), (column.p99, Line.P99)):
         if value is not None:
@@ -143,7 +145,7 @@ def _line(column: Column, scale: LatencyScale, height: int) -> dict[int, Line]:
 
 
 def _row(grid: Sequence[tuple[list[int], dict[int, Line]]], row: int, empty: str, cursor: int | None) -> Row:
-    """One row of a map, as few pieces as it has changes of tone."""
+    """Return one row of a map, with one piece per change of tone."""
     pieces: Row = [(empty, Tone.PLAIN)] if empty else []
     run = ""
     tone: Tone | Heat = _NO_HEAT
@@ -162,7 +164,7 @@ def _row(grid: Sequence[tuple[list[int], dict[int, Line]]], row: int, empty: str
 
 
 def legend(hottest: int, words: str = " per cell") -> Row:
-    """What the colours mean: each level, with the counts at both ends. Empty for an empty map."""
+    """Return the colour legend with the counts at both ends, empty for an empty map."""
     if not hottest:
         return []
     levels: Row = [("▀", Heat(level, level)) for level in range(1, LEVELS + 1)]
@@ -171,7 +173,7 @@ def legend(hottest: int, words: str = " per cell") -> Row:
 
 
 def axis(scale: LatencyScale | None, height: int, every: int = 3) -> list[Piece]:
-    """What is before each row, from the top: the least latency of some, if the map has any."""
+    """Return the axis label before each row, from the top: the lowest latency of every third row."""
     return [
         (
             f"{units.duration(scale.least(2 * row)):>6} ┤" if scale and row % every == 0 else "       │",

@@ -1,5 +1,5 @@
-"""An interval of one disk in few bytes, so that an hour of many disks can be kept: every number that is shown
-of it, and how its latencies are spread."""
+"""Compact form of one disk's interval, so that an hour of many disks fits into memory: every displayed
+number, and the latency distribution."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
     from opwatch.trim.audit.live import Discards
     from opwatch.waf.live import Live
 
-# A heat map has four buckets an octave, whose edges are edges of slots.
+# The heat map has four buckets per octave. Bucket edges coincide with histogram slot edges.
 BUCKETS_AN_OCTAVE = 4
 _BITS = BUCKETS_AN_OCTAVE.bit_length() - 1
 _NUMBERS = struct.Struct("<22d")
-# One of them: the first is the count.
+# The first of the numbers is the count.
 _COUNT = struct.Struct("<d")
 _HAS_QUEUE_OFFSET = 20 * _COUNT.size
 _BUCKET = struct.Struct("<BQ")
 
 
 def bucket_of(value: int) -> int:
-    """The bucket of a latency: octave by octave, each in equal parts."""
+    """Return the bucket of a latency. Each octave has equal parts."""
     octave = max(value, BUCKETS_AN_OCTAVE).bit_length() - 1
     return (
         octave * BUCKETS_AN_OCTAVE + (max(value, BUCKETS_AN_OCTAVE) >> (octave - _BITS)) % BUCKETS_AN_OCTAVE
@@ -43,7 +43,7 @@ def bucket_of(value: int) -> int:
 
 
 def edge_of(bucket: int) -> int:
-    """The least latency of a bucket, in ns."""
+    """Return the lowest latency of a bucket, in ns."""
     octave, part = divmod(bucket, BUCKETS_AN_OCTAVE)
     return (BUCKETS_AN_OCTAVE + part << octave) >> _BITS
 
@@ -52,7 +52,7 @@ _OF_SLOT = [bucket_of(LATENCY.low(slot)) for slot in range(LATENCY.slots)]
 
 
 class Times(NamedTuple):
-    """A latency distribution as it is shown, in ns. None where nobody knows."""
+    """A latency distribution for display, in ns. Unknown values are None."""
 
     mean: float | None
     p50: float | None
@@ -65,7 +65,7 @@ class Times(NamedTuple):
 
 @frozen
 class OpMoment:
-    """One operation in an interval. `queue` is None where it was not measured."""
+    """One operation in an interval. `queue` is None if it was not measured."""
 
     count: int
     bytes: int
@@ -100,7 +100,7 @@ def _heat(histogram: Histogram) -> dict[int, int]:
 
 
 def heat_of(raw: bytes) -> dict[int, int]:
-    """The buckets of what was packed, without the rest."""
+    """Return only the buckets of a packed operation."""
     return dict(_BUCKET.iter_unpack(memoryview(raw)[_NUMBERS.size :]))
 
 
@@ -121,7 +121,7 @@ def _unpacked(raw: bytes) -> OpMoment:
 
 @frozen
 class DiskMoment:
-    """An interval of one disk. `packed` has its operations by name."""
+    """An interval of one disk. `packed` holds its operations by name."""
 
     at: datetime
     begin_ns: int
@@ -136,7 +136,7 @@ class DiskMoment:
     discards: Discards | None
     slow: SlowIo | None
     owners: OwnersMoment | None = None
-    # Why there are none where there should be.
+    # Reason why requested owners are missing.
     no_owners: str | None = None
 
     @property
@@ -144,16 +144,16 @@ class DiskMoment:
         return (self.end_ns - self.begin_ns) / 1e9
 
     def op(self, name: str) -> OpMoment | None:
-        """One of its operations, None where there was none."""
+        """Return one of its operations, or None if it had no requests."""
         raw = self.packed.get(name)
         return None if raw is None else _unpacked(raw)
 
     def counts(self) -> list[tuple[str, int]]:
-        """The requests of each operation."""
+        """Return the number of requests of each operation."""
         return [(name, int(_COUNT.unpack_from(raw)[0])) for name, raw in self.packed.items()]
 
     def table_rows(self) -> list[tuple[str, int]]:
-        """How many rows of a table each operation takes: two where its time in the queue was measured."""
+        """Return the table rows of each operation: two if the queue time was measured."""
         return [
             (name, 1 + bool(_COUNT.unpack_from(raw, _HAS_QUEUE_OFFSET)[0]))
             for name, raw in self.packed.items()
@@ -163,7 +163,7 @@ class DiskMoment:
         return {name: _unpacked(raw) for name, raw in self.packed.items()}
 
     def totals(self) -> tuple[int, int, float]:
-        """Requests, bytes that were read or written, and mean requests in the device, of all operations."""
+        """Return requests, bytes read or written, and mean queue depth, summed over all operations."""
         requests, bytes_, depth = 0, 0, 0.0
         for name, raw in self.packed.items():
             numbers = _NUMBERS.unpack_from(raw)
@@ -174,7 +174,7 @@ class DiskMoment:
 
 
 def moment_of(observation: Observation) -> DiskMoment:
-    """What is kept of an interval."""
+    """Return the compact form of an interval."""
     interval, discards = observation.interval, observation.discards
     return DiskMoment(
         at=observation.at,

@@ -1,4 +1,4 @@
-"""Whose the requests of an interval were, in few bytes, and as the rows of a panel."""
+"""Owners of an interval's requests in compact form, and as the rows of a panel."""
 
 from __future__ import annotations
 
@@ -13,17 +13,20 @@ from opwatch.sinks.dashboard.rows import Row, Tone
 from opwatch.sinks.owners.shares import HEADER, OwnedShare, RankedShares, ranked_shares, share_row
 from opwatch.sinks.owners.words import full_table_lines
 
-# The highest screen has room for no more; all others are one.
+# The tallest screen shows no more; all others are combined.
 MOST_KEPT = 16
-# A header, and one row at least.
+# A header and at least one row.
 _LEAST_ROWS = 2
 _SHARE = struct.Struct("<5Q")
 
 
 @frozen
 class OwnersMoment:
-    """The owners of one disk in an interval, the most bytes first. `packed` has what each did, and others,
-    `more` in number, behind them. `no_room` is the part of others that the full table had no room for."""
+    """Owners of one disk in an interval, most bytes first.
+
+    `packed` holds their shares, followed by the share of the `more` others. `no_room` is the part of the
+    others that found the owner table full.
+    """
 
     by: str
     words: tuple[str, ...]
@@ -37,16 +40,16 @@ class OwnersMoment:
 
     @property
     def rows(self) -> int:
-        """How many rows it takes to show them all."""
+        """Return the rows needed to show all owners."""
         shown = len(self.words) + any(self.packed[-_SHARE.size :]) + any(self.no_room)
         return max(1 + shown, _LEAST_ROWS)
 
 
 def owners_moment(owners: Owners) -> OwnersMoment:
-    """What is kept of the owners of an interval."""
+    """Return the compact form of an interval's owners."""
     kept = ranked_shares(owners).cut(MOST_KEPT)
     packed = b"".join(_SHARE.pack(*share) for share in (*(share for _, share in kept.first), kept.other))
-    # The same few names stand in all intervals of an hour.
+    # Intern the names, because the same few occur in all intervals.
     return OwnersMoment(
         owners.by.value,
         tuple(sys.intern(words) for words, _ in kept.first),
@@ -57,14 +60,13 @@ def owners_moment(owners: Owners) -> OwnersMoment:
 
 
 def rows_wanted(moments: Iterable[OwnersMoment | None]) -> int:
-    """As many as the largest of these needs, 0 where nobody is told apart: a panel that is as high for all
-    that is in view stands still."""
+    """Return the rows of the largest table, 0 without owners. A fixed height keeps the panel from moving."""
     return max((one.rows for one in moments if one), default=0)
 
 
 def owner_rows(owners: OwnersMoment | None, seconds: float, most: int, width: int) -> list[Row]:
-    """Return a header, the largest owners, the others as one, and what the full table had no room for: at
-    most so many rows."""
+    """Return a header, the largest owners, the others combined, and the part that found the table full: at
+    most `most` rows."""
     if owners is None or most < _LEAST_ROWS:
         return []
     shares = owners.shares()

@@ -1,4 +1,4 @@
-"""The parts of a screen beside its map: numbers of one interval, and what is said in words."""
+"""Parts of a screen below the map: numbers of one interval, and messages."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from opwatch.trace.abi import OPS as EVERY_OP
 from opwatch.trace.lacking import ERRORS, ISSUED, TRUST
 
 _BY_UNIT = {"n": Tone.FAINT, "u": Tone.PLAIN, "m": Tone.SLOW, "s": Tone.SLOWEST}
-# A drive with less spare than this, or with more wear, in per cent, is beyond what its maker guarantees.
+# Limits in percent of spare and wear beyond which a drive is outside its specification, and the saturated
+# wear value.
 _LEAST_SPARE, _WORN, _SATURATED = 10, 100, 255
-# What a row of a disk takes beside its name, and how long that may be.
+# Columns of a disk row without its name, and the longest name.
 _RATES, _LONGEST_NAME = 70, 22
 
 
@@ -30,7 +31,7 @@ def _times(times: Times) -> Row:
     row: Row = []
     for ns in (times.mean, times.p50, times.p90, times.p99, times.p99_9):
         row += [(" ", Tone.PLAIN), _time(ns, 5)]
-    # A maximum known only to its slot is marked: it is at most this.
+    # "<" marks an upper bound: the maximum is only known to its histogram slot.
     mark = "<" if times.max_slack and times.max is not None else ""
     return [*row, (" ", Tone.PLAIN), _time(times.max, 6, mark)]
 
@@ -52,8 +53,10 @@ def _op_row(name: str, op: OpMoment, seconds: float, absent: Collection[str], ch
 
 
 def table(moment: DiskMoment | None, chosen: str, in_view: Iterable[DiskMoment] = ()) -> list[Row]:
-    """Every operation of an interval, as plain lines have them. `chosen` is the one in the map. The table has
-    the same rows for all intervals in view, so that nothing below it moves."""
+    """Return the table of an interval's operations, as in plain output. `chosen` is the operation in the map.
+
+    The rows are the same for all intervals in view, so that nothing below the table moves.
+    """
     rows: list[Row] = [[(HEADER, Tone.STRONG)]]
     if moment is None:
         return [*rows, [("no interval yet", Tone.FAINT)]]
@@ -73,7 +76,7 @@ def table(moment: DiskMoment | None, chosen: str, in_view: Iterable[DiskMoment] 
 
 
 def _rows_in_view(moments: Iterable[DiskMoment]) -> dict[str, int]:
-    """The most rows that each operation takes in any of these, in the order of all tables."""
+    """Return the maximum rows of each operation in these moments, in table order."""
     most: dict[str, int] = {}
     for moment in moments:
         for name, count in moment.table_rows():
@@ -82,7 +85,7 @@ def _rows_in_view(moments: Iterable[DiskMoment]) -> dict[str, int]:
 
 
 def _idle_op_row(name: str, chosen: str) -> Row:
-    """An operation that had requests in other intervals in view, and none in this one."""
+    """Return the row of an operation that has requests in other intervals in view only."""
     tone = Tone.CHOSEN if name == chosen else OPS.get(name, Tone.STRONG)
     return [
         (f"{SHORT.get(name, name):<7}", tone),
@@ -91,7 +94,7 @@ def _idle_op_row(name: str, chosen: str) -> Row:
 
 
 def trust_row(disk: DiskPast, moment: DiskMoment | None) -> Row:
-    """Whether everything is accounted for: in this interval, and in all of them."""
+    """Return whether all requests are accounted for, in this interval and in the whole watch."""
     if moment is None:
         return [("trust: nothing was counted yet", Tone.FAINT)]
     if TRUST in moment.absent:
@@ -109,7 +112,7 @@ def trust_row(disk: DiskPast, moment: DiskMoment | None) -> Row:
 
 
 def drive_rows(past: Past, disk: DiskPast, moment: DiskMoment | None, width: int) -> list[Row]:
-    """What the drive says of itself, and how much of what is written goes to flash: a row, or two."""
+    """Return one or two rows with the drive's health and its write amplification."""
     if moment is None:
         return []
     health, row = past.health(disk, moment.end_ns), []
@@ -134,7 +137,7 @@ def _health(health: SmartLog) -> Row:
         row.append((f"spare {health.available_spare} %  ", tone))
     if health.percentage_used is not None:
         tone = Tone.ALARM if health.percentage_used >= _WORN else Tone.PLAIN
-        # The page has one byte for it: 255 is more than 254.
+        # The field has one byte: 255 means more than 254 %.
         or_more = " or more" if health.percentage_used >= _SATURATED else ""
         row.append((f"worn {health.percentage_used} %{or_more}  ", tone))
     if health.critical_warning:
@@ -143,8 +146,7 @@ def _health(health: SmartLog) -> Row:
 
 
 def disk_rows(past: Past, chosen: DiskPast, cursor_ns: int | None, most: int, width: int) -> list[Row]:
-    """A row for each of several disks: the chosen one, and those around it. Where not all have room, a row
-    says how many there are besides."""
+    """Return a row for the selected disk and those around it. If some do not fit, a last row counts them."""
     disks = past.listed()
     if len(disks) < 2 or most < 1:
         return []
@@ -197,8 +199,8 @@ def words(
     width: int,
     most_slow: int = 6,
 ) -> list[Row]:
-    """What is said beside the numbers of one moment: what happened in all that are in view, which requests
-    were slow until then, the newest first, and who discarded in it."""
+    """Return messages about a moment: events in view, slow requests until then (newest first), and its
+    discard senders."""
     rows = _folded([f"▲ {mark.text}" for mark in reversed(marks[-5:])], width, Tone.MARK)
     rows += _folded(_slow(moments, shown, most_slow), width, Tone.SLOW)
     if shown and shown.discards:
@@ -207,7 +209,7 @@ def words(
 
 
 def _slow(moments: Sequence[DiskMoment], shown: DiskMoment | None, most: int) -> list[str]:
-    """How many requests were slow, and those noted one by one until the interval that is shown ended."""
+    """Return the number of slow requests in view, and those recorded until the end of the shown interval."""
     lines: list[str] = []
     count, left_out, limit_ns = 0, 0, 0
     for moment in reversed(moments):

@@ -1,4 +1,4 @@
-"""What a dashboard has been given: an hour of each disk, what happened beside it, and what its drive says."""
+"""Data of a dashboard: an hour of each disk, events, and the health of its drives."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from opwatch.samples.entries import Began, Looked, RunEntry
 from opwatch.samples.observation import Event, Observation
 from opwatch.sinks.dashboard.moment import DiskMoment, moment_of
 
-# An hour by the second.
+# One hour with an interval per second.
 MOST_MOMENTS = 3600
 _MOST_MARKS = 500
 _NOTED_NS = 10 * 10**9
@@ -22,7 +22,7 @@ _NOTED_NS = 10 * 10**9
 
 @frozen
 class EventMark:
-    """Something that happened beside the disks."""
+    """An event that is not about a disk's requests."""
 
     at_ns: int
     text: str
@@ -30,8 +30,8 @@ class EventMark:
 
 @dataclass(slots=True)
 class DiskPast:
-    """One disk. `doubtful` counts intervals that left something unexplained, of all there were; `dropped`,
-    those that are too old to be kept; `requests` is the total since its first interval."""
+    """One disk. `doubtful` counts intervals with unexplained requests since the start, `dropped` those too
+    old to be kept, and `requests` all requests since the first interval."""
 
     name: str
     label: str
@@ -44,20 +44,20 @@ class DiskPast:
     has_left: bool = False
 
     def place_before(self, end_ns: int) -> int:
-        """The place of the newest moment that ended by then, -1 where there is none."""
+        """Return the index of the newest moment that ended by then, or -1."""
         return bisect_right(self.moments, end_ns, key=lambda moment: moment.end_ns) - 1
 
 
 @dataclass(slots=True)
 class _Health:
-    """What a drive says of itself, and since when it has said so."""
+    """Health logs of a drive, and the time of each."""
 
     since_ns: list[int] = field(default_factory=list)
     logs: list[SmartLog] = field(default_factory=list)
 
 
 class Past:
-    """Takes what a sink is given, and the entries for what a sink is not told."""
+    """Takes the observations of a sink, and the run entries that sinks do not receive."""
 
     def __init__(self, most: int = MOST_MOMENTS) -> None:
         self.disks: dict[str, DiskPast] = {}
@@ -69,7 +69,7 @@ class Past:
         self._health: dict[str, _Health] = {}
 
     def take(self, entry: RunEntry) -> None:
-        """An entry, before what follows from it."""
+        """Take an entry, before the observations that result from it."""
         if isinstance(entry, Began):
             if entry.drive:
                 self._drives[entry.sample.disk.device] = entry.drive
@@ -80,7 +80,7 @@ class Past:
             self._look(entry.sample)
 
     def write(self, observation: Observation) -> None:
-        """An interval, or the summary of a disk."""
+        """Add an interval, or the summary of a disk."""
         if observation.final:
             self.finals.append(observation)
             return
@@ -94,29 +94,29 @@ class Past:
         disk.doubtful += bool(observation.unexplained)
 
     def listed(self) -> list[DiskPast]:
-        """The disks in the order of the screen: those that never had a request come last."""
+        """Return the disks in screen order; those that never had a request come last."""
         return sorted(self.disks.values(), key=lambda disk: not disk.requests)
 
     def tell(self, event: Event) -> None:
         self.mark(event.at_ns, event.text)
 
     def mark(self, at_ns: int, text: str) -> None:
-        """Something happened; moments come in any order."""
+        """Add an event. Times may arrive in any order."""
         place = bisect_right(self.marks, at_ns, key=lambda mark: mark.at_ns)
         self.marks.insert(place, EventMark(at_ns, text))
         del self.marks[: max(len(self.marks) - _MOST_MARKS, 0)]
 
     def say(self, text: str) -> None:
-        """Talk, which has no moment: it is shown for a while."""
+        """Set a message. It has no time and is shown for a while."""
         self._note = self.span_ns[1], text
 
     def note(self) -> str | None:
-        """What was said last, unless that was long ago."""
+        """Return the last message, unless it is too old."""
         if self._note is None:
             return None
         at_ns, text = self._note
         if not at_ns:
-            # What was said before anything was counted is shown from then on.
+            # A message before the first interval is shown from that interval on.
             self._note = self.span_ns[1], text
             return text
         return text if self.span_ns[1] - at_ns <= _NOTED_NS else None
@@ -125,13 +125,13 @@ class Past:
         self._note = None
 
     def health(self, disk: DiskPast, at_ns: int) -> SmartLog | None:
-        """What its drive had said of itself by then."""
+        """Return the drive's last health log at that time, or None."""
         health = self._health.get(disk.drive or "")
         place = bisect_right(health.since_ns, at_ns) - 1 if health else -1
         return health.logs[place] if health and place >= 0 else None
 
     def marks_between(self, begin_ns: int, end_ns: int) -> Sequence[EventMark]:
-        """The marks that lie behind the begin, up to the end."""
+        """Return the marks after the start, up to and including the end."""
         first, last = (
             bisect_right(self.marks, at_ns, key=lambda mark: mark.at_ns) for at_ns in (begin_ns, end_ns)
         )
@@ -139,7 +139,7 @@ class Past:
 
     @property
     def span_ns(self) -> tuple[int, int]:
-        """From the oldest moment that is kept to the newest, of all disks; 0 and 0 before there is one."""
+        """Return the end times of the oldest and newest kept moments of all disks, or (0, 0)."""
         kept = [disk.moments for disk in self.disks.values() if disk.moments]
         if not kept:
             return 0, 0

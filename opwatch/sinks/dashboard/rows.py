@@ -1,4 +1,4 @@
-"""What a screen is made of: rows of pieces, each with what it means. Who paints it knows the colours."""
+"""Building blocks of a screen: rows of pieces with tones. The painter maps tones to colours."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from opwatch.units import printable
 
 
 class Tone(Enum):
-    """What a piece is."""
+    """Meaning of a piece."""
 
     PLAIN = auto()
     STRONG = auto()
@@ -38,7 +38,7 @@ class Line(Enum):
 
 
 class Heat(NamedTuple):
-    """Two cells of a heat map, one upon the other: how hot each is, 0 for empty; and a line over them."""
+    """Two stacked cells of a heat map with their heat, 0 for empty, and a line over them."""
 
     upper: int
     lower: int
@@ -51,7 +51,7 @@ OPS = {"read": Tone.READ, "write": Tone.WRITE, "flush": Tone.FLUSH, "discard": T
 
 
 def clean(text: str) -> str:
-    """Text from outside: nothing in it commands a terminal."""
+    """Return external text without characters that control a terminal."""
     return printable(text)
 
 
@@ -60,7 +60,7 @@ def length(row: Iterable[Piece]) -> int:
 
 
 def fit(row: Sequence[Piece], width: int) -> Row:
-    """The row in exactly so many columns: what is too long ends with a mark."""
+    """Return the row in exactly `width` columns. A row that is too long ends with a mark."""
     room, fitted = width, []
     for text, tone in row:
         if len(text) > room:
@@ -72,13 +72,13 @@ def fit(row: Sequence[Piece], width: int) -> Row:
 
 
 def apart(left: Sequence[Piece], right: Sequence[Piece], width: int) -> Row:
-    """One at the left end and one at the right, which stays whole where not both have room."""
+    """Return a row with one part at each end. The right part stays whole if there is too little space."""
     room = max(width - length(right) - 1, 0)
     return fit([*fit(left, room), (" ", Tone.PLAIN), *right], width)
 
 
 def beside(left: Sequence[Row], right: Sequence[Row], width: int) -> list[Row]:
-    """Two blocks side by side, each in half of the width."""
+    """Return two blocks side by side, each in half of the width."""
     half = (width - 2) // 2
     tall = max(len(left), len(right))
     empty: Row = []

@@ -1,4 +1,4 @@
-"""A whole screen, of any size: what is shown of a past to somebody who looks at a part of it. Pure."""
+"""A whole screen of any size: the visible part of a past, as rows."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from opwatch.sinks.dashboard.rows import OPS, Piece, Row, Tone, apart, beside, c
 from opwatch.sinks.dashboard.spark import spark_rows
 from opwatch.sinks.dashboard.view import View
 
-# What stands before a map and bars.
+# Columns before a map or bars.
 MARGIN = 13
 _LEAST_HEAT = 4
 _LEAST_OWNERS = 4
 _WIDE = 150
 _TALL = 40
-# A time of the clock stands below every so many columns.
+# Distance of clock times below the map, in columns.
 _EVERY = 20
-# An interval that is longer or shorter by this share is shown as long as it was.
+# An interval shows its real length if it differs by more than this share.
 _UNEVEN = 0.1
 KEYS = "q quit  space {pause}  ←→ time  +- zoom  ↑↓ disk  rwdf op{keep}  ? help"
 HELP = (
@@ -51,8 +51,8 @@ HELP = (
 
 @frozen
 class Frame:
-    """The size of a terminal, and what it shows. `title` is the source: a live watch, or a file. `interval_s`
-    is how long an interval was meant to be, None if that is not known."""
+    """Size of a terminal, and the source it shows: a live watch or a file. `interval_s` is the nominal
+    interval length, None if unknown."""
 
     width: int
     height: int
@@ -62,7 +62,7 @@ class Frame:
 
 
 def screen(past: Past, view: View, frame: Frame) -> list[Row]:
-    """Exactly so many rows of exactly so many columns."""
+    """Return exactly `frame.height` rows of `frame.width` columns."""
     disk = view.disk(past)
     if view.is_help:
         rows = _help()
@@ -84,7 +84,7 @@ def screen(past: Past, view: View, frame: Frame) -> list[Row]:
 
 
 def _message(past: Past, frame: Frame) -> list[Row]:
-    """What was said last, in the rows it needs: it lies over what is above the keys."""
+    """Return the last message in as many rows as it needs; it overlays the rows above the keys."""
     note = past.note()
     lines = textwrap.wrap(clean(note), max(frame.width, 20)) if note else []
     most = min(max(frame.height // 4, 1), frame.height - 1)
@@ -104,7 +104,7 @@ def _help() -> list[Row]:
 
 
 class _Composed:
-    """A screen of one disk while it is put together."""
+    """Composes the screen of one disk."""
 
     def __init__(self, past: Past, view: View, frame: Frame, disk: DiskPast) -> None:
         self._past, self._view, self._frame, self._disk = past, view, frame, disk
@@ -117,7 +117,7 @@ class _Composed:
 
     def rows(self) -> list[Row]:
         head = self._head()
-        # Title, rule and times of the map; the last rows have the time bar and the keys, live and paused.
+        # Title, rule and times of the map. The last rows hold the time bar and the keys, live and paused.
         room = self._frame.height - len(head) - 5
         least = min(_LEAST_HEAT, max(room, 0))
         below = self._below(room, least)
@@ -147,7 +147,8 @@ class _Composed:
         return [*rows, *self._drive_rows()]
 
     def _drive_rows(self) -> list[Row]:
-        """What the drive reports, in as many rows as any column in view needs: the map keeps its height."""
+        """Return the drive's report, with as many rows as any column in view needs, so that the map keeps its
+        height."""
         in_view = [
             drive_rows(self._past, self._disk, column[-1], self._frame.width) for column in self._columns
         ]
@@ -155,7 +156,7 @@ class _Composed:
         return [*rows, *[blank] * (max(map(len, in_view), default=0) - len(rows))]
 
     def _length_of(self, moment: DiskMoment) -> str:
-        """How long an interval was: as it was meant, unless it was much longer or shorter."""
+        """Return the nominal interval length, or the real one if it differs much."""
         meant_s = self._frame.interval_s or moment.seconds
         is_even = abs(moment.seconds - meant_s) <= _UNEVEN * meant_s
         return _length(meant_s if is_even else moment.seconds)
@@ -195,7 +196,7 @@ class _Composed:
         return apart(left, [(right, Tone.PLAIN)], width)
 
     def _rule(self) -> Row:
-        """The foot of the map, with marks where something happened, and the cursor."""
+        """Return the bottom line of the map, with event marks and the cursor."""
         empty = self._width - len(self._columns)
         row: Row = [(" " * (MARGIN - 1) + "└", Tone.FAINT), ("─" * empty, Tone.FAINT)]
         for place in range(len(self._columns)):
@@ -207,7 +208,7 @@ class _Composed:
         return row
 
     def _times(self) -> Row:
-        """Times of the clock below the map: of the cursor, and of every so many columns."""
+        """Return the clock times below the map: at the cursor, and at regular columns."""
         wide, first = self._width + MARGIN + 1, MARGIN + self._width - len(self._columns)
         places = range(len(self._columns) - 1, -1, -_EVERY)
         texts = [(first + place, self._clock_of(place)) for place in places]
@@ -231,7 +232,7 @@ class _Composed:
         return f"{self._columns[place][-1].at.astimezone():%H:%M:%S}"
 
     def _marks_in_view(self) -> dict[int, list[EventMark]]:
-        """What happened in each column."""
+        """Return the events of each column."""
         if not self._columns:
             return {}
         begin_ns, end_ns = self._columns[0][0].begin_ns, self._columns[-1][-1].end_ns
@@ -244,7 +245,7 @@ class _Composed:
         return marks
 
     def _below(self, room: int, least: int) -> list[Row]:
-        """What stands below the map, in so many rows with it."""
+        """Return the rows below the map, which share `room` rows with it."""
         shown = [moment for moments in self._columns for moment in moments]
         numbers, sparks = table(self._moment, self._op, shown), self._sparks()
         marks = [mark for place in sorted(self._marks) for mark in self._marks[place]]
@@ -262,8 +263,11 @@ class _Composed:
         return [*sparks, *beside(left, right, self._frame.width)][:most]
 
     def _most_below(self, room: int, least: int, needed: int, owners: int) -> int:
-        """Rows below the map. What is said in words gives way to it, down to a third of the screen; owners
-        do not, unless the map has the least already."""
+        """Return the number of rows below the map.
+
+        Messages give way to the map up to a third of the screen. Owners do not, unless the map is at its
+        minimum.
+        """
         wanted = self._frame.height // 3
         if owners:
             wanted = min(wanted, room - needed)
@@ -273,7 +277,7 @@ class _Composed:
         return int(bool(self._moment and self._moment.no_owners))
 
     def _owners(self, most: int, width: int) -> list[Row]:
-        """Whose the requests of the interval were, in as many rows as there are for any interval in view."""
+        """Return the owners of the interval, with as many rows as any interval in view needs."""
         moment, rows = self._moment, list[Row]()
         if moment and moment.no_owners and most:
             rows = [[(clean(f"owners are not known: {moment.no_owners}"), Tone.FAINT)]]
@@ -283,7 +287,7 @@ class _Composed:
         return [*rows, *[blank] * (most - len(rows))]
 
     def _sparks(self) -> list[Row]:
-        """Rates of all operations together, below the columns of the map."""
+        """Return the rates of all operations combined, aligned with the map's columns."""
         height = 2 if self._frame.height >= _TALL else 1
         totals = [_mean_totals(moments) for moments in self._columns]
         requests, bytes_, depths = ([total[number] for total in totals] for number in range(3))
@@ -304,7 +308,7 @@ class _Composed:
         return rows
 
     def _with_cursor(self, bars: Row) -> Row:
-        """Bars below the map, with the one of the cursor's column marked."""
+        """Return bars below the map, with the cursor's column marked."""
         if self._cursor is None:
             return bars
         [(text, tone)] = bars
@@ -312,7 +316,7 @@ class _Composed:
         return [(text[:at], tone), (text[at].replace(" ", CURSOR), Tone.CURSOR), (text[at + 1 :], tone)]
 
     def _time_bar(self) -> Row:
-        """Where the map and the cursor are in all that is kept."""
+        """Return the position of the map and the cursor in the kept history."""
         begin_ns, end_ns = self._past.span_ns
         if not self._columns or end_ns <= begin_ns or self._moment is None:
             return []
@@ -335,18 +339,18 @@ class _Composed:
 
 
 def _length(seconds: float) -> str:
-    """How long it is, as it was meant: an interval is off by a millisecond."""
+    """Return an interval length, rounded because intervals are off by milliseconds."""
     return f"{round(seconds, 2):g} s"
 
 
 def _clock(known: DiskMoment, at_ns: int) -> str:
-    """A moment by the clock of the wall, reckoned from one that is known."""
+    """Return a wall-clock time, computed from a known moment."""
     at: datetime = known.at + timedelta(microseconds=(at_ns - known.end_ns) / 1000)
     return f"{at.astimezone():%H:%M:%S}"
 
 
 def _mean_totals(moments: Sequence[DiskMoment]) -> tuple[float, float, float]:
-    """Requests and bytes a second, and requests in the device, over some moments."""
+    """Return requests and bytes per second and the mean queue depth over some moments."""
     seconds = sum(moment.seconds for moment in moments)
     if not seconds:
         return 0.0, 0.0, 0.0

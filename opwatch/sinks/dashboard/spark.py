@@ -11,8 +11,10 @@ _STEPS = len(_BARS) - 1
 
 
 def spark_rows(values: Sequence[float | None], width: int, height: int, tone: Tone) -> list[Row]:
-    """Bars of at most so many rows, from the top. The highest is full; what is more than nothing is never
-    empty, and what is not known is a gap."""
+    """Return bars of `height` rows from the top.
+
+    The highest bar is full, a value above zero is never empty, and an unknown value is a gap.
+    """
     highest = max((value for value in values if value is not None), default=0.0)
     steps = [
         0 if not value or not highest else max(1, round(value / highest * _STEPS * height))

@@ -1,4 +1,4 @@
-"""What the user looks at: which disk, which operation, until when, how much to a column."""
+"""The user's view: disk, operation, time and zoom."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from opwatch.sinks.dashboard.moment import DiskMoment
 from opwatch.sinks.dashboard.past import DiskPast, Past
 from opwatch.trace.abi import OPS
 
-# Intervals that a column may stand for.
+# Intervals per column.
 ZOOMS = (1, 2, 5, 10, 30, 60)
-# Without a choice by the user, another disk or operation is shown once it has more than this many times the
-# requests of the one that is shown.
+# Without a choice by the user, the view switches to another disk or operation only if it has more than this
+# many times the requests of the shown one.
 _BUSIER = 2
-# The busiest operation is looked for in this many columns.
+# Number of columns in which the busiest operation is determined.
 _RECENT = 30
 
 Columns = Sequence[Sequence[DiskMoment]]
@@ -23,11 +23,11 @@ Columns = Sequence[Sequence[DiskMoment]]
 
 @dataclass(slots=True)
 class View:
-    """Which part of the past is shown.
+    """The part of the past that is shown.
 
-    `cursor_ns` is the end of the interval whose numbers are shown, None for the newest one. `edge_ns` is
-    where the map ended when it was paused. `chosen_op` is None for the busiest operation in the map. Until
-    `has_chosen_disk`, the busiest disk is shown.
+    `cursor_ns` is the end of the interval whose numbers are shown, None for the newest one. `edge_ns` is the
+    end of the map when it was paused. `chosen_op` is None for the busiest operation in the map. Until
+    `has_chosen_disk` is set, the busiest disk is shown.
     """
 
     disk_name: str | None = None
@@ -48,13 +48,13 @@ class View:
         return self.cursor_ns is not None
 
     def disk(self, past: Past) -> DiskPast | None:
-        """The disk that is shown, None before there is one."""
+        """Return the shown disk, or None before there is one."""
         shown = past.disks.get(self.disk_name or "")
         return shown or max(past.disks.values(), key=lambda disk: disk.requests, default=None)
 
     def follow_busiest(self, past: Past) -> None:
-        """Show the disk that had the most requests, unless the user chose one. Two disks that are about
-        equally busy do not take turns."""
+        """Show the busiest disk, unless the user chose one. Two disks that are about equally busy do not
+        alternate."""
         shown = self.disk(past)
         if shown is None or self.has_chosen_disk or self.is_paused:
             return
@@ -63,27 +63,29 @@ class View:
         self.disk_name = busiest.name if is_busier else shown.name
 
     def moment(self, past: Past) -> DiskMoment | None:
-        """The interval whose numbers are shown: the one at the cursor, or the newest."""
+        """Return the interval whose numbers are shown: the one at the cursor, or the newest."""
         disk = self.disk(past)
         place = self.place(disk) if disk else -1
         return disk.moments[place] if disk and place >= 0 else None
 
     def place(self, disk: DiskPast) -> int:
-        """Its place among those of its disk, -1 where there is none yet."""
+        """Return the index of the shown moment of a disk, or -1."""
         if self.cursor_ns is None:
             return len(disk.moments) - 1
         return disk.place_before(self.cursor_ns)
 
     def columns(self, disk: DiskPast, width: int) -> Columns:
-        """The moments of each column, the newest at the right. Columns of several begin at the same moments
-        however far one scrolls, so that what stands in them does not change."""
+        """Return the moments of each column, newest at the right.
+
+        Zoomed columns start at fixed moments, so that scrolling does not change their contents.
+        """
         newest = self._newest_in_map(disk)
         if newest < 0:
             return []
         oldest, last = disk.dropped, disk.dropped + newest
         end_column = last // self.zoom
         if self.is_paused:
-            # Half of the map comes after the cursor, unless less was kept at either end.
+            # Half of the map is after the cursor, unless the history ends before.
             cursor_column = (disk.dropped + max(self.place(disk), 0)) // self.zoom
             wanted = max(cursor_column + width // 2, oldest // self.zoom + width - 1)
             end_column = min(end_column, wanted)
@@ -97,21 +99,23 @@ class View:
         return list(groups.values())
 
     def _newest_in_map(self, disk: DiskPast) -> int:
-        """The place of the newest interval that the map may show, -1 for none: a paused map does not move."""
+        """Return the index of the newest interval in the map, or -1. A paused map does not move."""
         if self.is_paused and self.edge_ns is not None:
             return disk.place_before(self.edge_ns)
         return len(disk.moments) - 1
 
     def cursor_column(self, disk: DiskPast, columns: Columns) -> int | None:
-        """The place of the column that the cursor is in, None where there is no cursor."""
+        """Return the index of the cursor's column, or None without a cursor."""
         place = self.place(disk)
         if self.cursor_ns is None or not columns or place < 0:
             return None
         return bisect_left([moments[-1].end_ns for moments in columns], disk.moments[place].end_ns)
 
     def op(self, columns: Columns) -> str:
-        """The operation that the map shows: the chosen one, or the one with the most requests in its newest
-        columns. As with disks, two that are about equally busy do not take turns."""
+        """Return the operation that the map shows: the chosen one, or the busiest in its newest columns.
+
+        As with disks, two that are about equally busy do not alternate.
+        """
         if self.chosen_op:
             return self.chosen_op
         counts = _requests(columns[-_RECENT:])
@@ -123,7 +127,7 @@ class View:
         return self.busy_op or busiest
 
     def next_disk(self, past: Past, by: int) -> None:
-        """Show another disk: the next one in the list, or the one before."""
+        """Show the next disk in the list, or the previous one."""
         names, shown = [disk.name for disk in past.listed()], self.disk(past)
         if shown is None:
             return
@@ -131,11 +135,11 @@ class View:
         self.has_chosen_disk = True
 
     def keep_disk(self, past: Past) -> None:
-        """Stay with the disk that is shown, whichever becomes the busiest."""
+        """Stay with the shown disk, whichever becomes the busiest."""
         self.next_disk(past, 0)
 
     def pause(self, past: Past) -> None:
-        """Stop here, or go on."""
+        """Pause, or resume."""
         moment = self.moment(past)
         if self.is_paused or moment is None:
             self.newest()
@@ -143,7 +147,7 @@ class View:
             self._stop_at(moment.end_ns, moment.end_ns)
 
     def scroll(self, past: Past, columns: int) -> None:
-        """Move the cursor, back where `columns` is negative. Past the newest interval the view is live."""
+        """Move the cursor, backwards if `columns` is negative. After the newest interval the view is live."""
         disk = self.disk(past)
         if not disk or not disk.moments:
             return
@@ -171,12 +175,12 @@ class View:
         self.zoom_place = min(max(self.zoom_place + steps, 0), len(ZOOMS) - 1)
 
     def zoom_to_fit(self, intervals: int, columns: int) -> None:
-        """Go as near as shows all of them."""
+        """Choose the closest zoom that shows all intervals."""
         self.zoom_place = min(bisect_left(ZOOMS, -(-intervals // max(columns, 1))), len(ZOOMS) - 1)
 
 
 def _requests(columns: Columns) -> dict[str, int]:
-    """The requests of each operation."""
+    """Return the requests of each operation."""
     counts = dict.fromkeys(OPS, 0)
     for moments in columns:
         for moment in moments:

@@ -1,1 +1,1 @@
-"""A report as one page of HTML, as Markdown and as JSON."""
+"""A report as one HTML page, as Markdown and as JSON."""

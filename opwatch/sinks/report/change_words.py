@@ -1,4 +1,4 @@
-"""Changes in words: what they are called, from what to what, and how that was decided."""
+"""Changes as text: their names, the values before and after, and the decision."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PLURALS = {"read": "reads", "write": "writes"}
 
 
 def figure_name(change: CourseChanges) -> str:
-    """What it is a change of."""
+    """Return the name of the changed figure."""
     if change.figure == WAF:
         return "write amplification"
     return _PLURALS[change.op or ""] if change.figure == RATE else f"p99 of {_PLURALS[change.op or '']}"
@@ -29,8 +29,11 @@ def shown_level(change: CourseChanges, value: float) -> str:
 
 
 def step_name(change: CourseChanges, step: Step) -> str:
-    """A cliff is a rate that falls to half or less under the same load. What changes slowly is a rise or a
-    fall, everything else a step."""
+    """Return the name of a step.
+
+    A cliff is a rate that falls to half or less under the same load. A slow change is a rise or a fall, any
+    other a step.
+    """
     if change.figure == RATE and step.is_cliff and step.load == ():
         return "cliff"
     if step.is_beyond or step.is_gradual:
@@ -49,7 +52,7 @@ def _load_words(load: LoadChange) -> str:
 
 
 def _load_sentence(change: CourseChanges, step: Step) -> str:
-    """What is known of the load at a step, as the end of a sentence."""
+    """Return the end of a sentence that describes the load at a step."""
     if step_name(change, step) == "cliff":
         return ", a cliff: the load did not change"
     if change.figure != RATE:
@@ -132,7 +135,7 @@ def _rows(run: ReportedRun, change: CourseChanges) -> Iterator[list[str]]:
 
 
 def change_table(run: ReportedRun, changes: Sequence[CourseChanges]) -> WordTable | None:
-    """All that was named, and how; None where nothing was."""
+    """Return all named changes and the decisions, or None without changes."""
     rows = []
     for change in changes:
         phase = [change.phase] if change.phase is not None else ["all"]
@@ -154,7 +157,7 @@ def _step_words(change: CourseChanges, step: Step) -> str:
 
 
 def change_sentences(run: ReportedRun, label: str, changes: Sequence[CourseChanges]) -> Iterator[str]:
-    """Each step once, with what changed at the same moment."""
+    """Yield a sentence per step, including other figures that changed at the same time."""
     done: set[int] = set()
     for change in sorted(with_steps(changes), key=lambda one: one.figure != RATE):
         for step in change.levels.steps:
@@ -180,7 +183,7 @@ def change_sentences(run: ReportedRun, label: str, changes: Sequence[CourseChang
 
 
 def _since(run: ReportedRun, change: CourseChanges, rest: Rest) -> str:
-    """The time in which a level is steady."""
+    """Return the time range in which a level is steady."""
     level = rest.level
     begin = max(
         [phase.begin_ns for phase in run.phases if phase.name == change.phase] or [run.picture.begin_ns]
@@ -195,7 +198,7 @@ def _since(run: ReportedRun, change: CourseChanges, rest: Rest) -> str:
 
 
 def pause_sentences(run: ReportedRun, label: str, changes: Sequence[CourseChanges]) -> Iterator[str]:
-    """Each pause of reads and writes, the earliest first, and what was in flight during it."""
+    """Yield a sentence per pause of reads and writes, earliest first, with the requests in flight."""
     pauses = [
         (pause, change) for change in changes if change.figure == RATE for pause in change.levels.pauses
     ]

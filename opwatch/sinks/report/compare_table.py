@@ -1,4 +1,4 @@
-"""Figures of several recordings side by side, as `opwatch compare` has them."""
+"""Figures of several recordings side by side, as in `opwatch compare`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LATENCIES = ("mean", *QUANTILES, CPU_IO, COMMAND_IO)
 
 
 def _shown(metric: str, estimate: Estimate) -> str:
-    """The figure as the comparison shows it, with the unit spelled out."""
+    """Return the figure as the comparison shows it, with the unit spelled out."""
     if metric in _LATENCIES:
         return amounts.latency(estimate.value)
     if metric == "max" and estimate.value is not None:
@@ -55,7 +55,7 @@ def _table(disk: ComparedDisk, runs: int, notes: Footnotes) -> WordTable:
 
 
 def compare_tables(comparison: RunComparison) -> tuple[list[tuple[str, WordTable]], list[str]]:
-    """A table for each row of disks, with its title, and the reasons that its cells name by number."""
+    """Return a titled table for each row of disks, and the numbered reasons to which its cells refer."""
     notes, tables = Footnotes(), []
     for disk in comparison.disks:
         names = ", ".join(
@@ -68,7 +68,7 @@ def compare_tables(comparison: RunComparison) -> tuple[list[tuple[str, WordTable
 
 
 def compare_section(comparison: RunComparison) -> str:
-    """The same as HTML."""
+    """Return the tables and reasons as HTML."""
     tables, reasons = compare_tables(comparison)
     shown = "".join(
         f"<h3>{markup.text(name)}</h3>{markup.table(table.head, table.rows, table.words)}"

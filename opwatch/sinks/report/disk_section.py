@@ -1,4 +1,4 @@
-"""One disk of a report: its table, its plots, and what was slow."""
+"""One disk of a report: its table, its plots, and its slow requests."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from opwatch.sinks.report.tables import WordTable, flag_names, op_table, slow_ta
 from opwatch.trace.lacking import TRUST
 from opwatch.units import shortened
 
-# Each of many disks has fewer points: a page is to open at once.
+# Limits of the points per disk. With many disks each gets fewer, so that the page opens quickly.
 _MOST_POINTS, _LEAST_POINTS = 4 * MOST_BINS, 128
-# Of a name in a legend.
+# Longest name in a legend.
 _LONGEST = 40
 
 
 def points_for(disks: int) -> int:
-    """How many points against time a disk of so many is drawn with."""
+    """Return the number of points over time for each of this many disks."""
     return max(_LEAST_POINTS, min(MOST_BINS, _MOST_POINTS // max(disks, 1)))
 
 
 def backdrop(run: ReportedRun) -> Backdrop:
-    """The axis of time of a run, with its phases and events."""
+    """Return the time axis of a run, with its phases and events."""
     picture = run.picture
     time = elapsed(picture.seconds)
 
@@ -53,7 +53,7 @@ def backdrop(run: ReportedRun) -> Backdrop:
 
 
 def word_table(table: WordTable | None, title: str = "") -> str:
-    """A table of words as HTML, nothing of none."""
+    """Return a table as HTML, or nothing without a table."""
     if not table:
         return ""
     head = f"<h3>{markup.text(title)}</h3>" if title else ""
@@ -65,14 +65,14 @@ def _of(changes: Iterable[CourseChanges], figure: str, op: str | None) -> list[C
 
 
 def marked(figure: Figure, changes: Iterable[CourseChanges], begin_ns: int) -> Figure:
-    """A plot against time with the levels of what it shows, and flags where one gives way to another."""
+    """Return a plot over time with the levels of its figure, and flags at the changes between them."""
     layers, flags = list(figure.layers), list(figure.flags)
     if not any(layers):
         return figure
     for change in changes:
         steps, rest = change.levels.steps, change.levels.rest
         is_named = bool(steps) or (rest is not None and rest.is_steady)
-        # What came after a rise has a mean, and no level.
+        # After a rise there is a mean, but no level.
         levels = (
             [step.before for step in steps] if any(step.is_beyond for step in steps) else change.levels.levels
         )
@@ -88,7 +88,7 @@ def marked(figure: Figure, changes: Iterable[CourseChanges], begin_ns: int) -> F
 
 
 def figures_of(run: ReportedRun, disk: DiskPicture, points: int) -> Iterator[Figure | None]:
-    """All plots of a disk."""
+    """Yield all plots of a disk."""
     back, begin_ns = backdrop(run), run.picture.begin_ns
     bins = thinned(disk.bins, points)
     changes = run.changes[disk.label]
@@ -114,7 +114,7 @@ def figures_of(run: ReportedRun, disk: DiskPicture, points: int) -> Iterator[Fig
 
 
 def owners_of(disk: DiskPicture, title: str) -> str:
-    """Whose the requests of a disk were, or why nobody knows."""
+    """Return the owners of a disk's requests, or the reason why they are unknown."""
     reason = reason_of(disk)
     if reason:
         return f"<h3>{markup.text(title)}</h3>{markup.paragraph(reason)}"
@@ -122,13 +122,13 @@ def owners_of(disk: DiskPicture, title: str) -> str:
 
 
 def plots(figures: Iterable[Figure | None]) -> str:
-    """Plots beside each other, as far as there is anything in them."""
+    """Return the plots that are not empty, side by side."""
     drawn = "".join(figure.html() for figure in figures if figure)
     return f"<div class=plots>{drawn}</div>" if drawn else ""
 
 
 def account(disk: DiskPicture) -> str:
-    """The loss account of a disk in full, as it is printed by a replay."""
+    """Return the full loss account of a disk, as a replay prints it."""
     lines: list[str] = []
     for final in disk.finals:
         if TRUST not in final.absent:
@@ -141,7 +141,7 @@ def account(disk: DiskPicture) -> str:
 
 
 def disk_section(run: ReportedRun, disk: DiskPicture, points: int) -> str:
-    """All of one disk."""
+    """Return the section of one disk."""
     tables = "".join(word_table(op_table(final)) for final in disk.finals if final.interval.ops)
     discards = [words for final in disk.finals if final.discards for words in discard_lines(final.discards)]
     sent = f"<h3>Who discarded</h3>{markup.lines_of(discards)}" if discards else ""

@@ -25,7 +25,7 @@ from opwatch.sinks.report.sentences import summary, trust_sentences
 
 
 def report_document(runs: Sequence[ReportedRun], comparison: RunComparison | None) -> dict[str, Any]:
-    """Recordings as a report shows them, and how they compare where there are several."""
+    """Return recordings as a report shows them, and their comparison if there are several."""
     return {
         "schema": SCHEMA,
         "type": "report",
@@ -35,14 +35,14 @@ def report_document(runs: Sequence[ReportedRun], comparison: RunComparison | Non
 
 
 def _comparison(runs: Sequence[ReportedRun], comparison: RunComparison) -> dict[str, Any]:
-    """The document of opwatch compare."""
+    """Return the document of `opwatch compare`."""
     imported = [[row for row in run.fio if row.is_imported] for run in runs]
     fio = compared_fio(zip(comparison.files, imported, strict=True))
     return {**compared_document(comparison, ()), "fio": fio}
 
 
 def _run(run: ReportedRun) -> dict[str, Any]:
-    """A recording. Summaries are those of a replay."""
+    """Return a recording. Its summaries are the same as in a replay."""
     _, is_well = trust_sentences(run)
     begin = run.wall(run.picture.begin_ns)
     return {
@@ -131,7 +131,7 @@ def _step(change: CourseChanges, step: Step) -> dict[str, Any]:
 
 
 def _load(step: Step) -> list[dict[str, Any]] | None:
-    """What of the load changed with a step, None if that is not known."""
+    """Return the load changes at a step, or None if they are unknown."""
     if step.load is None:
         return None
     return [
@@ -165,7 +165,7 @@ def _bin(one: TimeBin) -> dict[str, Any]:
 
 
 def _owners(owners: OwnersBin) -> list[dict[str, Any]]:
-    """By key, as summaries have them; what closes the sum has none."""
+    """Return the counts by owner key, as in summaries. The remainder has no key."""
     rows = [
         {"kind": key.kind.value, "number": key.number, "since_ns": key.since_ns, **_amounts(counts)}
         for key, counts in owners.owners.items()

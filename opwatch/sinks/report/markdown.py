@@ -37,7 +37,7 @@ def _cells(words: Sequence[str], *, plain: bool = False) -> str:
 
 
 def report_lines(runs: Sequence[ReportedRun], comparison: RunComparison | None) -> Iterator[str]:
-    """The report of all recordings, line by line."""
+    """Yield the report of all recordings, line by line."""
     if comparison:
         yield from ("# Side by side", "", *markdown(comparison, ()), "")
     for run in runs:

@@ -1,4 +1,4 @@
-"""Several recordings in the same plots, a colour each."""
+"""Several recordings in the same plots, one colour each."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from opwatch.sinks.report.plots.spread_figures import Latencies, Sizes, curve_fi
 from opwatch.sinks.report.plots.time_figures import heat_figure, quantile_figures, rate_figures
 from opwatch.sinks.report.plots.traces import Backdrop, OpTrace
 
-# So many colours can be told apart.
+# Maximum number of colours that remain distinguishable.
 MOST_OVERLAID = 6
 Overlaid = Sequence[tuple[ReportedRun, DiskPicture]]
 
@@ -28,7 +28,7 @@ def run_name(place: int, run: ReportedRun) -> str:
 
 
 def _pictures(runs: Sequence[ReportedRun], devices: Sequence[str]) -> Overlaid:
-    """The disk of each run that is of this name."""
+    """Return each run's disk of the given name."""
     chosen = []
     for run, device in zip(runs, devices, strict=True):
         picture = next(disk for disk in run.picture.disks.values() if disk.device == device)
@@ -60,7 +60,7 @@ def _op_figures(op: str, overlaid: Overlaid, back: Backdrop, points: int) -> Ite
 def overlaid_figures(
     runs: Sequence[ReportedRun], devices: Sequence[str]
 ) -> Iterator[tuple[str, Figure | None]]:
-    """All plots of one row of disks, each with its operation, or with what else it is of."""
+    """Yield all plots of one row of disks, each with its heading: the operation or another subject."""
     overlaid = _pictures(runs, devices)
     back = Backdrop(elapsed(max(run.picture.seconds for run in runs)))
     points = points_for(len(runs))
@@ -76,7 +76,7 @@ def overlaid_figures(
 
 
 def overlay_section(runs: Sequence[ReportedRun], devices: Sequence[str]) -> str:
-    """One row of disks, operation by operation."""
+    """Return one row of disks, operation by operation."""
     by_title: dict[str, list[Figure | None]] = {}
     for title, figure in overlaid_figures(runs, devices):
         by_title.setdefault(title, []).append(figure)
@@ -89,5 +89,5 @@ def overlay_section(runs: Sequence[ReportedRun], devices: Sequence[str]) -> str:
 
 
 def overlay_sections(runs: Sequence[ReportedRun], pairs: DiskPairs) -> str:
-    """All rows of disks that are held against each other."""
+    """Return the sections of all compared rows of disks."""
     return "".join(overlay_section(runs, [course.device for course in row]) for row in pairs.rows)

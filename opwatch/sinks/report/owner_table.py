@@ -1,4 +1,4 @@
-"""Whose the requests of a recording were, in words: a table, a sentence, or why nobody knows."""
+"""Owners of a recording's requests: a table, a sentence, or the reason why they are unknown."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from opwatch.sinks.report.plots import amounts
 from opwatch.sinks.report.tables import WordTable
 from opwatch.trace.lacking import OWNERS, TRUST
 
-# The first by bytes, by requests, by time and by latency: whoever is first in any has a row.
+# An owner gets a row if it is among the first by bytes, requests, time or latency.
 _MOST_BY_EACH = 10
 _MOST_NAMED = 3
-# What has less than this of all bytes is no news.
+# An owner with a smaller share of the bytes is not mentioned.
 _LEAST_RATIO = 0.01
 _NUMBERS = ("MB read", "MB written", "MB trimmed", "requests", "a second", "mean latency", "time in device")
 
 
 def reason_of(disk: DiskPicture) -> str | None:
-    """Why nobody knows whose the requests of a disk were; None where that is known, or there were none."""
+    """Return the reason why the owners are unknown, or None if they are known or the disk had no requests."""
     if disk.owners or not disk.ops:
         return None
     absent = disk.finals[-1].absent
@@ -37,13 +37,13 @@ def reason_of(disk: DiskPicture) -> str | None:
 
 
 def shown_owners(owners: Owners) -> list[Owned]:
-    """Return those that have a row, the most bytes first."""
+    """Return the owners that have a row, most bytes first."""
     first = {one.key for sort in Sort for one in ranked(owners.owners, sort)[:_MOST_BY_EACH]}
     return ranked((one for one in owners.owners if one.key in first), Sort.BYTES)
 
 
 def owner_table(disk: DiskPicture) -> WordTable | None:
-    """The largest owners, all others as one, and all together; None where they are not known."""
+    """Return the largest owners, the others combined, and the total, or None if owners are unknown."""
     owners = disk.owners
     if owners is None or not disk.ops:
         return None
@@ -71,7 +71,7 @@ def _row(words: str, share: OwnedShare, seconds: float) -> list[str]:
 
 
 def owner_sentences(disk: DiskPicture) -> Iterator[str]:
-    """Who moved most of what was read and written."""
+    """Yield a sentence about the owners with the most bytes read and written."""
     owners = disk.owners
     if owners is None:
         return

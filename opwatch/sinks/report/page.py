@@ -1,4 +1,4 @@
-"""A report as one page of HTML: no script, nothing that would be loaded, light and dark, on paper too."""
+"""A report as one HTML page without scripts or external resources, in light and dark, and for print."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from opwatch.sinks.report.plots import amounts, markup
 from opwatch.sinks.report.sentences import summary, trust_sentences
 from opwatch.sinks.report.tables import event_table, fio_table, fio_title, op_table, phase_table
 
-# By it we know a page of ours, which may be written over.
+# Identifies our own page, which may be overwritten.
 BEGIN = "<!doctype html><!-- a report by opwatch -->"
-# Names of the header of a recording, in the order in which they are wanted.
+# Header fields of a recording to show, in order, with their titles.
 _HEADER = {
     "command_line": "command",
     "imported": "imported from",
@@ -33,7 +33,7 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
 def page(runs: Sequence[ReportedRun], comparison: RunComparison | None, pairs: DiskPairs | None) -> str:
-    """The page of one recording, or of several: those that are compared are drawn over each other."""
+    """Return the page of one recording, or of several; compared runs share their plots."""
     title = f"opwatch report: {', '.join(run.name for run in runs)}"
     if comparison is None or pairs is None:
         return document_of(title, "".join(_body(runs[0])))
@@ -41,7 +41,7 @@ def page(runs: Sequence[ReportedRun], comparison: RunComparison | None, pairs: D
 
 
 def document_of(title: str, body: str) -> str:
-    """A page with its style and its policy."""
+    """Return a page with its style and its content security policy."""
     style = files("opwatch.sinks.report").joinpath("style.css").read_text("utf-8")
     return (
         f'{BEGIN}\n<html lang=en><head><meta charset=utf-8><meta name=viewport content="width=device-width,'
@@ -53,7 +53,7 @@ def document_of(title: str, body: str) -> str:
 
 
 def lead(run: ReportedRun) -> str:
-    """When and how long it was, in a line."""
+    """Return start time, duration and host in one line."""
     begin = run.wall(run.picture.begin_ns)
     words = [f"{begin:%Y-%m-%d %H:%M:%S %Z}"] if begin else []
     words.append(amounts.span(run.picture.seconds))
@@ -62,7 +62,7 @@ def lead(run: ReportedRun) -> str:
 
 
 def facts(run: ReportedRun) -> list[tuple[str, str]]:
-    """How it was made: command, versions, machine, drives."""
+    """Return the origin of a recording: command, versions, machine, drives."""
     rows = [(title, str(run.header[name])) for name, title in _HEADER.items() if run.header.get(name)]
     for course in run.drives.values():
         drive = course.facts

@@ -1,4 +1,4 @@
-"""What a recording says, in sentences."""
+"""Findings of a recording as sentences."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PLURALS = {
 }
 
 
-# A shorter stall is what a slow request looks like between two samples.
+# A shorter stall cannot be distinguished from a slow request between two samples.
 _LEAST_STALL_NS = 10**9
 
 
@@ -42,7 +42,7 @@ def _op(name: str, op: OpInterval, seconds: float) -> str:
 
 
 def disk_sentences(final: Observation) -> Iterator[str]:
-    """What one disk did, and what went wrong."""
+    """Yield the activity of one disk, and its errors."""
     seconds = final.interval.seconds
     ops = [_op(name, op, seconds) for name, op in final.interval.ops.items() if op.count]
     head = f"{final.label}, {amounts.span(seconds)}: "
@@ -59,7 +59,7 @@ def disk_sentences(final: Observation) -> Iterator[str]:
 
 
 def drive_sentences(course: DriveCourse) -> Iterator[str]:
-    """Write amplification of the whole, and what it consists of."""
+    """Yield the write amplification of the whole recording, and its components."""
     measured = course.measured
     if course.waf is None or course.error is None or not measured or not measured.stretch:
         yield f"Write amplification of {course.name} is not known: {course.reason}."
@@ -92,7 +92,7 @@ def drive_sentences(course: DriveCourse) -> Iterator[str]:
 
 
 def stall_sentences(run: ReportedRun, disk: DiskPicture) -> Iterator[str]:
-    """The longest time in which nothing completed with requests in flight."""
+    """Yield the longest time without completions while requests were in flight."""
     stall = disk.stall
     if not stall or stall.least_ns < _LEAST_STALL_NS:
         return
@@ -105,7 +105,7 @@ def stall_sentences(run: ReportedRun, disk: DiskPicture) -> Iterator[str]:
 
 
 def slow_sentences(run: ReportedRun, disk: DiskPicture) -> Iterator[str]:
-    """The slowest request, where slow ones were looked for."""
+    """Yield the slowest request, if slow requests were recorded."""
     if disk.slow_limit_ns is None:
         return
     limit = amounts.latency(disk.slow_limit_ns)
@@ -122,7 +122,7 @@ def slow_sentences(run: ReportedRun, disk: DiskPicture) -> Iterator[str]:
 
 
 def summary(run: ReportedRun) -> list[str]:
-    """All that is worth a sentence, disk by disk."""
+    """Return all sentences, disk by disk."""
     sentences: list[str] = []
     for disk in run.picture.disks.values():
         sentences += pause_sentences(run, disk.label, run.changes[disk.label])
@@ -138,7 +138,7 @@ def summary(run: ReportedRun) -> list[str]:
 
 
 def trust_sentences(run: ReportedRun) -> tuple[list[str], bool]:
-    """Whether every request is accounted for: what is to be said of it, and whether all is well."""
+    """Return (sentences about the accounting of requests, whether all are accounted for)."""
     explained = [f"{words}." for words in run.picture.explained]
     if run.picture.unexplained:
         return [*explained, *(f"Unexplained: {words}." for words in run.picture.unexplained)], False

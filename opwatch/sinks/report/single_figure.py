@@ -1,4 +1,4 @@
-"""Each plot of a report as a page of its own: what pictures are made of."""
+"""Each plot of a report as a separate page, from which pictures are made."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
 
 @frozen
 class SingleFigure:
-    """A page with one plot, the name of its file without an end, and how high it is."""
+    """A page with one plot, its file name without extension, and its height."""
 
     name: str
     html: str
@@ -27,7 +27,7 @@ class SingleFigure:
 
 
 def single_figures(runs: Sequence[ReportedRun], pairs: DiskPairs | None) -> Iterator[SingleFigure]:
-    """All plots of a report. Names are of letters and figures, whatever the devices are called."""
+    """Yield all plots of a report. Names consist of letters and digits, whatever the devices are called."""
     taken: dict[str, int] = {}
     for device, figure in _figures(runs, pairs):
         markup = figure.html() if figure else ""

@@ -1,4 +1,4 @@
-"""Tables of a report as words: the same cells in HTML and in Markdown."""
+"""Tables of a report as text: the same cells in HTML and in Markdown."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _OPS = (
 
 @frozen
 class WordTable:
-    """Rows of words under a head. The first `words` columns are names, all others numbers."""
+    """Rows of text under a header. The first `words` columns are names, all others numbers."""
 
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -33,7 +33,7 @@ class WordTable:
 
 
 def _longest(latency: Latency) -> str:
-    # One that is known only to its slot is at most this.
+    # "≤" marks an upper bound: the maximum is only known to its histogram slot.
     is_bound = latency.max_slack_ns and latency.max is not None
     return ("≤ " if is_bound else "") + amounts.latency(latency.max)
 
@@ -59,7 +59,7 @@ def _row(name: str, op: OpInterval, seconds: float, absent: dict[str, str]) -> l
 
 
 def op_table(final: Observation) -> WordTable:
-    """All operations of a summary, and below each the time its requests spent in the queue."""
+    """Return all operations of a summary, each followed by its queue time if measured."""
     rows = []
     for name, op in final.interval.ops.items():
         rows.append(_row(name, op, final.interval.seconds, final.absent))
@@ -77,7 +77,7 @@ def _who(request: SlowRequest) -> str:
 
 
 def slow_table(run: ReportedRun, disk: DiskPicture) -> WordTable | None:
-    """The slowest requests; None where none were told one by one."""
+    """Return the slowest requests, or None if no single requests were recorded."""
     if not disk.slow:
         return None
     rows = []
@@ -100,7 +100,7 @@ def slow_table(run: ReportedRun, disk: DiskPicture) -> WordTable | None:
 
 
 def clock(run: ReportedRun, at_ns: int) -> str:
-    """The local time of a moment, and how long after the begin that is."""
+    """Return the local time of a moment, and its offset from the start."""
     since = (at_ns - run.picture.begin_ns) / 1e9
     at = run.wall(at_ns)
     after = f"{amounts.span(since)} in" if since >= 0 else "before the begin"
@@ -108,7 +108,7 @@ def clock(run: ReportedRun, at_ns: int) -> str:
 
 
 def phase_table(run: ReportedRun) -> WordTable | None:
-    """Parts of the run that have names; None without any."""
+    """Return the named parts of the run, or None without any."""
     rows = [
         [
             phase.name,
@@ -122,18 +122,19 @@ def phase_table(run: ReportedRun) -> WordTable | None:
 
 
 def flag_names(marks: Sequence[RunMark]) -> Iterator[tuple[str, RunMark]]:
-    """Each event with the number that stands for it in plots."""
+    """Yield each event with its number in the plots."""
     yield from ((str(number), mark) for number, mark in enumerate(marks, 1))
 
 
 def event_table(run: ReportedRun) -> WordTable | None:
-    """What happened, by the numbers that stand in the plots; None without any."""
+    """Return the events with their numbers in the plots, or None without any."""
     rows = [[name, clock(run, mark.at_ns), mark.kind, mark.text] for name, mark in flag_names(run.marks)]
     return WordTable(("event", "at", "kind", "what"), rows, words=4) if rows else None
 
 
 def fio_table(run: ReportedRun) -> WordTable | None:
-    """What fio measured of its jobs, and below each the disks in the same time; None without a fio."""
+    """Return fio's measurements of its jobs, each followed by the disks in the same time, or None without
+    fio."""
     rows = []
     for job in run.fio:
         rows.append([job.job, job.op, *_measured(job.fio)])
@@ -148,5 +149,5 @@ def _measured(row: MeasuredRow) -> list[str]:
 
 
 def fio_title(run: ReportedRun) -> str:
-    """The title of that table, with the error of its percentiles."""
+    """Return the title of that table, with the error of fio's percentiles."""
     return f"{TITLE} ({error_of(run.fio)})" if run.fio else TITLE

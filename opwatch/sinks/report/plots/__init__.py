@@ -1,1 +1,1 @@
-"""Plots of a report: axes, lines and words around them."""
+"""Plots of a report: axes, lines and labels."""

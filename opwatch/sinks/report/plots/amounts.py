@@ -1,4 +1,4 @@
-"""Numbers as a page has room for them: three digits, and their unit spelled out."""
+"""Numbers in a page: three digits, with the unit spelled out."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ NOTHING = "-"
 
 
 def latency(ns: float | None) -> str:
-    """A latency: 17.4 µs, 1.02 ms."""
+    """Return a latency: 17.4 µs, 1.02 ms."""
     if ns is None:
         return NOTHING
     short = units.duration(ns)
@@ -17,18 +17,18 @@ def latency(ns: float | None) -> str:
 
 
 def rate(per_second: float) -> str:
-    """Events a second: 0.50, 12.3, 259,342."""
+    """Return events per second: 0.50, 12.3, 259,342."""
     return f"{per_second:,.0f}" if per_second >= 999.5 else units.rate(per_second)
 
 
 def megabytes(bytes_per_second: float) -> str:
-    """MB/s of 10^6 bytes, without the unit: 0.41, 3,512."""
+    """Return MB/s of 10^6 bytes, without the unit: 0.41, 3,512."""
     mega = bytes_per_second / 1e6
     return f"{mega:,.0f}" if mega >= 999.5 else units.megabytes(bytes_per_second)
 
 
 def size(n_bytes: int | None) -> str:
-    """A size of requests in powers of 1024: 4 KiB."""
+    """Return a request size in powers of 1024: 4 KiB."""
     if n_bytes is None:
         return NOTHING
     short = units.size(n_bytes)
@@ -36,7 +36,7 @@ def size(n_bytes: int | None) -> str:
 
 
 def span(seconds: float) -> str:
-    """A stretch of time: 12.3 s, 4 min 30 s, 2 h 5 min, 1 d 0 h."""
+    """Return a duration: 12.3 s, 4 min 30 s, 2 h 5 min, 1 d 0 h."""
     if seconds < 120:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)

@@ -1,4 +1,4 @@
-"""Plots of what a drive's counters say: bytes of host and NAND, write amplification, temperature."""
+"""Plots of a drive's counters: host and NAND bytes, write amplification, temperature."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from opwatch.sinks.report.plots.scales import EXTENT, AxisScale, capacities, lin
 from opwatch.sinks.report.plots.traces import Backdrop
 from opwatch.waf.span import IntervalBytes
 
-# The kind of line that a drive is drawn in, its name, its course, and when its run began.
+# Line style of a drive, its name, its course, and the start of its run.
 NamedCourse: TypeAlias = tuple[str, str, DriveCourse, int]
 
 _MOST_POINTS = 600
@@ -21,7 +21,7 @@ _WAF_NOTE = f"A dot covers as much as its error (the upright line) takes to be n
 
 
 def drive_figures(courses: Sequence[NamedCourse], back: Backdrop) -> Iterator[Figure]:
-    """All of one drive, or of the drives of several runs."""
+    """Yield all plots of one drive, or of the drives of several runs."""
     yield _amplification(courses, back)
     yield _by_bytes(courses)
     for kind, name, course, begin_ns in courses:
@@ -30,12 +30,12 @@ def drive_figures(courses: Sequence[NamedCourse], back: Backdrop) -> Iterator[Fi
 
 
 def _legend(courses: Sequence[NamedCourse]) -> list[tuple[str, str]]:
-    """Each drive by its name, where there are several."""
+    """Return a legend with the name of each drive, if there are several."""
     return [(kind, name) for kind, name, *_ in courses] if len(courses) > 1 else []
 
 
 def _parts(course: DriveCourse) -> list[AmplifiedPart]:
-    """No more than can be told apart; the first of neighbours stands for them."""
+    """Return at most as many parts as a plot can resolve. The first of neighbouring parts represents them."""
     return [part for part, *_ in grouped(course.parts, _MOST_POINTS)]
 
 
@@ -94,7 +94,7 @@ def _by_bytes(courses: Sequence[NamedCourse]) -> Figure:
 
 
 def _thinned(flows: Sequence[IntervalBytes]) -> list[IntervalBytes]:
-    """Neighbours added up: no more than can be told apart."""
+    """Return the flows, with neighbours merged to at most as many as a plot can resolve."""
     return [
         IntervalBytes(
             host_bytes=sum(flow.host_bytes for flow in group),
@@ -107,7 +107,7 @@ def _thinned(flows: Sequence[IntervalBytes]) -> list[IntervalBytes]:
 
 
 def _flows(name: str, kind: str, course: DriveCourse, begin_ns: int, back: Backdrop) -> Figure:
-    """What the host wrote, and what went to the flash."""
+    """Return a plot of the host writes and the NAND writes."""
     flows = [flow for flow in _thinned(course.flows) if flow.seconds]
     rates = [(flow.host_bytes / flow.seconds / 1e6, flow.nand_bytes / flow.seconds / 1e6) for flow in flows]
     y = linear(max((max(both) for both in rates), default=1.0))

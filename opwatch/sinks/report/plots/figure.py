@@ -1,4 +1,4 @@
-"""A plot as HTML: lines of SVG that stretch with the page, and around them words that do not."""
+"""A plot as HTML: SVG lines that stretch with the page, and labels around them that do not."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from opwatch.frozen import frozen
 from opwatch.sinks.report.plots.markup import text, text_lines
 from opwatch.sinks.report.plots.scales import EXTENT, AxisScale
 
-# Ticks that are closer to an end than this are written inside of it.
+# Tick labels closer to an end than this share are aligned inwards.
 _EDGE = 0.04
-# Names of flags lie upon each other in so many rows, where a plot is as wide as on a telephone.
+# Rows for the names of flags, and the plot width on a phone, for which they must not overlap.
 _FLAG_ROWS, _LEAST_WIDTH = 4, 280
 
 
 @frozen
 class Shaded:
-    """A part of the horizontal axis with a name, from one place to another."""
+    """A named part of the horizontal axis."""
 
     left: int
     right: int
@@ -25,7 +25,7 @@ class Shaded:
 
 @frozen
 class Flag:
-    """A place of the horizontal axis at which something happened; `name` is short."""
+    """An event on the horizontal axis. `name` is short."""
 
     place: int
     name: str
@@ -34,7 +34,7 @@ class Flag:
 
 @frozen
 class Hover:
-    """A column of a plot with the words that a browser shows where the pointer is."""
+    """A column of a plot with a tooltip."""
 
     left: int
     width: int
@@ -47,8 +47,11 @@ class Hover:
 
 @frozen
 class Figure:
-    """One plot. `layers` are pieces of SVG, from the back to the front; `legend`, kinds of lines with their
-    names; `note` says how it was drawn; `hover`, columns with their values."""
+    """One plot.
+
+    `layers` are pieces of SVG from back to front, `legend` has line styles with their names, `note` describes
+    the drawing, and `hover` holds columns with tooltips.
+    """
 
     title: str
     x: AxisScale
@@ -65,7 +68,7 @@ class Figure:
     extra: str = ""
 
     def html(self) -> str:
-        """The plot, nothing of one in which there is nothing."""
+        """Return the plot, or nothing if it is empty."""
         layers = "".join(self.layers)
         if not layers:
             return ""
@@ -103,7 +106,7 @@ class Figure:
     def _names(self) -> Iterator[str]:
         for part in self.shaded:
             share = (part.right - part.left) / EXTENT
-            # What is too narrow for its name stands in the table of phases.
+            # A part too narrow for its name is listed in the table of phases.
             if share >= 0.08:
                 yield (
                     f'<span class=phase style="left:{100 * part.left / EXTENT:.2f}%;'
@@ -112,7 +115,7 @@ class Figure:
         yield from self._flag_names()
 
     def _flag_names(self) -> Iterator[str]:
-        """Names of flags in rows, so that none lies on another; what has no row stands in a table."""
+        """Yield the names of flags in rows without overlap. A name without space is listed in a table."""
         ends = [-EXTENT] * _FLAG_ROWS
         for flag in self.flags:
             half = 5 + 7 * len(flag.name) // 2

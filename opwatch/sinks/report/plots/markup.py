@@ -1,4 +1,4 @@
-"""Pieces of HTML and SVG. What others named goes through text(), and means nothing but itself."""
+"""Pieces of HTML and SVG. Untrusted text goes through text(), which escapes it."""
 
 from __future__ import annotations
 
@@ -14,41 +14,43 @@ _BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:%|[nµm]?s|min|h|[KMGT]i?B)(?!\w))")
 
 
 def text(words: object) -> str:
-    """Words as they are, wherever they stand in a page: no markup and no end of an attribute, and a question
-    mark for what would control a terminal or turn the order of what stands around it."""
+    """Return text that is safe anywhere in a page, including attributes. Characters that control a terminal
+    or the text direction become question marks."""
     return html.escape(units.printable(str(words)), quote=True)
 
 
 def text_lines(words: str) -> str:
-    """The same of several lines."""
+    """Return several lines of safe text."""
     return "\n".join(map(text, words.split("\n")))
 
 
 def paragraph(words: str, kind: str = "") -> str:
-    """Words as a paragraph."""
+    """Return text as a paragraph."""
     return f"<p{f' class={kind}' if kind else ''}>{text(words)}</p>"
 
 
 def lines_of(texts: Iterable[str]) -> str:
-    """Lines as they are, in a font of one width; nothing of none."""
+    """Return preformatted lines in a monospaced font, or nothing without lines."""
     lines = "\n".join(text(words) for words in texts)
     return f"<pre>{lines}</pre>" if lines else ""
 
 
 def items(texts: Iterable[str], kind: str = "") -> str:
-    """A list, nothing of none. No line of it ends between a number and its unit."""
+    """Return a list, or nothing without items. A number and its unit stay on one line."""
     lines = "".join(f"<li>{_BEFORE_UNIT.sub('&nbsp;', text(words))}</li>" for words in texts)
     return f"<ul{f' class={kind}' if kind else ''}>{lines}</ul>" if lines else ""
 
 
 def pairs(rows: Iterable[tuple[str, str]]) -> str:
-    """Names with what they stand for."""
+    """Return names and values as a definition list."""
     return "<dl>" + "".join(f"<dt>{text(name)}</dt><dd>{text(value)}</dd>" for name, value in rows) + "</dl>"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], words: int = 1) -> str:
-    """A table whose first `words` columns are words, and all others numbers. On a narrow screen each row is a
-    card, in which each cell says of what it is."""
+    """Return a table. The first `words` columns are text, all others numbers.
+
+    On a narrow screen each row becomes a card, in which each cell is labelled with its column.
+    """
     kinds = ["" if place < words else " class=n" for place in range(len(head))]
     titles = "".join(f"<th scope=col{kind}>{text(name)}</th>" for name, kind in zip(head, kinds, strict=True))
     lines = []
@@ -62,13 +64,14 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], words: int = 1) ->
 
 
 def dots(points: Iterable[tuple[int, int]], kind: str) -> str:
-    """A dot at each place: lines of no length with round ends, which stay round however wide it is shown."""
+    """Return a dot at each place. Dots are zero-length lines with round caps, which stay round when the plot
+    stretches."""
     path = "".join(f"M{x} {y}h0" for x, y in points)
     return f'<path class="dots {kind}" d="{path}"/>' if path else ""
 
 
 def line(points: Iterable[tuple[int, int] | None], kind: str) -> str:
-    """A line from place to place, with gaps where a place is None. A place between two gaps is a dot."""
+    """Return a line through the places, with gaps at None. A single place between gaps becomes a dot."""
     parts = list[str]()
     alone = list[tuple[int, int]]()
     for is_gap, group in groupby(points, lambda point: point is None):
@@ -82,7 +85,7 @@ def line(points: Iterable[tuple[int, int] | None], kind: str) -> str:
 
 
 def band(edges: Iterable[tuple[int, int, int]], kind: str) -> str:
-    """A filled band: (place, least, most) after each other."""
+    """Return a filled band through (place, low, high)."""
     places = list(edges)
     if len(places) < 2 or all(low == high for _, low, high in places):
         return ""
@@ -92,12 +95,12 @@ def band(edges: Iterable[tuple[int, int, int]], kind: str) -> str:
 
 
 def uprights(bars: Iterable[tuple[int, int, int]], kind: str) -> str:
-    """Thin lines from one height to another."""
+    """Return thin vertical lines from (place, low, high)."""
     path = "".join(f"M{x} {low}V{high}" for x, low, high in bars if low != high)
     return f'<path class="range {kind}" d="{path}"/>' if path else ""
 
 
 def boxes(areas: Iterable[tuple[int, int, int, int]], kind: str) -> str:
-    """Filled boxes: (left, top, width, height)."""
+    """Return filled boxes: (left, top, width, height)."""
     path = "".join(f"M{x} {y}h{width}v{height}h-{width}z" for x, y, width, height in areas)
     return f'<path class="{kind}" d="{path}"/>' if path else ""

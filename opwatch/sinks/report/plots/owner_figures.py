@@ -1,4 +1,4 @@
-"""Plots of whose the requests were, over time: owners upon each other, up to all that the disk did."""
+"""Plots of request owners over time, stacked up to the total of the disk."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from opwatch.sinks.report.plots.markup import boxes
 from opwatch.sinks.report.plots.scales import EXTENT, AxisScale, linear
 from opwatch.sinks.report.plots.traces import Backdrop
 
-# Colours that can be told apart, and columns that can be.
+# Maximum numbers of colours and columns that remain distinguishable.
 MOST_OWNERS = 6
 _MOST_COLUMNS = 240
 _OTHER = ("op-other", "other")
@@ -20,7 +20,7 @@ _OTHER = ("op-other", "other")
 
 @frozen
 class _Amount:
-    """What is stacked, of an owner in a bin."""
+    """The stacked quantity of an owner in a bin."""
 
     title: str
     unit: str
@@ -49,7 +49,7 @@ _AMOUNTS = (
 def owner_figures(
     owners: Sequence[tuple[OwnerKey, str]], bins: Sequence[TimeBin], begin_ns: int, back: Backdrop
 ) -> Iterator[Figure]:
-    """Each amount, of these owners and all others. `owners` have the names that stand in the legend."""
+    """Yield a plot per amount for these owners and all others. `owners` have the names used in the legend."""
     few = thinned([one for one in bins if one.owners], _MOST_COLUMNS)
     shown = owners[:MOST_OWNERS]
     for amount in _AMOUNTS:
@@ -57,7 +57,7 @@ def owner_figures(
 
 
 def _parts(one: TimeBin, owners: Sequence[tuple[OwnerKey, str]]) -> list[OwnedCounts]:
-    """What each of the owners did in a bin, and behind them all others."""
+    """Return the counts of each owner in a bin, followed by those of all others."""
     if one.owners is None:
         return []
     own = [one.owners.of(key) for key, _ in owners]
@@ -100,7 +100,7 @@ def _stacked(
     back: Backdrop,
     y: AxisScale,
 ) -> Iterator[tuple[int, int, int, int]]:
-    """Boxes of one part of each column, upon those of the parts before it."""
+    """Yield the boxes of one part of each column, stacked on the parts before it."""
     for column, one in zip(columns, bins, strict=True):
         below = sum(column[:place])
         top, bottom = (EXTENT - y.at(value) for value in (below + column[place], below))

@@ -1,4 +1,4 @@
-"""Axes: where a value lies between the ends of a plot, and which values are named beside it."""
+"""Axes: the place of a value in a plot, and the labelled values."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from opwatch.frozen import frozen
 
-# A plot is so many units wide and high: whole numbers are short, and finer than any screen.
+# Width and height of a plot in units: whole numbers are short, and finer than any screen.
 EXTENT = 10_000
 _MOST_TICKS = 6
 _MOST_NINES = 3.5
@@ -21,25 +21,26 @@ _TIMES_S = (
 
 @frozen
 class AxisScale:
-    """A way from values to places. `ticks` are the values that are named, each with its name."""
+    """Maps values to places. `ticks` are the labelled values with their labels."""
 
     place: Callable[[float], float]
     ticks: tuple[tuple[float, str], ...]
 
     def at(self, value: float) -> int:
-        """The place of a value from 0 to EXTENT; what lies beyond an end stands at that end."""
+        """Return the place of a value from 0 to EXTENT. Values outside the axis are placed at its end."""
         return round(EXTENT * min(max(self.place(value), 0.0), 1.0))
 
 
 def _step(span: float, most: int) -> float:
-    """A round step of which no more than so many fit into a span."""
+    """Return a round step that fits into a span at most `most` times."""
     rough = span / most
     power = 10.0 ** math.floor(math.log10(rough))
     return next(step for factor in (1, 2, 5, 10) if (step := factor * power) >= rough * (1 - 1e-9))
 
 
 def linear(high: float, unit: str = "", low: float = 0.0, most: int = _MOST_TICKS) -> AxisScale:
-    """An axis from `low` or less to a round value of `high` or more, with names as fine as their step."""
+    """Return an axis from at most `low` to a round value of at least `high`, with labels as precise as the
+    step."""
     span = high - low if high > low else 1.0
     step = _step(span, most - 1)
     first = math.floor(low / step + 1e-9)
@@ -51,7 +52,7 @@ def linear(high: float, unit: str = "", low: float = 0.0, most: int = _MOST_TICK
 
 
 def capacities(high: float) -> AxisScale:
-    """An axis from 0 to a round number of bytes."""
+    """Return an axis from 0 to a round number of bytes."""
     unit = max((power for power in _BYTES if high >= power), default=1)
     plain = linear(high / unit, f" {_BYTES[unit]}" if unit > 1 else " B", most=5)
     ticks = tuple((value * unit, name if value else "0") for value, name in plain.ticks)
@@ -59,7 +60,7 @@ def capacities(high: float) -> AxisScale:
 
 
 def logarithmic(low: float, high: float, show: Callable[[float], str]) -> AxisScale:
-    """An axis from one value above 0 to another, with the powers of ten in between."""
+    """Return an axis between two values above 0, with labels at powers of ten."""
     low, high = max(low, 1e-9), max(high, low * 2, 2e-9)
     bottom, width = math.log10(low), math.log10(high) - math.log10(low)
     first, last = math.ceil(bottom - 1e-9), math.floor(bottom + width + 1e-9)
@@ -77,7 +78,7 @@ def logarithmic(low: float, high: float, show: Callable[[float], str]) -> AxisSc
 
 
 def _apart(values: Sequence[float], place: Callable[[float], float]) -> list[float]:
-    """The values that have room for their names beside each other on a narrow screen."""
+    """Return the values whose labels fit side by side on a narrow screen."""
     kept = list[float]()
     for value in values:
         if not kept or place(value) - place(kept[-1]) >= _LEAST_APART:
@@ -86,18 +87,18 @@ def _apart(values: Sequence[float], place: Callable[[float], float]) -> list[flo
 
 
 def nines(most: float) -> AxisScale:
-    """Shares of 1, spread so that each nine takes the same room: up to 1 - 1 / most."""
+    """Return an axis of shares up to 1 - 1 / most, on which each additional nine takes the same space."""
     high = max(math.log10(max(most, 1.0)), 2.0)
     names = ["0 %", "90 %", "99 %", *(f"99.{'9' * count} %" for count in range(1, 12))]
     whole = tuple((1 - 10.0**-power, names[power]) for power in range(min(int(high) + 1, len(names))))
-    # Beside many nines there is no room for the half.
+    # With many nines there is no space for the 50 % label.
     half = ((0.5, "50 %"),) if high < _MOST_NINES else ()
     ticks = (whole[0], *half, *whole[1:])
     return AxisScale(lambda share: -math.log10(max(1 - share, 10.0**-high)) / high, ticks)
 
 
 def elapsed(seconds: float) -> AxisScale:
-    """Time since the begin."""
+    """Return an axis of the time since the start."""
     seconds = max(seconds, 1e-3)
     step = next((one for one in _TIMES_S if seconds / one <= _MOST_TICKS - 1), _TIMES_S[-1])
     count = math.floor(seconds / step + 1e-9)

@@ -1,4 +1,4 @@
-"""Plots of how latencies and sizes of one disk are spread."""
+"""Plots of the latency and size distributions of one disk."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Latencies:
 
 @frozen
 class Sizes:
-    """(least, most, count) of the sizes of one operation of one run, in bytes."""
+    """Sizes of one operation of one run as (min, max, count), in bytes."""
 
     kind: str
     name: str
@@ -43,7 +43,7 @@ def _curve(latencies: Latencies, x: AxisScale, y: AxisScale) -> list[tuple[int, 
 
 
 def curve_figure(spreads: Sequence[Latencies]) -> Figure | None:
-    """Which share of the requests was faster; None where no latency is known."""
+    """Return the share of requests below each latency, or None if no latency is known."""
     known = [one for one in spreads if one.histogram.total]
     if not known:
         return None
@@ -63,7 +63,7 @@ def curve_figure(spreads: Sequence[Latencies]) -> Figure | None:
 
 
 def size_figure(spreads: Sequence[Sizes]) -> Figure | None:
-    """How large the requests were; None where that is not known."""
+    """Return the distribution of request sizes, or None if it is unknown."""
     known = [one for one in spreads if one.octaves]
     if not known:
         return None

@@ -1,4 +1,4 @@
-"""Plots of one disk against time: rates, what is in flight, latencies, slow requests."""
+"""Plots of one disk over time: rates, queue depth, latencies, slow requests."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ _DEPTH = Quantity("Queue depth", "requests in the device, on the average", TimeB
 
 
 def rate_figures(traces: Sequence[OpTrace], back: Backdrop) -> Iterator[Figure]:
-    """Requests and bytes a second, discards on their own: they carry no bytes, and name many."""
+    """Yield requests and bytes per second. Discards have a separate plot, because they transfer no data but
+    cover many bytes."""
     yield course_figure(_IOPS, traces, back)
     yield course_figure(_MBPS, [trace for trace in traces if trace.op not in DISCARDS], back)
     yield course_figure(_DISCARDED, [trace for trace in traces if trace.op in DISCARDS], back)
@@ -72,7 +73,7 @@ def _cell_boxes(
 
 
 def heat_figure(trace: OpTrace, back: Backdrop) -> Figure | None:
-    """Latencies of one operation over time, with p50 and p99; None where none is known."""
+    """Return the latencies of one operation over time, with p50 and p99, or None if none is known."""
     few = replace(trace, bins=thinned(trace.bins, _MOST_COLUMNS))
     cells = list(heat_cells(few.bins, trace.op))
     if not cells:
@@ -109,7 +110,7 @@ def _shades() -> str:
 
 
 def quantile_figures(traces: Sequence[OpTrace], back: Backdrop) -> Iterator[Figure]:
-    """p50 and p99 of several runs, which no map of one of them can show together."""
+    """Yield p50 and p99 of several runs, because heat maps cannot be overlaid."""
     for name, share in (("p50", 0.5), ("p99", 0.99)):
         values = [
             value
@@ -131,7 +132,7 @@ def quantile_figures(traces: Sequence[OpTrace], back: Backdrop) -> Iterator[Figu
 def slow_figure(
     requests: Sequence[SlowRequest], count: int, limit_ns: int, begin_ns: int, back: Backdrop
 ) -> Figure | None:
-    """Requests that took longer than a limit, one by one; None without any."""
+    """Return the requests over the latency limit as dots, or None without any."""
     if not requests:
         return None
     latencies = [request.latency_ns for request in requests]

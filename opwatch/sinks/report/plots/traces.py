@@ -1,4 +1,4 @@
-"""What the plots of one disk have in common: which lines there are, and what lies behind all of them."""
+"""Common parts of a disk's plots: the traces, and the background."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from opwatch.sinks.report.plots.markup import band, line
 from opwatch.sinks.report.plots.scales import EXTENT, AxisScale, linear
 
 _FEW = 200
-# Columns of a plot that name their values.
+# Maximum columns of a plot with tooltips.
 _MOST_HOVERS = 120
 SINCE_BEGIN = "time since the begin"
 
 
 @frozen
 class OpTrace:
-    """One operation of one run, with the kind of line it is drawn in and its name in the legend."""
+    """One operation of one run, with its line style and its name in the legend."""
 
     kind: str
     name: str
@@ -41,7 +41,7 @@ class OpTrace:
 
 @frozen
 class Backdrop:
-    """What lies behind all plots against time: their axis, phases and events."""
+    """Background of all plots over time: axis, phases and events."""
 
     time: AxisScale
     shaded: Sequence[Shaded] = ()
@@ -58,7 +58,7 @@ class Backdrop:
         note: str = "",
         x_title: str = SINCE_BEGIN,
     ) -> Figure:
-        """A plot in front of this."""
+        """Return a plot in front of this background."""
         return Figure(
             title=title,
             x=self.time,
@@ -74,7 +74,7 @@ class Backdrop:
 
 
 def thinning(traces: Sequence[OpTrace]) -> str:
-    """Says so where a point stands for more than one interval."""
+    """Return a note if a point represents several intervals, else an empty string."""
     most = max((one.intervals for trace in traces for one in trace.bins), default=1)
     if most == 1:
         return ""
@@ -82,19 +82,18 @@ def thinning(traces: Sequence[OpTrace]) -> str:
 
 
 def legend_of(traces: Sequence[OpTrace]) -> list[tuple[str, str]]:
-    """Each trace by its name."""
+    """Return a legend with the name of each trace."""
     return [(trace.kind, trace.name) for trace in traces]
 
 
 def dot_kind(kind: str, count: int) -> str:
-    """Dots are larger where there are few of them."""
+    """Return the style of dots, which are larger if there are few."""
     return f"big {kind}" if count <= _FEW else kind
 
 
 @frozen
 class Quantity:
-    """What is plotted against time: its mean in a bin, and the least and the most of the bin's intervals;
-    None where nobody kept those."""
+    """A quantity over time: its mean in a bin, and the range over the bin's intervals, or None if unknown."""
 
     title: str
     unit: str
@@ -103,7 +102,7 @@ class Quantity:
 
 
 def course_figure(quantity: Quantity, traces: Sequence[OpTrace], back: Backdrop) -> Figure:
-    """A line for each trace, and the values of all of them where the pointer is."""
+    """Return a line for each trace, and tooltips with the values of all traces."""
     traces = [trace for trace in traces if any(quantity.value(one, trace.op) for one in trace.bins)]
     y = linear(max((_top(quantity, trace) for trace in traces), default=1.0))
     layers = list[str]()
@@ -130,7 +129,7 @@ def course_figure(quantity: Quantity, traces: Sequence[OpTrace], back: Backdrop)
 def with_gaps(
     points: Sequence[tuple[int, int] | None], bins: Sequence[TimeBin]
 ) -> list[tuple[int, int] | None]:
-    """The points of neighbouring bins, with None where there is time between two of them."""
+    """Return the points of neighbouring bins, with None at each gap in time."""
     joined = list[tuple[int, int] | None]()
     end_ns = bins[0].begin_ns if bins else 0
     for point, one in zip(points, bins, strict=True):
@@ -142,7 +141,7 @@ def with_gaps(
 
 
 def hovers(traces: Sequence[OpTrace], back: Backdrop, shown: Callable[[TimeBin, str], str]) -> list[Hover]:
-    """Columns of a plot against time, each with the time and the value of each trace in it."""
+    """Return the columns of a plot over time, each with its time and the value of each trace."""
     values = dict[int, list[str]]()
     widths = dict[int, tuple[int, str]]()
     for trace in traces:

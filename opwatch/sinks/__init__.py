@@ -1,1 +1,1 @@
-"""Where observations and answers go: lines and documents for people and for programs, and other formats."""
+"""Output of observations and results: text for people, documents for programs, and other formats."""

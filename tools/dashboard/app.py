@@ -79,7 +79,7 @@ class DashboardApp(App[None]):
         self._is_due = False
         self._is_first = True
         self._asked_to_stop = 0
-        # Whether the user has changed the view.
+        # True once the user has changed the view.
         self.has_moved = False
 
     def compose(self) -> ComposeResult:

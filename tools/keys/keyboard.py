@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from opwatch.closing import Closing
 
-# Longest wait for the foreground in seconds.
+# Seconds between checks whether we are in the foreground again.
 _BACKGROUND_S = 0.3
 ESCAPE, ENTER, BACKSPACE = "escape", "enter", "backspace"
 _SEQUENCE = re.compile(r"\x1b[\[O][0-9;]*[@-~]")

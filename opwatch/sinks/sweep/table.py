@@ -203,7 +203,7 @@ def _three(value: float | None) -> str:
 
 
 def _life(years: float | None) -> str:
-    """Days where it is less than a year."""
+    """Return years as text, or days if it is less than a year."""
     if years is None:
         return "-"
     return f"{years:.1f} y" if abs(years) >= 1 else f"{365.25 * years:.0f} d"

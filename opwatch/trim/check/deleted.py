@@ -7,8 +7,8 @@ from opwatch.frozen import frozen
 
 @frozen
 class DeletedFile:
-    """A file that was deleted and is open. `dev` is st_dev of its filesystem; `pid` and `comm` are those of
-    one process that has it open."""
+    """A deleted file that is still open. `dev` is the filesystem's st_dev; `pid` and `comm` name one
+    process that holds the file open."""
 
     dev: int
     inode: int
@@ -19,7 +19,7 @@ class DeletedFile:
 
 @frozen
 class DeletedFiles:
-    """Every such file once; and in words which processes were not looked into, empty when all were."""
+    """Deleted open files, each listed once. `unseen` describes the processes that could not be inspected."""
 
     files: tuple[DeletedFile, ...]
     unseen: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""The block groups of ext4, by its superblock. Pure."""
+"""Decode the block group layout from an ext4 superblock. Pure."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import struct
 from opwatch.errors import BadInput
 
 SUPERBLOCK_AT, SUPERBLOCK_BYTES = 1024, 1024
-_FIELDS = struct.Struct("<20x2I4xI20xH")  # first block of the groups, log of the block; blocks a group; magic
+_FIELDS = struct.Struct("<20x2I4xI20xH")  # first data block, log block size; blocks per group; magic
 _MAGIC = 0xEF53
 
 
 def groups(superblock: bytes) -> tuple[int, int]:
-    """(size, offset) of the groups, at whose borders ext4 cuts free extents. BadInput for what is no
-    superblock of ext4."""
+    """Return (size, offset) of the block groups in bytes. ext4 splits free extents at group borders.
+    Raise BadInput if the bytes are not an ext4 superblock."""
     if len(superblock) < SUPERBLOCK_BYTES:
         raise BadInput(f"{len(superblock)} bytes are no superblock of ext4")
     first, log_block, blocks, magic = _FIELDS.unpack_from(superblock)

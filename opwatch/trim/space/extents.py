@@ -10,23 +10,23 @@ from operator import lt, sub
 
 
 class Extents:
-    """An immutable set of bytes. 16 bytes an extent: a million free extents take 16 MB."""
+    """An immutable set of bytes. It takes 16 bytes per extent: 16 MB for a million free extents."""
 
     __slots__ = ("_ends", "_starts")
 
     def __init__(self, starts: array[int] | None = None, ends: array[int] | None = None) -> None:
-        """Takes bounds that are already sorted, disjoint and apart; `of` takes any others."""
+        """Take bounds that are already sorted and neither overlap nor touch; use `of` for any others."""
         self._starts = starts if starts is not None else array("q")
         self._ends = ends if ends is not None else array("q")
 
     @classmethod
     def of(cls, pairs: Iterable[tuple[int, int]]) -> Extents:
-        """Takes (start, end) pairs in any order; empty and reversed ones are nothing."""
+        """Build a set from (start, end) pairs in any order. Empty and reversed pairs are ignored."""
         return cls.in_order(sorted(pairs))
 
     @classmethod
     def in_order(cls, pairs: Iterable[tuple[int, int]]) -> Extents:
-        """Takes pairs sorted by their start; those that touch or overlap become one."""
+        """Build a set from pairs sorted by start. Pairs that touch or overlap are merged."""
         starts, ends = array("q"), array("q")
         last = -1
         for start, end in pairs:
@@ -43,14 +43,14 @@ class Extents:
 
     @classmethod
     def of_bounds(cls, starts: array[int], ends: array[int]) -> Extents:
-        """Takes starts and ends in any order; quick when they are sorted, disjoint and apart."""
+        """Build a set from bounds in any order. Fast if they are sorted and neither overlap nor touch."""
         if all(map(lt, starts, ends)) and all(map(lt, ends, islice(starts, 1, None))):
             return cls(starts, ends)
         return cls.of(zip(starts, ends, strict=True))
 
     @classmethod
     def joined(cls, parts: Iterable[Extents]) -> Extents:
-        """The union of several; quick when each begins behind the one before."""
+        """Return the union of several sets. Fast if each set starts after the end of the previous one."""
         starts, ends = array("q"), array("q")
         for part in parts:
             starts += part._starts
@@ -61,7 +61,7 @@ class Extents:
         return zip(self._starts, self._ends, strict=True)
 
     def __len__(self) -> int:
-        """How many extents; `total` says how many bytes."""
+        """Return the number of extents; `total` is the number of bytes."""
         return len(self._starts)
 
     def __eq__(self, other: object) -> bool:
@@ -82,25 +82,25 @@ class Extents:
 
     @property
     def end(self) -> int:
-        """The byte behind the last one; 0 for the empty set."""
+        """Offset after the last byte; 0 for the empty set."""
         return self._ends[-1] if self._ends else 0
 
     @property
     def starts(self) -> array[int]:
-        """The first byte of each extent, in order; not to be changed."""
+        """Offset of each extent's first byte, in order. Callers must not modify the array."""
         return self._starts
 
     def lengths(self) -> Iterator[int]:
-        """The length of each extent, in order."""
+        """Yield the length of each extent, in order."""
         return map(sub, self._ends, self._starts)
 
     def covers(self, start: int, end: int) -> bool:
-        """Whether all of start..end is in the set. Nothing is covered by everything."""
+        """Return True if all of start..end is in the set. Every set covers an empty range."""
         at = bisect_right(self._starts, start) - 1
         return end <= start or (at >= 0 and end <= self._ends[at])
 
     def clip(self, low: int, high: int) -> Extents:
-        """What lies in low..high."""
+        """Return the part of the set within low..high."""
         first, last = bisect_right(self._ends, low), bisect_left(self._starts, high)
         if low >= high or first >= last:
             return Extents()
@@ -110,7 +110,7 @@ class Extents:
         return Extents(starts, ends)
 
     def shift(self, distance: int) -> Extents:
-        """This set, moved so many bytes further up (down when negative)."""
+        """Return the set moved up by `distance` bytes (down if negative)."""
         if not distance:
             return self
         return Extents(
@@ -119,7 +119,7 @@ class Extents:
         )
 
     def gaps(self, low: int, high: int) -> Extents:
-        """What lies in low..high and is not in the set."""
+        """Return the parts of low..high that are not in the set."""
         if low >= high:
             return Extents()
         inside = self.clip(low, high)
@@ -133,29 +133,29 @@ class Extents:
         return Extents(starts, ends)
 
     def __and__(self, other: Extents) -> Extents:
-        """What is in both."""
+        """Return the intersection."""
         if not self or not other:
             return Extents()
         if self == other:
             return self
-        # Two lists of very different reach cost no more than what they share.
+        # Clip first, so that the cost depends only on the region that both sets share.
         low, high = max(self._starts[0], other._starts[0]), min(self.end, other.end)
         one, two = self.clip(low, high), other.clip(low, high)
         return Extents(*_shared(one, two))
 
     def __sub__(self, other: Extents) -> Extents:
-        """What is in this one only."""
+        """Return the bytes that are in this set only."""
         return self & other.gaps(self._starts[0], self.end) if self else self
 
     def __or__(self, other: Extents) -> Extents:
-        """What is in either."""
+        """Return the union."""
         if not self or not other:
             return self or other
         low, high = min(self._starts[0], other._starts[0]), max(self.end, other.end)
         return (self.gaps(low, high) & other.gaps(low, high)).gaps(low, high)
 
     def granules(self, size: int, offset: int = 0) -> Extents:
-        """The whole granules in the set: those of `size` bytes that begin at `offset` modulo `size`."""
+        """Return the complete granules in the set: `size` bytes each, starting at `offset` modulo `size`."""
         if size <= 1:
             return self
         starts = array("q", [start + (offset - start) % size for start in self._starts])
@@ -163,12 +163,12 @@ class Extents:
         return Extents.of_bounds(starts, ends)
 
     def at_least(self, length: int) -> Extents:
-        """The extents of this length and longer."""
+        """Return the extents of at least this length."""
         return Extents.in_order((start, end) for start, end in self if end - start >= length)
 
 
 def _shared(one: Extents, two: Extents) -> tuple[array[int], array[int]]:
-    """Bounds of the intersection: one pass over both."""
+    """Return the bounds of the intersection, in one pass over both sets."""
     starts, ends = array("q"), array("q")
     left, right = iter(one), iter(two)
     try:

@@ -1,4 +1,4 @@
-"""The superblock of f2fs and its map of valid blocks, as /proc/fs/f2fs tells it. Pure."""
+"""Decode the f2fs superblock and the map of valid blocks in /proc/fs/f2fs. Pure."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from opwatch.trim.space.extents import Extents
 SUPERBLOCK_AT, SUPERBLOCK_BYTES = 1024, 3072
 _MAGIC = 0xF2F52010
 _HEAD = struct.Struct("<I2H4I")
-_AREAS_AT = 68  # segment_count_main and the six addresses behind it
+_AREAS_AT = 68  # segment_count_main and the six fields after it
 _AREAS = struct.Struct("<7I")
 _DEVICES_AT, _DEVICE_BYTES, _PATH_BYTES, _MOST_DEVICES = 2201, 68, 64, 8
-# The map of a segment has 64 bytes, whatever the size of a block.
+# A segment's map has 64 bytes for every block size.
 _SEGMENT_LOG = 9
 _SEGMENT_BLOCKS = 1 << _SEGMENT_LOG
 _SEGMENT = r"(\d+) +\d+\|(\d+) *\| ?((?:[0-9a-f]{2} ?){64})(?:\|.*)?"
@@ -26,8 +26,8 @@ _NOT_VALID = "0+"
 
 @frozen
 class F2fsGeometry:
-    """Where the blocks that hold files lie; all else is the file system's own. `devices` are the paths of all
-    its devices as they were when it was made; none when it lies on one alone."""
+    """Location of the main area, which holds file blocks; the rest is metadata. `devices` are the device
+    paths at mkfs time; empty for a file system on a single device."""
 
     block_bytes: int
     main_bytes: int
@@ -36,7 +36,7 @@ class F2fsGeometry:
 
 
 def superblock(raw: bytes) -> F2fsGeometry:
-    """The geometry that a superblock tells. BadInput for what is none."""
+    """Return the superblock's geometry. Raise BadInput if the bytes are not an f2fs superblock."""
     if len(raw) < SUPERBLOCK_BYTES:
         raise BadInput(f"{len(raw)} bytes are no superblock of f2fs")
     magic, _, _, _, _, log_block, log_segment = _HEAD.unpack_from(raw)
@@ -50,8 +50,8 @@ def superblock(raw: bytes) -> F2fsGeometry:
 
 
 def free_of_segments(text: str, geometry: F2fsGeometry) -> tuple[Extents, int]:
-    """The blocks of the main area that are not valid, by the lines of segment_bits, and how many segments
-    changed while they were read: of those nothing counts. BadInput when a segment is missing."""
+    """Return (blocks of the main area that segment_bits marks as not valid, number of segments that changed
+    while they were read). Changed segments are skipped. Raise BadInput if a segment is missing."""
     starts, ends = array("q"), array("q")
     length = _SEGMENT_BLOCKS * geometry.block_bytes
     changed = number = 0

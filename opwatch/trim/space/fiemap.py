@@ -1,4 +1,4 @@
-"""Where a file lies on its file system, by FS_IOC_FIEMAP. Pure."""
+"""Encode and decode FS_IOC_FIEMAP: a file's extents on its file system. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _UNUSABLE = {
 
 
 class FileExtent(NamedTuple):
-    """A piece of a file. `physical` is in the addresses of the file system."""
+    """One extent of a file. `physical` is an address within the file system."""
 
     logical: int
     physical: int
@@ -34,19 +34,19 @@ class FileExtent(NamedTuple):
 
     @property
     def unusable(self) -> str | None:
-        """Why its place on the disk is no plain copy of the file, None when it is one."""
+        """Why the disk blocks are not a plain copy of the file's data; None if they are."""
         return next((words for flag, words in _UNUSABLE.items() if self.flags & flag), None)
 
 
 def question(extents: int, start: int = 0) -> bytearray:
-    """What to ask: up to this many extents of a file from `start` on, written down first."""
+    """Return the ioctl buffer for up to `extents` extents from `start` on; FIEMAP syncs the file first."""
     return bytearray(_HEAD.pack(start, (1 << 64) - 1 - start, _SYNC, 0, extents, 0)) + bytearray(
         extents * _EXTENT.size
     )
 
 
 def decode(answer: bytes | bytearray) -> list[FileExtent]:
-    """The extents of an answer. BadInput for what cannot be one."""
+    """Return the extents in an answer. Raise BadInput if it is malformed."""
     if len(answer) < _HEAD.size:
         raise BadInput(f"{len(answer)} bytes are no file map")
     _, _, _, mapped, count, _ = _HEAD.unpack_from(answer)

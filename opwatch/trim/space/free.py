@@ -1,4 +1,4 @@
-"""Which bytes of its devices a file system leaves free."""
+"""Free space of a file system, by device."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Number = tuple[int, int]
 
 @frozen
 class FreeSpace:
-    """Free bytes by device number. `notes` say what is not in it, in words."""
+    """Free bytes by device number. `notes` list the free space that is not included."""
 
     filesystem: str
     block_bytes: int

@@ -1,4 +1,4 @@
-"""The answers of FS_IOC_GETFSMAP: who owns each piece of a file system's devices. Pure."""
+"""Encode and decode FS_IOC_GETFSMAP: the owner of each extent on a file system's devices. Pure."""
 
 from __future__ import annotations
 
@@ -15,42 +15,42 @@ HEAD_BYTES = 192
 RECORD_BYTES = 64
 _HEAD = struct.Struct("=4I48x")
 _RECORD = struct.Struct("=2I4Q24x")
-_OF_DEV_T = 1  # in the head's answer: devices are numbers, not cookies
+_OF_DEV_T = 1  # flag in the answer's header: devices are numbers, not cookies
 _SPECIAL_OWNER, _LAST = 0x10, 0x20
 _OWNER_FREE = 1
-# The highest key of all; XFS refuses one with a length.
+# The highest possible key. Its length is 0 because XFS refuses a key with a length.
 _HIGHEST = _RECORD.pack(0xFFFFFFFF, 0xFFFFFFFF, *[0xFFFFFFFFFFFFFFFF] * 3, 0)
 
 
 @frozen
 class FsmapAnswer:
-    """One call's worth: free extents by device. `resume` is what the next call begins with, None when
-    this was the last."""
+    """Free extents by device, from one call. `resume` is the low key of the next call; None after the
+    last call."""
 
     free: dict[tuple[int, int], Extents]
     resume: bytes | None
 
 
 def question(records: int, resume: bytes | None = None, highest: bytes | None = None) -> bytearray:
-    """What to ask: up to this many records between two keys, of which the lower one may be the end of the
-    last answer."""
+    """Return the ioctl buffer for up to `records` records between two keys. `resume`, the low key, may be
+    the last record of the previous answer."""
     low, high = resume or bytes(RECORD_BYTES), highest or _HIGHEST
     return bytearray(_HEAD.pack(0, 0, records, 0) + low + high + bytes(records * RECORD_BYTES))
 
 
 def key(dev: tuple[int, int], offset: int) -> bytes:
-    """A place on a device, as a bound of a question."""
+    """Return an offset on a device as a key for `question`."""
     number = dev[1] & 0xFF | dev[0] << 8 | (dev[1] & ~0xFF) << 12
     return _RECORD.pack(number, 0, offset, 0, 0, 0)
 
 
 def _number(dev: int) -> tuple[int, int]:
-    """The kernel packs the minor number around the major one."""
+    """Return (major, minor). The kernel packs the minor number around the major number."""
     return dev >> 8 & 0xFFF, dev & 0xFF | dev >> 12 & 0xFFF00
 
 
 def decode(answer: bytes | bytearray) -> FsmapAnswer:
-    """The free pieces of an answer. BadInput for what cannot be one."""
+    """Return the free extents in an answer. Raise BadInput if it is malformed."""
     if len(answer) < HEAD_BYTES:
         raise BadInput(f"{len(answer)} bytes are no file system map")
     _, flags, count, entries = _HEAD.unpack_from(answer)
@@ -68,12 +68,12 @@ def decode(answer: bytes | bytearray) -> FsmapAnswer:
 
 
 def _free(body: memoryview) -> dict[tuple[int, int], Extents]:
-    """A million records are common, so they are looked at column by column."""
+    """Return the free extents by device. Works by column because a million records are common."""
     words = body.cast("Q")
     devices, physical, owners, lengths = (
         words[first :: RECORD_BYTES // 8].tolist() for first in (0, 1, 2, 4)
     )
-    # A device and its flags are one word; there are few different ones.
+    # A device and its flags share one word, and few values are distinct.
     special = {word for word in set(devices) if word >> 32 & _SPECIAL_OWNER}
     free: dict[tuple[int, int], Extents] = {}
     for device in {word & 0xFFFFFFFF for word in special}:

@@ -1,4 +1,4 @@
-"""SCSI GET LBA STATUS: which blocks a thinly provisioned disk has given up, by its own map. Pure."""
+"""SCSI GET LBA STATUS: the blocks that a thinly provisioned disk reports as deallocated. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST = 1 << 62
 
 
 class Run(NamedTuple):
-    """Bytes of the disk; `mapped` is False where they are deallocated, or merely anchored."""
+    """A byte range of the disk. `mapped` is False if the range is deallocated or anchored."""
 
     start: int
     end: int
@@ -24,8 +24,8 @@ class Run(NamedTuple):
 
 @frozen
 class SentinelMap:
-    """What a disk's map has of sentinels, in bytes of their whole granules: before the trim and after it.
-    `after_bytes` is None where it could not be read again."""
+    """Sentinel bytes that the disk's map reports as mapped before and after the trim, in whole granules.
+    `after_bytes` is None if the map could not be read again."""
 
     judged_bytes: int
     before_bytes: int
@@ -33,7 +33,7 @@ class SentinelMap:
 
     @property
     def reason(self) -> str | None:
-        """Why it tells nothing, None where it can be believed."""
+        """Why the map proves nothing; None if it is reliable."""
         if not self.judged_bytes:
             return "no sentinel has a whole granule of it"
         if self.before_bytes < self.judged_bytes:
@@ -43,19 +43,19 @@ class SentinelMap:
 
     @property
     def gone_bytes(self) -> int | None:
-        """What it lost with the trim; None where it tells nothing."""
+        """Bytes that the trim unmapped; None if the map proves nothing."""
         if self.reason or self.after_bytes is None:
             return None
         return self.judged_bytes - self.after_bytes
 
 
 def command(first_block: int, length: int) -> bytes:
-    """The command for an answer of at most so many bytes about this block and those behind it."""
+    """Return the CDB that asks for at most `length` bytes of status, starting at `first_block`."""
     return _COMMAND.pack(0x9E, 0x12, first_block, length)
 
 
 def decode(answer: bytes, block_bytes: int) -> list[Run]:
-    """The runs of an answer, which must follow each other. BadInput for what cannot be one."""
+    """Return the runs in an answer. Raise BadInput if it is malformed or its runs are not contiguous."""
     if len(answer) < _HEADER_BYTES + _DESCRIPTOR.size:
         raise BadInput(f"an LBA status of {len(answer)} bytes")
     length = int.from_bytes(answer[:4], "big") + 4

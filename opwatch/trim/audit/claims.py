@@ -1,4 +1,4 @@
-"""What calls of FITRIM claim that others made while we watched. Pure."""
+"""Byte counts that other processes' FITRIM calls returned during a watch. Pure."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from opwatch.frozen import frozen
 from opwatch.trim.audit.flow import Stage, Trace
 from opwatch.trim.stack.layers import Stack
 
-# Statuses of OW_FITRIM that are no errno.
+# OW_FITRIM statuses that are not an errno.
 _ENDED, _UNREAD = 254, 255
 
 
 @frozen
 class Claim:
-    """Calls of one program on one filesystem that ended alike. `claimed_bytes` is None when they claimed
-    nothing, with the reason in `error`: an errno's name, or what happened."""
+    """Calls of one program on one filesystem with the same result. `claimed_bytes` is None if the calls
+    returned no count; `error` is then an errno name or a description."""
 
     comm: str
     dev: str
@@ -36,7 +36,7 @@ def _error(status: int) -> str | None:
 
 
 def claims_of(trace: Trace, stack: Stack) -> tuple[Claim, ...]:
-    """The claims on the filesystem that is watched; for a device, on those whose discards it got."""
+    """Return claims on the watched filesystem or, for a device, on the filesystems that sent it discards."""
     if stack.filesystem:
         devs = {stack.filesystem.dev}
     else:
@@ -57,13 +57,13 @@ def claims_of(trace: Trace, stack: Stack) -> tuple[Claim, ...]:
 
 
 def total_claimed(claims: Iterable[Claim]) -> int | None:
-    """All that they claim together; None when none does."""
+    """Return the sum of the claimed bytes; None if no claim has a count."""
     amounts = [claim.claimed_bytes for claim in claims if claim.claimed_bytes is not None]
     return sum(amounts) if amounts else None
 
 
 def words(trace: Trace, claims: Iterable[Claim]) -> str:
-    """The claims for people."""
+    """Return the claims as one line of text."""
     text = "; ".join(str(claim) for claim in claims)
     if text:
         return text

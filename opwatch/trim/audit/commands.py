@@ -1,4 +1,4 @@
-"""The commands that drivers made of discards, as their own events tell them. Pure."""
+"""Count the commands that drivers issued for discards, from the drivers' tracepoints. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from opwatch.frozen import frozen
 from opwatch.trim.audit.flow import Amount, Stage, Trace, total
 
-# Names of commands by stage and opcode. libata's are made of the SCSI commands above them.
+# Command names by stage and opcode. libata translates the SCSI commands into ATA commands.
 _NAMES = {
     (Stage.COMMAND, 0x09): "NVMe Dataset Management",
     (Stage.COMMAND, 0x41): "SCSI WRITE SAME(10)",
@@ -20,8 +20,8 @@ _NAMES = {
 
 @frozen
 class SentCommand:
-    """All of a kind that a disk was given, whoever asked for them. `ranges` is None where its event does not
-    tell them; `ended` and `failed` where no event tells of its end."""
+    """All commands of one kind sent to a disk, from every process. `ranges` is None if the event does not
+    report ranges; `ended` and `failed` are None if no event reports completions."""
 
     name: str
     count: int
@@ -40,7 +40,7 @@ class SentCommand:
 
 
 def commands_of(trace: Trace, disk: str) -> Iterator[SentCommand]:
-    """The commands that a disk was sent."""
+    """Yield the commands sent to a disk, by stage and opcode."""
     ends = list(trace.select(Stage.ATA_DONE, disk=disk))
     failed = total(end for end in ends if end.status).count
     for stage in (Stage.COMMAND, Stage.ATA_COMMAND):
@@ -50,7 +50,7 @@ def commands_of(trace: Trace, disk: str) -> Iterator[SentCommand]:
         for opcode, amount in sorted(amounts.items()):
             name = _NAMES.get((stage, opcode), f"command {opcode:02X}h")
             if stage is Stage.ATA_COMMAND:
-                # Their ends carry no opcode: a drive uses one of the two commands.
+                # ATA completions carry no opcode, but a drive uses only one of the two commands.
                 yield SentCommand(name, amount.count, amount.bytes, None, total(ends).count, failed)
             else:
                 yield SentCommand(name, amount.count, amount.bytes, amount.ranges or None)

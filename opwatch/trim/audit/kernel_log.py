@@ -1,4 +1,4 @@
-"""Messages of the kernel about the devices of a trim. Pure."""
+"""Find kernel log messages about the devices of a trim. Pure."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from opwatch.frozen import frozen
 
 @frozen
 class KernelLog:
-    """Messages that came meanwhile. `unknown` is why some may be missing, None when none are."""
+    """Messages logged during a trim. `unknown` says why some may be missing; None if the log is complete."""
 
     lines: tuple[str, ...] = ()
     unknown: str | None = None
 
 
 def records(text: str) -> Iterator[tuple[str, str]]:
-    """(message, message and its dictionary) of each record of /dev/kmsg: a line that begins with a blank goes
-    on with the one before."""
+    """Yield (message, message with its dictionary) for each /dev/kmsg record. A line that starts with a
+    space continues the previous record."""
     record: list[str] = []
     for line in [*lines_of(text), ""]:
         if line.startswith(" "):
@@ -33,13 +33,13 @@ def records(text: str) -> Iterator[tuple[str, str]]:
 
 
 def naming(names: Iterable[str]) -> re.Pattern[str]:
-    """What finds one of these names as a word: loop1 is neither in loop10 nor in xloop1."""
+    """Return a pattern that matches one of the names as a word: loop1 matches neither loop10 nor xloop1."""
     words = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
     return re.compile(rf"(?<![\w:-])(?:{words})(?!\w)") if words else re.compile(r"(?!)")
 
 
 def about(messages: Iterable[tuple[str, str]], names: Iterable[str], devs: Iterable[str]) -> Iterator[str]:
-    """The messages that name one of these devices, or are marked with the number of one."""
+    """Yield messages that name one of the devices or carry its number in a DEVICE= field."""
     pattern = naming(names)
     marks = {f"DEVICE=b{dev}" for dev in devs}
     for message, whole in messages:
@@ -48,6 +48,6 @@ def about(messages: Iterable[tuple[str, str]], names: Iterable[str], devs: Itera
 
 
 def of_device(lines: Sequence[str], device: str) -> list[str]:
-    """The lines that name one device."""
+    """Return the lines that name the device."""
     pattern = naming([device])
     return [line for line in lines if pattern.search(line)]

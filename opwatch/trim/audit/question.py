@@ -1,4 +1,4 @@
-"""What FITRIM is asked, and what it answers."""
+"""The request to FITRIM and its answer."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class Asked:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is the whole filesystem."""
+        """True if the range is the whole filesystem."""
         return not self.start and self.length == ALL
 
 
 @frozen
 class FitrimAnswer:
-    """What FITRIM gave back. `claimed` is None when it gave nothing: an error, or a signal ended it."""
+    """FITRIM's result. `claimed` is None if FITRIM failed or a signal ended it."""
 
     claimed: int | None
     error: int = 0

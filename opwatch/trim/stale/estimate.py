@@ -1,8 +1,9 @@
-"""A share from a sample, with an exact confidence interval, looked at several times. Pure.
+"""Estimate a share from a sample, with an exact confidence interval that allows early stopping. Pure.
 
-Clopper-Pearson: the interval holds the true share with at least the confidence, whatever the share. Blocks
-are drawn without replacement, which makes it wider than it need be, never narrower. Looking several times and
-stopping when it is narrow enough would break the promise; so each look gets its part of the risk.
+Clopper-Pearson: the interval contains the true share with at least the stated confidence, for every share.
+Blocks are drawn without replacement, so the interval is wider than necessary, never narrower. Stopping early
+would break the confidence level if each check used all of it, so the error probability is split evenly
+between the checks.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ LOOKS = (1_000, 4_000, 16_000, 64_000)
 
 @frozen
 class Share:
-    """A share, and bounds for it: `holding` of `samples` from a population of `units`."""
+    """A share and its bounds: `holding` of `samples` from a population of `units`."""
 
     holding: int
     samples: int
@@ -26,7 +27,7 @@ class Share:
 
     @property
     def share(self) -> float | None:
-        """The share in the sample; None without a sample."""
+        """The share in the sample; None if the sample is empty."""
         return self.holding / self.samples if self.samples else None
 
     @property
@@ -35,8 +36,8 @@ class Share:
 
 
 def estimate(holding: int, samples: int, units: int, confidence: float, looks: int = len(LOOKS)) -> Share:
-    """The share of a population that is held, from a sample at one of so many looks. A sample of all is
-    exact; without any, it may be all or nothing."""
+    """Estimate the share of a population that holds data, at one of `looks` checks. A sample of the whole
+    population is exact; an empty sample gives the bounds 0 and 1."""
     if not samples:
         return Share(0, 0, units, 0.0, 1.0 if units else 0.0)
     if samples >= units:
@@ -44,14 +45,14 @@ def estimate(holding: int, samples: int, units: int, confidence: float, looks: i
     tail = (1.0 - confidence) / looks / 2
     low = 0.0 if holding == 0 else _quantile(tail, holding, samples - holding + 1)
     high = 1.0 if holding == samples else _quantile(1.0 - tail, holding + 1, samples - holding)
-    # What was seen is known: neither bound can deny it.
+    # The sampled units are known exactly, so they limit both bounds.
     return Share(
         holding, samples, units, max(low, holding / units), min(high, 1 - (samples - holding) / units)
     )
 
 
 def _quantile(probability: float, a: float, b: float) -> float:
-    """Where the beta distribution reaches this probability."""
+    """Return the quantile of the beta distribution, by bisection."""
     low, high = 0.0, 1.0
     for _ in range(60):
         middle = (low + high) / 2
@@ -63,7 +64,7 @@ def _quantile(probability: float, a: float, b: float) -> float:
 
 
 def beta_cdf(x: float, a: float, b: float) -> float:
-    """The regularised incomplete beta function, by its continued fraction where that converges."""
+    """Return the regularised incomplete beta function, from its continued fraction."""
     if x <= 0.0 or x >= 1.0:
         return 0.0 if x <= 0.0 else 1.0
     front = math.exp(
@@ -75,7 +76,7 @@ def beta_cdf(x: float, a: float, b: float) -> float:
 
 
 def _fraction(x: float, a: float, b: float) -> float:
-    """Lentz's evaluation of the continued fraction of the incomplete beta function."""
+    """Evaluate the incomplete beta function's continued fraction by Lentz's method."""
     tiny = 1e-300
     c, d = 1.0, 1.0 / _apart(1.0 - (a + b) * x / (a + 1), tiny)
     value = d

@@ -1,4 +1,4 @@
-"""Random blocks of free space, and what a sample of them says. Pure: the reading is the caller's."""
+"""Draw random blocks of free space and estimate the share that holds data. Pure: the caller reads."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from opwatch.trim.stale.estimate import LOOKS, Share, estimate
 
 
 class SampledBlock(NamedTuple):
-    """A block to be read: which landing (by its index), and where on its device."""
+    """A block to read: index of its landing, and byte offset on the device."""
 
     landing: int
     offset: int
 
 
 class Blocks:
-    """All whole blocks of several sets of extents, numbered from 0."""
+    """All complete blocks in several sets of extents, numbered from 0."""
 
     def __init__(self, parts: Sequence[Extents], unit: int) -> None:
         self._unit = unit
         self._parts = [extents.starts for extents in parts]
         counts = [[length // unit for length in extents.lengths()] for extents in parts]
-        # The first number of each extent, by its landing, and of each landing.
+        # Number of the first block, per landing and per extent in a landing.
         self._landings = [0, *accumulate(map(sum, counts))]
         self._firsts = [
             list(accumulate(part, initial=first)) for part, first in zip(counts, self._landings, strict=False)
@@ -45,19 +45,19 @@ class Blocks:
 
 
 class Draw:
-    """Numbers below `count` in random order, none twice, as many as are asked for."""
+    """Draws distinct random numbers below `count`."""
 
     def __init__(self, count: int, seed: int) -> None:
         self._count = count
         self._random = random.Random(seed)
-        # Where half of them or more may be drawn, a shuffle is quicker than to draw until a new one turns up.
+        # Shuffling is faster than rejection sampling if half of the numbers or more may be drawn.
         self._rest = list(range(count)) if count <= 2 * LOOKS[-1] else None
         if self._rest is not None:
             self._random.shuffle(self._rest)
         self._taken: set[int] = set()
 
     def take(self, wanted: int) -> list[int]:
-        """The next ones: fewer when that was all."""
+        """Return the next `wanted` numbers, or fewer if no more are left."""
         if self._rest is not None:
             numbers, self._rest = self._rest[:wanted], self._rest[wanted:]
             return numbers
@@ -71,7 +71,7 @@ class Draw:
 
 
 class BatchCount(NamedTuple):
-    """What a batch of blocks was: `holding` of `counted`; the others were not free any more or unreadable."""
+    """Result of a batch: `holding` of `counted` blocks hold data. Used or unreadable blocks do not count."""
 
     holding: int
     counted: int
@@ -85,8 +85,8 @@ def sample(
     read: Callable[[list[int]], BatchCount],
     in_time: Callable[[], bool] = lambda: True,
 ) -> Iterator[Share]:
-    """Estimates, each from more blocks, until one is narrow enough, every block was read or time is up,
-    but from one batch at least. `read` takes numbers of blocks."""
+    """Yield estimates from growing samples until one is narrow enough, every block was read or time is up.
+    Reads at least one batch. `read` takes block numbers."""
     draw, holding, counted, done = Draw(units, seed), 0, 0, 0
     for look in LOOKS:
         while done < look and (not done or in_time()):
@@ -95,7 +95,7 @@ def sample(
                 break
             batch = read(numbers)
             done, holding, counted = done + len(numbers), holding + batch.holding, counted + batch.counted
-        # All were read: of those that count, what is known is exact.
+        # After every block was read, the result is exact for the blocks that count.
         population = counted if done >= units else units
         share = estimate(holding, counted, population, confidence)
         yield share

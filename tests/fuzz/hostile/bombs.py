@@ -169,8 +169,8 @@ class Bombs:
         size, count = self._chance.choice((512, 1 << 16, _MIB, 4 * _MIB)), self._size(300)
         body = self._bodies.setdefault((-size,), deflated(bytes(size)))
         put_rows(connection, "contents", ((1000 + n, None, size, body) for n in range(count)))
-        found = connection.execute("SELECT body FROM tail WHERE body LIKE '%\"Looked\"%' LIMIT 1").fetchall()
-        text = found[0][0] if found else self._looked(connection)
+        texts = connection.execute("SELECT body FROM tail WHERE body LIKE '%\"Looked\"%' LIMIT 1").fetchall()
+        text = texts[0][0] if texts else self._looked(connection)
         if text is None:
             return
         document = json.loads(text)

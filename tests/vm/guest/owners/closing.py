@@ -63,5 +63,7 @@ def assert_all_closed(watcher: Watcher) -> Document:
         for one in summary["owners"]["owners"]
         for op, own in one["ops"].items()
     }
-    assert sums == whole
+    assert sums == whole, {
+        key: (sums[key], whole.get(key)) for key in sums | whole if sums[key] != whole.get(key)
+    }
     return dict(summary)

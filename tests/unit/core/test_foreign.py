@@ -159,7 +159,9 @@ def test_a_process_of_ours_with_such_a_name_is_told(tmp_path: Path) -> None:
         "print(flush=True); sys.stdin.read()\n"
     )
     argv = ["/usr/bin/env", "python3", "-c", script, str(path)]
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    # The captured standard error of a test run can be a deleted file as well.
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=quiet) as process:
         assert process.stdout and process.stdin
         process.stdout.readline()
         names = [file.comm for file in deleted_files().files if file.pid == process.pid]

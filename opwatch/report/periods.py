@@ -56,6 +56,10 @@ def period_of(values: Sequence[float]) -> Period | None:
         is_peak = like[lag] >= max(like[lag - 1], like[lag + 1])
         # Once more after twice the time, which a single coincidence does not do.
         again = max(like[2 * lag - 1 : 2 * lag + 2])
-        if is_peak and like[lag] >= limit and again >= limit / 2:
+        # A peak without troughs on both sides is noise on a slow wave, which is alike after any short time.
+        # What neighbours explain is already gone, which lowers the likeness after one interval.
+        trough = max(min(like[2:lag]), min(like[lag + 1 : 2 * lag]))
+        trough = max(trough, 0.0)
+        if is_peak and like[lag] - trough >= limit and again - trough >= limit / 2:
             return Period(lag, like[lag], limit)
     return None

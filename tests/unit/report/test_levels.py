@@ -137,6 +137,17 @@ def test_rest() -> None:
     assert levels_of(series([0.0] * 50)).reason == "there was none of it"
 
 
+@pytest.mark.parametrize(("wave", "noise", "fall"), [(150, 0.02, 1.0), (150, 0.02, 0.6), (120, 0.01, 1.0)])
+def test_period_is_none_for_noise_on_a_slow_wave(wave: int, noise: float, fall: float) -> None:
+    for seed in range(20):
+        chance = random.Random(seed)
+        values = [
+            (1 + 0.6 * math.sin(at / wave * math.tau)) * (fall if at >= 200 else 1) * chance.gauss(1, noise)
+            for at in range(400)
+        ]
+        assert period_of(values) is None
+
+
 @pytest.mark.parametrize("length", [4, 8, 12, 20])
 def test_a_period_is_as_long_as_it_is(length: int) -> None:
     chance = random.Random(length)

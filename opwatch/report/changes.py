@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from opwatch.compare.amplification import LEAST_STRETCHES
+from opwatch.compare.estimates import LEAST_INTERVALS
 from opwatch.frozen import frozen, replace
 from opwatch.recording.reading.phases import Phase
 from opwatch.report.bins import TimeBin, grouped, merged, thinned
@@ -16,6 +17,7 @@ from opwatch.report.drive_course import DriveCourse
 from opwatch.report.gathering import DiskPicture
 from opwatch.report.levels import Level, Levels, LevelSeries, Pause, levels_of
 from opwatch.report.loads import load_changes
+from opwatch.report.pauses import pauses_of
 from opwatch.report.periods import Period, period_of
 
 # More intervals than this are added up: a change that lasts is seen all the same.
@@ -60,27 +62,53 @@ def _op_changes(op: str, bins: Sequence[TimeBin], phase: Phase | None) -> Iterat
     busy = [place for place, one in enumerate(bins) if one.op(op).count]
     if not busy:
         return
-    few = thinned(bins[busy[0] :], _MOST_INTERVALS)
-    rate = _rate_changes(op, phase, few)
+    rate, few = _rate_changes(op, phase, bins[busy[0] :])
     if not any(pause.is_last for pause in rate.levels.pauses):
         # Intervals without requests at the end that are no pause belong to no level either.
-        few = thinned(bins[busy[0] : busy[-1] + 1], _MOST_INTERVALS)
-        rate = _rate_changes(op, phase, few)
+        rate, few = _rate_changes(op, phase, bins[busy[0] : busy[-1] + 1])
     yield rate
     known = [one for one in few if one.op(op).quantile_ns(0.99)]
     yield _named(P99, op, phase, known, lambda one: one.op(op).quantile_ns(0.99) or 0.0, lambda one: 1.0)
 
 
-def _rate_changes(op: str, phase: Phase | None, bins: Sequence[TimeBin]) -> CourseChanges:
-    """What changed in requests a second, and what of the load changed with it."""
-    change = _named(RATE, op, phase, bins, lambda one: one.op(op).count, lambda one: one.seconds)
-    pauses = tuple(_with_in_flight(pause, op, bins) for pause in change.levels.pauses)
-    active = [one for one in bins if not any(_is_in(one, pause) for pause in pauses)]
+def _rate_changes(
+    op: str, phase: Phase | None, bins: Sequence[TimeBin]
+) -> tuple[CourseChanges, list[TimeBin]]:
+    """What changed in requests a second, and what of the load changed with it; and the intervals that it was
+    looked for in. Pauses are looked for before intervals are added up, which hides short ones."""
+    quiet = pauses_of([one.per_s(op) for one in bins], LEAST_INTERVALS)
+    few = _thinned_outside(bins, quiet)
+    change = _named(RATE, op, phase, few, lambda one: one.op(op).count, lambda one: one.seconds)
+    short = (_pause(bins, *pause) for pause in quiet)
+    is_thinned = any(one.intervals > 1 for one in few)
+    rest = (replace(pause, is_least=is_thinned) for pause in change.levels.pauses)
+    combined = sorted((*short, *rest), key=lambda pause: pause.begin_ns)
+    pauses = tuple(_with_in_flight(pause, op, bins) for pause in combined)
+    active = [one for one in few if not any(_is_in(one, pause) for pause in pauses)]
     steps = tuple(
         replace(step, load=load_changes(op, _bins_of(step.before, active), _bins_of(step.after, active)))
         for step in change.levels.steps
     )
-    return replace(change, levels=replace(change.levels, steps=steps, pauses=pauses))
+    return replace(change, levels=replace(change.levels, steps=steps, pauses=pauses)), few
+
+
+def _thinned_outside(bins: Sequence[TimeBin], pauses: Sequence[tuple[int, int]]) -> list[TimeBin]:
+    """The bins outside the pauses, added up to about _MOST_INTERVALS; none reaches across a pause."""
+    edges = [0, *(edge for pause in pauses for edge in pause), len(bins)]
+    parts = [bins[begin:end] for begin, end in zip(edges[::2], edges[1::2], strict=True)]
+    together = -(-sum(map(len, parts)) // _MOST_INTERVALS)
+    return [one for part in parts for one in thinned(part, -(-len(part) // together))]
+
+
+def _pause(bins: Sequence[TimeBin], begin: int, end: int) -> Pause:
+    intervals = sum(one.intervals for one in bins[begin:end])
+    return Pause(
+        begin_ns=bins[begin].begin_ns,
+        end_ns=bins[end - 1].end_ns,
+        intervals=intervals,
+        is_last=end == len(bins),
+        is_least=intervals > end - begin,
+    )
 
 
 def _bins_of(part: Level, bins: Sequence[TimeBin]) -> list[TimeBin]:
@@ -137,7 +165,7 @@ def _drive_changes(drive: DriveCourse, phase: Phase | None) -> Iterator[CourseCh
 
 def _changes(figure: str, op: str | None, phase: Phase | None, series: LevelSeries) -> CourseChanges:
     levels = levels_of(series)
-    length = (series.ends_ns[-1] - series.begins_ns[0]) / 1e9 / len(series) if len(series) else 0.0
+    length = (sum(series.ends_ns) - sum(series.begins_ns)) / 1e9 / len(series) if len(series) else 0.0
     # What still rises or falls has no level to go up and down around.
     is_level = levels.rest is not None and levels.rest.is_steady is not False
     is_level = is_level and not any(step.is_beyond for step in levels.steps)

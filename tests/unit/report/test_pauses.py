@@ -41,3 +41,27 @@ def test_what_was_in_flight_during_a_pause(flying: int) -> None:
 
 def test_in_flight_is_not_known_while_another_operation_goes_on() -> None:
     assert pause_of(3, others=True).in_flight is None
+
+
+def long_run(seconds: int, begin: int, end: int) -> DiskPicture:
+    """A disk with 500 writes per second, and none from begin to end."""
+    disk = DiskPicture("sda", "sda")
+    for at in range(seconds):
+        ops = {} if begin <= at < end else {"write": OpBin(500 + at * 7 % 11, 500 * 4096, 0.5)}
+        disk.course.add(TimeBin(at * S, (at + 1) * S, 1.0, 1, ops, in_flight=RateRange(1, 1)))
+    return disk
+
+
+@pytest.mark.parametrize(("seconds", "length"), [(600, 5), (1800, 10), (10800, 60)])
+def test_a_pause_is_found_in_a_long_run(seconds: int, length: int) -> None:
+    begin = seconds // 2 + 1
+    disk = long_run(seconds, begin, begin + length)
+    (rate, *_) = disk_changes(disk, None, ())
+    (pause,) = rate.levels.pauses
+    widest = max(one.end_ns - one.begin_ns for one in disk.bins)
+    edge = 0 if widest == S else widest
+    assert 0 <= pause.begin_ns - begin * S <= edge
+    assert 0 <= (begin + length) * S - pause.end_ns <= edge
+    assert pause.is_least == (widest > S)
+    assert rate.levels.steps == ()
+    assert rate.levels.rest and rate.levels.rest.level.value == pytest.approx(505, abs=1.5)

@@ -7,17 +7,16 @@ is no change of the drive's.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
 
 from opwatch.compare.amplification import LEAST_STRETCHES
-from opwatch.compare.estimates import LEAST_INTERVALS
 from opwatch.frozen import frozen, replace
 from opwatch.recording.reading.phases import Phase
-from opwatch.report.bins import TimeBin, grouped, merged, thinned
+from opwatch.report.bins import TimeBin, grouped, thinned
 from opwatch.report.drive_course import DriveCourse
 from opwatch.report.gathering import DiskPicture
 from opwatch.report.levels import Level, Levels, LevelSeries, Pause, levels_of
 from opwatch.report.loads import load_changes
-from opwatch.report.pauses import pauses_of
 from opwatch.report.periods import Period, period_of
 
 # More intervals than this are added up: a change that lasts is seen all the same.
@@ -44,10 +43,9 @@ def disk_changes(
     """All that can be named of a disk. Only reads and writes are looked at: of others there are few."""
     changes = list[CourseChanges]()
     for phase in phases or (None,):
-        bins = [one for one in disk.bins if phase is None or _is_within(one.begin_ns, one.end_ns, phase)]
         for op in disk.ops:
             if op in ("read", "write"):
-                changes += _op_changes(op, bins, phase)
+                changes += _op_changes(op, disk, phase)
         if drive:
             changes += _drive_changes(drive, phase)
     return tuple(changes)
@@ -57,75 +55,52 @@ def _is_within(begin_ns: int, end_ns: int, phase: Phase) -> bool:
     return begin_ns >= phase.begin_ns and (phase.end_ns is None or end_ns <= phase.end_ns)
 
 
-def _op_changes(op: str, bins: Sequence[TimeBin], phase: Phase | None) -> Iterator[CourseChanges]:
-    """What changed in requests a second and in p99, from the first request on."""
+def _op_changes(op: str, disk: DiskPicture, phase: Phase | None) -> Iterator[CourseChanges]:
+    """What changed in requests per second and in p99, from the first request on."""
+    bins = [one for one in disk.bins if phase is None or _is_within(one.begin_ns, one.end_ns, phase)]
     busy = [place for place, one in enumerate(bins) if one.op(op).count]
     if not busy:
         return
-    rate, few = _rate_changes(op, phase, bins[busy[0] :])
-    if not any(pause.is_last for pause in rate.levels.pauses):
-        # Intervals without requests at the end that are no pause belong to no level either.
-        rate, few = _rate_changes(op, phase, bins[busy[0] : busy[-1] + 1])
-    yield rate
+    pauses = disk.counts.pauses(op, phase)
+    # Empty intervals at the end that are no pause belong to no level either.
+    few = list(_thinned_outside(bins[busy[0] : busy[-1] + 1], pauses))
+    yield _rate_changes(op, phase, few, pauses)
     known = [one for one in few if one.op(op).quantile_ns(0.99)]
     yield _named(P99, op, phase, known, lambda one: one.op(op).quantile_ns(0.99) or 0.0, lambda one: 1.0)
 
 
 def _rate_changes(
-    op: str, phase: Phase | None, bins: Sequence[TimeBin]
-) -> tuple[CourseChanges, list[TimeBin]]:
-    """What changed in requests a second, and what of the load changed with it; and the intervals that it was
-    looked for in. Pauses are looked for before intervals are added up, which hides short ones."""
-    quiet = pauses_of([one.per_s(op) for one in bins], LEAST_INTERVALS)
-    few = _thinned_outside(bins, quiet)
-    change = _named(RATE, op, phase, few, lambda one: one.op(op).count, lambda one: one.seconds)
-    short = (_pause(bins, *pause) for pause in quiet)
-    is_thinned = any(one.intervals > 1 for one in few)
-    rest = (replace(pause, is_least=is_thinned) for pause in change.levels.pauses)
-    combined = sorted((*short, *rest), key=lambda pause: pause.begin_ns)
-    pauses = tuple(_with_in_flight(pause, op, bins) for pause in combined)
-    active = [one for one in few if not any(_is_in(one, pause) for pause in pauses)]
+    op: str, phase: Phase | None, bins: Sequence[TimeBin], pauses: Sequence[Pause]
+) -> CourseChanges:
+    """What changed in requests per second outside the pauses, and what of the load changed with it."""
+    change = _named(RATE, op, phase, bins, lambda one: one.op(op).count, lambda one: one.seconds)
     steps = tuple(
-        replace(step, load=load_changes(op, _bins_of(step.before, active), _bins_of(step.after, active)))
+        replace(step, load=load_changes(op, _bins_of(step.before, bins), _bins_of(step.after, bins)))
         for step in change.levels.steps
     )
-    return replace(change, levels=replace(change.levels, steps=steps, pauses=pauses)), few
+    all_pauses = sorted((*pauses, *change.levels.pauses), key=lambda pause: pause.begin_ns)
+    return replace(change, levels=replace(change.levels, steps=steps, pauses=tuple(all_pauses)))
 
 
-def _thinned_outside(bins: Sequence[TimeBin], pauses: Sequence[tuple[int, int]]) -> list[TimeBin]:
-    """The bins outside the pauses, added up to about _MOST_INTERVALS; none reaches across a pause."""
-    edges = [0, *(edge for pause in pauses for edge in pause), len(bins)]
-    parts = [bins[begin:end] for begin, end in zip(edges[::2], edges[1::2], strict=True)]
-    together = -(-sum(map(len, parts)) // _MOST_INTERVALS)
-    return [one for part in parts for one in thinned(part, -(-len(part) // together))]
+def _thinned_outside(bins: Sequence[TimeBin], pauses: Sequence[Pause]) -> Iterator[TimeBin]:
+    """Yield the bins that no pause touches, added up to about _MOST_INTERVALS, none across a pause."""
+    outside = [one for one in bins if not any(_overlaps(one, pause) for pause in pauses)]
+    together = -(-len(outside) // _MOST_INTERVALS)
+    for _, group in groupby(outside, key=lambda one: sum(pause.end_ns <= one.begin_ns for pause in pauses)):
+        part = list(group)
+        yield from thinned(part, -(-len(part) // together))
 
 
-def _pause(bins: Sequence[TimeBin], begin: int, end: int) -> Pause:
-    intervals = sum(one.intervals for one in bins[begin:end])
-    return Pause(
-        begin_ns=bins[begin].begin_ns,
-        end_ns=bins[end - 1].end_ns,
-        intervals=intervals,
-        is_last=end == len(bins),
-        is_least=intervals > end - begin,
-    )
+def _overlaps(one: TimeBin, pause: Pause) -> bool:
+    return one.begin_ns < pause.end_ns and pause.begin_ns < one.end_ns
 
 
 def _bins_of(part: Level, bins: Sequence[TimeBin]) -> list[TimeBin]:
     return [one for one in bins if _is_in(one, part)]
 
 
-def _is_in(one: TimeBin, part: Level | Pause) -> bool:
+def _is_in(one: TimeBin, part: Level) -> bool:
     return part.begin_ns <= one.begin_ns and one.end_ns <= part.end_ns
-
-
-def _with_in_flight(pause: Pause, op: str, bins: Sequence[TimeBin]) -> Pause:
-    """The pause with what was in flight, if no other operation can be what that was."""
-    inside = merged(one for one in bins if _is_in(one, pause))
-    flying = inside.in_flight
-    if not flying or (flying.most and any(inside.op(other).count for other in inside.ops if other != op)):
-        return pause
-    return replace(pause, in_flight=(flying.least, flying.most))
 
 
 def _named(

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from opwatch.compare.sampling import SampledRun, sampled
 from opwatch.owners.sample import Owners, together
 from opwatch.report.bins import BinnedCourse, TimeBin, bin_of, histogram_of
+from opwatch.report.interval_counts import IntervalCounts
 from opwatch.samples.entries import RunEntry
 from opwatch.samples.observation import Event, Observation
 from opwatch.samples.slow import SlowRequest
@@ -31,6 +32,7 @@ class DiskPicture:
     device: str
     label: str
     course: BinnedCourse = field(default_factory=BinnedCourse)
+    counts: IntervalCounts = field(default_factory=IntervalCounts)
     finals: list[Observation] = field(default_factory=list)
     intervals: int = 0
     slow: list[SlowRequest] = field(default_factory=list)
@@ -77,6 +79,12 @@ class DiskPicture:
                     amounts[low, high] = amounts.get((low, high), 0) + count
         return [(512 * low, 512 * high, count) for (low, high), count in sorted(amounts.items()) if count]
 
+    def add(self, interval: TimeBin) -> None:
+        """Add the next interval."""
+        self.course.add(interval)
+        self.counts.add(interval)
+        self.intervals += 1
+
     def take(self, observation: Observation) -> None:
         """One more interval, or its summary."""
         slow = observation.slow
@@ -90,8 +98,7 @@ class DiskPicture:
             self.stall = observation.stall
         newest = bin_of(observation)
         if newest:
-            self.course.add(newest)
-            self.intervals += 1
+            self.add(newest)
         if slow:
             self.slow += slow.requests
             if len(self.slow) > 2 * MOST_SLOW:

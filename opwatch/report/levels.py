@@ -132,15 +132,13 @@ class Step:
 class Pause:
     """Intervals in which nearly nothing completed, and far more of them in a row than the load explains.
     `in_flight`: how many requests were in flight at the end of each of them, the fewest and the most; None if
-    that is not known, or if other operations went on. `is_last`: it lasts to the end. `is_least`: intervals
-    were added up, so that it may be longer by what the intervals beside it have of it."""
+    that is not known, or if other operations went on. `is_last`: it lasts to the end."""
 
     begin_ns: int
     end_ns: int
     intervals: int
     is_last: bool = False
     in_flight: tuple[float, float] | None = None
-    is_least: bool = False
 
 
 @frozen

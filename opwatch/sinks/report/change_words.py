@@ -117,7 +117,7 @@ def _rows(run: ReportedRun, change: CourseChanges) -> Iterator[list[str]]:
         words = (
             f"{pause.intervals} intervals in a row with next to no requests, more than the load's usual gaps"
         )
-        span = _length(pause)
+        span = amounts.span((pause.end_ns - pause.begin_ns) / 1e9)
         yield [name, "pause", clock(run, pause.begin_ns), f"none for {span}", words]
     rest = levels.rest
     if rest:
@@ -217,13 +217,8 @@ def pause_sentences(run: ReportedRun, label: str, changes: Sequence[CourseChange
         yield f"{label}: {_pause_words(run, names, pause, change)}."
 
 
-def _length(pause: Pause) -> str:
-    length = amounts.span((pause.end_ns - pause.begin_ns) / 1e9)
-    return f"at least {length}" if pause.is_least else length
-
-
 def _pause_words(run: ReportedRun, names: str, pause: Pause, change: CourseChanges) -> str:
-    length = _length(pause)
+    length = amounts.span((pause.end_ns - pause.begin_ns) / 1e9)
     until = f", to the end{' of ' + change.phase if change.phase else ''}" if pause.is_last else ""
     when = f"for {length} from {clock(run, pause.begin_ns)}{until}"
     if pause.in_flight and pause.in_flight[0]:

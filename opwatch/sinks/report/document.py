@@ -107,7 +107,6 @@ def _change(change: CourseChanges) -> dict[str, Any]:
                 "end_mono_ns": pause.end_ns,
                 "intervals": pause.intervals,
                 "in_flight": list(pause.in_flight) if pause.in_flight else None,
-                "is_least": pause.is_least,
             }
             for pause in change.levels.pauses
         ],

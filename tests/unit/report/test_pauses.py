@@ -21,7 +21,7 @@ def pause_of(flying: int, *, others: bool = False) -> Pause:
         if others:
             ops["read"] = OpBin(70, 70 * 4096, 0.1)
         in_flight = RateRange(flying, flying) if is_pause else RateRange(1, 1)
-        disk.course.add(TimeBin(at * S, (at + 1) * S, 1.0, 1, ops, in_flight=in_flight))
+        disk.add(TimeBin(at * S, (at + 1) * S, 1.0, 1, ops, in_flight=in_flight))
     changes = disk_changes(disk, None, ())
     (pause,) = next(one for one in changes if (one.figure, one.op) == (RATE, "write")).levels.pauses
     return pause
@@ -48,20 +48,16 @@ def long_run(seconds: int, begin: int, end: int) -> DiskPicture:
     disk = DiskPicture("sda", "sda")
     for at in range(seconds):
         ops = {} if begin <= at < end else {"write": OpBin(500 + at * 7 % 11, 500 * 4096, 0.5)}
-        disk.course.add(TimeBin(at * S, (at + 1) * S, 1.0, 1, ops, in_flight=RateRange(1, 1)))
+        disk.add(TimeBin(at * S, (at + 1) * S, 1.0, 1, ops, in_flight=RateRange(1, 1)))
     return disk
 
 
-@pytest.mark.parametrize(("seconds", "length"), [(600, 5), (1800, 10), (10800, 60)])
+@pytest.mark.parametrize(("seconds", "length"), [(600, 5), (1800, 10), (10800, 60), (10800, 20), (86400, 7)])
 def test_a_pause_is_found_in_a_long_run(seconds: int, length: int) -> None:
     begin = seconds // 2 + 1
-    disk = long_run(seconds, begin, begin + length)
-    (rate, *_) = disk_changes(disk, None, ())
+    (rate, *_) = disk_changes(long_run(seconds, begin, begin + length), None, ())
     (pause,) = rate.levels.pauses
-    widest = max(one.end_ns - one.begin_ns for one in disk.bins)
-    edge = 0 if widest == S else widest
-    assert 0 <= pause.begin_ns - begin * S <= edge
-    assert 0 <= (begin + length) * S - pause.end_ns <= edge
-    assert pause.is_least == (widest > S)
+    assert (pause.begin_ns, pause.end_ns, pause.intervals) == (begin * S, (begin + length) * S, length)
+    assert pause.in_flight == (1, 1)
     assert rate.levels.steps == ()
     assert rate.levels.rest and rate.levels.rest.level.value == pytest.approx(505, abs=1.5)

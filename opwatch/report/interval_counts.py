@@ -1,0 +1,81 @@
+"""The requests of every interval of a disk, in a few bytes per interval. Pure.
+
+Bins add up neighbours, which hides pauses that are short beside the run.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+
+from opwatch.compare.estimates import LEAST_INTERVALS
+from opwatch.recording.reading.phases import Phase
+from opwatch.report.bins import TimeBin
+from opwatch.report.levels import Pause
+from opwatch.report.pauses import pauses_of
+
+# Operations that pauses are looked for in.
+_OPS = ("read", "write")
+_UNKNOWN = -1
+
+
+class IntervalCounts:
+    """Requests per operation and requests in flight, interval by interval: 48 bytes each."""
+
+    def __init__(self) -> None:
+        self._begins_ns, self._ends_ns = array("q"), array("q")
+        self._counts = {op: array("q") for op in _OPS}
+        self._all_counts = array("q")
+        self._in_flight = array("q")
+
+    def add(self, one: TimeBin) -> None:
+        """Add the next interval."""
+        self._begins_ns.append(one.begin_ns)
+        self._ends_ns.append(one.end_ns)
+        for op, counts in self._counts.items():
+            counts.append(one.op(op).count)
+        self._all_counts.append(sum(op.count for op in one.ops.values()))
+        self._in_flight.append(_UNKNOWN if one.in_flight is None else round(one.in_flight.most))
+
+    def pauses(self, op: str, phase: Phase | None) -> list[Pause]:
+        """Return the pauses of an operation within a phase, or within the run, after its first request. Empty
+        intervals at the end are a pause if they are too many to be a usual gap."""
+        begin, end = self._within(phase)
+        counts = self._counts[op]
+        busy = [place for place in range(begin, end) if counts[place]]
+        if not busy:
+            return []
+        pauses = list(self._pauses_between(op, busy[0], end))
+        if any(pause.is_last for pause in pauses):
+            return pauses
+        return list(self._pauses_between(op, busy[0], busy[-1] + 1))
+
+    def _within(self, phase: Phase | None) -> tuple[int, int]:
+        if phase is None:
+            return 0, len(self._begins_ns)
+        begin = bisect_left(self._begins_ns, phase.begin_ns)
+        return begin, len(self._ends_ns) if phase.end_ns is None else bisect_right(
+            self._ends_ns, phase.end_ns
+        )
+
+    def _pauses_between(self, op: str, begin: int, end: int) -> Iterator[Pause]:
+        counts = self._counts[op]
+        rates = [counts[at] * 1e9 / (self._ends_ns[at] - self._begins_ns[at]) for at in range(begin, end)]
+        for first, last in pauses_of(rates, LEAST_INTERVALS):
+            yield Pause(
+                begin_ns=self._begins_ns[begin + first],
+                end_ns=self._ends_ns[begin + last - 1],
+                intervals=last - first,
+                is_last=begin + last == end,
+                in_flight=self._in_flight_between(op, begin + first, begin + last),
+            )
+
+    def _in_flight_between(self, op: str, begin: int, end: int) -> tuple[int, int] | None:
+        """The fewest and the most requests in flight, None if that is not known, or if they can be those of
+        other operations, which went on."""
+        in_flight = self._in_flight[begin:end]
+        if _UNKNOWN in in_flight:
+            return None
+        others = sum(self._all_counts[begin:end]) - sum(self._counts[op][begin:end])
+        return None if others and max(in_flight) else (min(in_flight), max(in_flight))

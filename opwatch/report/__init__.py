@@ -1,1 +1,1 @@
-"""What a report of recordings shows, and which changes in them have a name. Pure."""
+"""Prepare the data of a report and name the changes in a recording. Pure."""

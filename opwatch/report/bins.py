@@ -1,7 +1,7 @@
-"""A course of intervals for drawing: neighbours are added up until there are few enough of them.
+"""Reduce a timeline of intervals to a bounded number of bins for drawing.
 
-Counts, bytes and histograms of neighbours add up exactly; of rates, the least and the most of the intervals
-are kept, so that what is thinned hides no outlier.
+Counts, bytes and histograms of merged neighbours add up exactly. Rates keep the minimum and maximum of the
+merged intervals, so that thinning hides no outlier.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MOST_BINS = 1024
 
 @frozen
 class RateRange:
-    """The least and the most of intervals that were added up."""
+    """The minimum and maximum rate over merged intervals."""
 
     least: float
     most: float
@@ -37,10 +37,12 @@ _NO_RATE = RateRange(0.0, 0.0)
 
 @frozen
 class OpBin:
-    """One operation in some time. `device_s` is the time that requests spent in the device, all together;
-    `most_ns` the longest, None where nothing completed; `slots`, how many latencies lie in which slot;
-    `ordered`, how many requests were issued of which it is known whether they were sequential, and
-    `sequential`, how many of these were."""
+    """One operation during a time bin.
+
+    `device_s` is the summed time of all requests in the device; `most_ns` the longest, None if no request
+    completed. `slots` counts the latencies per histogram slot. `ordered` counts the issued requests with a
+    known access order, and `sequential` the sequential requests among them.
+    """
 
     count: int = 0
     bytes: int = 0
@@ -54,7 +56,7 @@ class OpBin:
 
     @property
     def sequential_ratio(self) -> float | None:
-        """The share of sequential requests, None if it is not known."""
+        """Return the share of sequential requests, or None if unknown."""
         return self.sequential / self.ordered if self.ordered else None
 
     def with_(self, other: OpBin) -> OpBin:
@@ -74,7 +76,8 @@ class OpBin:
         )
 
     def quantile_ns(self, share: float) -> float | None:
-        """The latency that this share of the requests did not exceed; None where none completed."""
+        """Return the latency that this share of the requests did not exceed, or None if no request
+        completed."""
         quantile = histogram_of(self.slots).quantile(share, self.most_ns) if self.slots else None
         return quantile.value if quantile else None
 
@@ -84,9 +87,11 @@ _IDLE = OpBin()
 
 @frozen
 class TimeBin:
-    """All operations of a disk from one moment to another: so many intervals of so many seconds in all.
-    `in_flight` is how many requests of the disk were in flight at the ends of the intervals, the fewest and
-    the most; None if that is not known."""
+    """All operations of a disk during `intervals` merged intervals, `seconds` long in total.
+
+    `in_flight` is the minimum and maximum number of requests in flight at the ends of the intervals, or None
+    if unknown.
+    """
 
     begin_ns: int
     end_ns: int
@@ -101,7 +106,7 @@ class TimeBin:
         return (self.begin_ns + self.end_ns) // 2
 
     def op(self, name: str) -> OpBin:
-        """What there was of an operation; nothing of one that was not there."""
+        """Return the bin of an operation; an empty bin if the disk did not run the operation."""
         return self.ops.get(name, _IDLE)
 
     def per_s(self, name: str) -> float:
@@ -111,7 +116,7 @@ class TimeBin:
         return self.op(name).bytes / self.seconds
 
     def depth(self, name: str) -> float:
-        """How many requests were in the device on the average."""
+        """Return the mean number of requests in the device."""
         return self.op(name).device_s / self.seconds
 
     def with_(self, later: TimeBin) -> TimeBin:
@@ -128,7 +133,7 @@ class TimeBin:
 
 
 def histogram_of(slots: dict[int, int]) -> Histogram:
-    """Latencies as the histogram that all quantiles are taken from."""
+    """Return the histogram for these slot counts; every quantile is computed from a histogram."""
     counts = [0] * LATENCY.slots
     for slot, count in slots.items():
         counts[slot] = count
@@ -151,7 +156,7 @@ def _op_bin(op: OpInterval, seconds: float) -> OpBin:
 
 
 def bin_of(observation: Observation) -> TimeBin | None:
-    """An interval as it was shown; None of no time."""
+    """Return the bin of one interval, or None if the interval has no duration."""
     interval = observation.interval
     if interval.seconds <= 0:
         return None
@@ -170,7 +175,7 @@ def bin_of(observation: Observation) -> TimeBin | None:
 
 
 def merged(bins: Iterable[TimeBin]) -> TimeBin:
-    """Neighbours as one; there must be some."""
+    """Merge neighbouring bins into one. `bins` must not be empty."""
     whole, *others = bins
     for other in others:
         whole = whole.with_(other)
@@ -178,18 +183,19 @@ def merged(bins: Iterable[TimeBin]) -> TimeBin:
 
 
 def grouped(items: Sequence[_Item], most: int) -> list[Sequence[_Item]]:
-    """Neighbours in no more groups than that, as few in each as it takes. Only the last may have fewer."""
+    """Split neighbours into at most `most` groups of equal, minimal size. Only the last group may be
+    smaller."""
     together = -(-len(items) // max(most, 1)) or 1
     return [items[at : at + together] for at in range(0, len(items), together)]
 
 
 def thinned(bins: Sequence[TimeBin], most: int) -> list[TimeBin]:
-    """The same in no more bins than that: as many neighbours as it takes become one."""
+    """Merge neighbours, as few as possible, into at most `most` bins."""
     return [merged(group) for group in grouped(bins, most)]
 
 
 class BinnedCourse:
-    """Takes intervals one after the other, and never keeps many."""
+    """Collects intervals one by one into a bounded number of bins."""
 
     def __init__(self, most: int = 2 * MOST_BINS) -> None:
         self.bins: list[TimeBin] = []

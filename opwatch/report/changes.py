@@ -1,7 +1,6 @@
-"""What changed in the course of a run, by name: cliffs, steps, levels at rest and periods. Pure.
+"""Find and name the changes during a run: cliffs, steps, steady levels and periods. Pure.
 
-A course is looked at phase by phase, where there are phases: what a job does differently from the one before
-is no change of the drive's.
+A run with phases is examined phase by phase: a difference between two jobs is not a change of the drive.
 """
 
 from __future__ import annotations
@@ -19,15 +18,18 @@ from opwatch.report.levels import Level, Levels, LevelSeries, Pause, levels_of
 from opwatch.report.loads import load_changes
 from opwatch.report.periods import Period, period_of
 
-# More intervals than this are added up: a change that lasts is seen all the same.
+# Longer runs are merged to this many intervals; a lasting change remains visible.
 _MOST_INTERVALS = 360
 RATE, P99, WAF = "rate", "p99", "waf"
 
 
 @frozen
 class CourseChanges:
-    """What was named in one figure of one operation (None: of the drive) in one phase, or in all of the run.
-    `interval_s` is how long the intervals were that it was looked for in; `period`, of its last level."""
+    """The changes of one metric of one operation (of the drive if `op` is None) in one phase, or in the whole
+    run.
+
+    `interval_s` is the length of the examined intervals. `period` belongs to the last level.
+    """
 
     figure: str
     op: str | None
@@ -40,7 +42,7 @@ class CourseChanges:
 def disk_changes(
     disk: DiskPicture, drive: DriveCourse | None, phases: Sequence[Phase]
 ) -> tuple[CourseChanges, ...]:
-    """All that can be named of a disk. Only reads and writes are looked at: of others there are few."""
+    """Return all named changes of a disk. Covers reads and writes only; other operations are too rare."""
     changes = list[CourseChanges]()
     for phase in phases or (None,):
         for op in disk.ops:
@@ -56,7 +58,7 @@ def _is_within(begin_ns: int, end_ns: int, phase: Phase) -> bool:
 
 
 def _op_changes(op: str, disk: DiskPicture, phase: Phase | None) -> Iterator[CourseChanges]:
-    """What changed in requests per second and in p99, from the first request on."""
+    """Find changes of requests per second and of p99, from the first request on."""
     bins = [one for one in disk.bins if phase is None or _is_within(one.begin_ns, one.end_ns, phase)]
     busy = [place for place, one in enumerate(bins) if one.op(op).count]
     if not busy:
@@ -72,7 +74,7 @@ def _op_changes(op: str, disk: DiskPicture, phase: Phase | None) -> Iterator[Cou
 def _rate_changes(
     op: str, phase: Phase | None, bins: Sequence[TimeBin], pauses: Sequence[Pause]
 ) -> CourseChanges:
-    """What changed in requests per second outside the pauses, and what of the load changed with it."""
+    """Find changes of requests per second outside the pauses, and the load changes that came with each step."""
     change = _named(RATE, op, phase, bins, lambda one: one.op(op).count, lambda one: one.seconds)
     steps = tuple(
         replace(step, load=load_changes(op, _bins_of(step.before, bins), _bins_of(step.after, bins)))
@@ -121,7 +123,7 @@ def _named(
 
 
 def _drive_changes(drive: DriveCourse, phase: Phase | None) -> Iterator[CourseChanges]:
-    """What changed in write amplification, where its counters moved often enough."""
+    """Find changes of write amplification, if the counters moved often enough."""
     flows = [
         flow
         for flow in drive.parts
@@ -141,7 +143,7 @@ def _drive_changes(drive: DriveCourse, phase: Phase | None) -> Iterator[CourseCh
 def _changes(figure: str, op: str | None, phase: Phase | None, series: LevelSeries) -> CourseChanges:
     levels = levels_of(series)
     length = (sum(series.ends_ns) - sum(series.begins_ns)) / 1e9 / len(series) if len(series) else 0.0
-    # What still rises or falls has no level to go up and down around.
+    # A level that still rises or falls has no centre to oscillate around.
     is_level = levels.rest is not None and levels.rest.is_steady is not False
     is_level = is_level and not any(step.is_beyond for step in levels.steps)
     period = period_of(_last_values(series, levels)) if is_level else None
@@ -149,7 +151,7 @@ def _changes(figure: str, op: str | None, phase: Phase | None, series: LevelSeri
 
 
 def _last_values(series: LevelSeries, levels: Levels) -> list[float]:
-    """The values of the last level, without those of pauses."""
+    """Return the values of the last level, pauses excluded."""
     begin = levels.rest.level.begin_ns if levels.rest else 0
     return [
         value
@@ -159,13 +161,13 @@ def _last_values(series: LevelSeries, levels: Levels) -> list[float]:
 
 
 def with_steps(changes: Sequence[CourseChanges]) -> list[CourseChanges]:
-    """The changes in which a level gave way to another, the earliest first."""
+    """Return the changes that contain a step, earliest first."""
     stepped = [change for change in changes if change.levels.steps]
     return sorted(stepped, key=lambda change: change.levels.steps[0].at_ns)
 
 
 def at_once(change: CourseChanges, others: Sequence[CourseChanges], at_ns: int) -> list[CourseChanges]:
-    """Other figures that changed at about the same moment, each with that one step only."""
+    """Return the other metrics that changed at about the same moment, each with only that step."""
     near_ns = round(3 * change.interval_s * 1e9)
     near = []
     for other in others:

@@ -1,4 +1,4 @@
-"""What looks at a drive say of the time they were taken in: bytes of host and NAND, and its temperature."""
+"""Derive a drive's timeline from its counter samples: host and NAND bytes, health and temperature."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from opwatch.waf.polls import poll_of_look
 from opwatch.waf.span import IntervalBytes
 from opwatch.waf.trail import Trail
 
-# A point of write amplification covers as long as its error needs to be no more than this part of it.
+# A point of write amplification extends until its error is at most this share of the value.
 MOST_ERROR = 0.05
-# A fit that leaves over more than this part of what went to NAND fits nothing.
+# A fit with a larger residual than this share of the NAND bytes is rejected.
 _MOST_LEFT_OVER = 0.1
 _HEALTH = ("temperature", "percentage_used", "available_spare")
 
 
 @frozen
 class HealthPoint:
-    """What a drive said of itself at a moment; None for what it did not."""
+    """Health values that a drive reported at one moment; None for values it did not report."""
 
     at_ns: int
     temperature: int | None
@@ -35,8 +35,8 @@ class HealthPoint:
 
 @frozen
 class AmplifiedPart:
-    """Write amplification of a part of a run. `written` is what the host had written by its end, since the
-    first look."""
+    """Write amplification of a part of a run. `written` is the total of host bytes from the first sample to
+    the end of the part."""
 
     end_ns: int
     seconds: float
@@ -47,7 +47,7 @@ class AmplifiedPart:
 
     @property
     def waf(self) -> float | None:
-        """NAND bytes for each byte of the host; None where the host wrote nothing."""
+        """Return NAND bytes per host byte, or None if the host wrote nothing."""
         return self.nand_bytes / self.host_bytes if self.host_bytes else None
 
     @property
@@ -57,8 +57,11 @@ class AmplifiedPart:
 
 @frozen
 class DriveCourse:
-    """A drive during a run. `measured` is of all of it, None with a `reason`. `flows` are bytes between
-    changes of its counters; `parts`, the same added up until they tell enough."""
+    """A drive during a run. `measured` covers the whole run; None if not measured, with a `reason`.
+
+    `flows` are the bytes between changes of the drive's counters. `parts` are flows merged until the error is
+    small enough.
+    """
 
     name: str
     facts: DriveFacts
@@ -70,8 +73,10 @@ class DriveCourse:
 
     @property
     def is_even(self) -> bool:
-        """Whether what the host caused and what time caused explain the bytes of all flows: a split of a
-        drive that works in another way half-way through would say nothing."""
+        """Return whether host-driven and time-driven writes explain the NAND bytes of all flows.
+
+        If the drive changes its behaviour during the run, a split into the two would be meaningless.
+        """
         split = self.measured.split if self.measured else None
         if split is None or split.a is None:
             return False
@@ -90,7 +95,10 @@ class DriveCourse:
 def drive_course(
     name: str, looks: Sequence[FirmwareSample], catalogue: Callable[[], Catalogue]
 ) -> DriveCourse | None:
-    """What all looks at a drive say; None without any. The figure of the whole is that of a comparison."""
+    """Return the timeline from all samples of a drive, or None without samples.
+
+    The overall figure equals the figure that `opwatch compare` reports.
+    """
     if not looks:
         return None
     trail, health, facts = Trail(), list[HealthPoint](), looks[0].drive
@@ -127,14 +135,14 @@ def _measured(name: str, facts: DriveFacts, health: tuple[HealthPoint, ...], tra
 
 
 def added_up(flows: Iterable[IntervalBytes]) -> Iterable[AmplifiedPart]:
-    """Neighbours together until the error is small against the bytes. What is left over at the end is no
+    """Merge neighbours until the error is small relative to the bytes. An unfinished remainder yields no
     part."""
     written = host = nand = error = 0
     seconds = 0.0
     for flow in flows:
         host, nand, seconds = host + flow.host_bytes, nand + flow.nand_bytes, seconds + flow.seconds
         written += flow.host_bytes
-        # The steps of a counter are lost at both ends only, however much lies between.
+        # Counter granularity causes an error at the two ends only, regardless of the length.
         error = max(error, flow.error_bytes)
         if host and nand and error <= MOST_ERROR * nand:
             yield AmplifiedPart(flow.end_ns, seconds, host, nand, error, written)

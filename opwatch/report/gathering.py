@@ -1,5 +1,7 @@
-"""Entries of a run -> all that a report draws of it, read once. What is shown follows from a Story, as it
-does live."""
+"""Collect everything a report draws from the entries of a run, in a single pass.
+
+A Story decides what to show, as in a live watch.
+"""
 
 from __future__ import annotations
 
@@ -19,15 +21,18 @@ from opwatch.trace.abi import OPS
 from opwatch.trace.account.stall import Stall
 from opwatch.trace.hist import Histogram
 
-# More points of slow requests than this tell nothing more.
+# More slow requests than this add nothing to a plot.
 MOST_SLOW = 2000
 
 
 @dataclass(slots=True)
 class DiskPicture:
-    """One disk of a run. `finals` are its summaries, several where it left and came again; `intervals` is how
-    many the bins consist of; `slow`, requests that were told one by one, the slowest of them if there were
-    very many, of `slow_count` in all."""
+    """One disk of a run.
+
+    `finals` are its summaries; several if the disk disappeared and returned. `intervals` is the number of
+    intervals in the bins. `slow` holds individually reported requests, only the slowest if there were very
+    many; `slow_count` counts all.
+    """
 
     device: str
     label: str
@@ -38,7 +43,7 @@ class DiskPicture:
     slow: list[SlowRequest] = field(default_factory=list)
     slow_count: int = 0
     slow_limit_ns: int | None = None
-    # The longest of its intervals.
+    # The longest stall of any interval.
     stall: Stall | None = None
 
     @property
@@ -47,7 +52,7 @@ class DiskPicture:
 
     @property
     def ops(self) -> list[str]:
-        """Operations of which any completed, in the order of the counters."""
+        """Return the operations with at least one completion, in counter order."""
         return [
             name
             for name in OPS
@@ -56,14 +61,14 @@ class DiskPicture:
 
     @property
     def owners(self) -> Owners | None:
-        """Whose the requests of all of the run were; None where it is not known of all."""
+        """Return the owners of all requests of the run, or None if any part has no owners."""
         known = [final.owners for final in self.finals if final.owners]
         if not known or len(known) < len(self.finals):
             return None
         return known[0] if len(known) == 1 else together(known, known[0].by)
 
     def latencies(self, op: str) -> Histogram:
-        """All latencies of an operation."""
+        """Return the latency histogram of an operation over the run."""
         whole = histogram_of({})
         for final in self.finals:
             if op in final.interval.ops:
@@ -71,7 +76,7 @@ class DiskPicture:
         return whole
 
     def sizes(self, op: str) -> list[tuple[int, int, int]]:
-        """(least, most, count) of the sizes of requests in bytes, by powers of two."""
+        """Return (low, high, count) of request sizes in bytes, by powers of two."""
         amounts: dict[tuple[int, int], int] = {}
         for final in self.finals:
             if op in final.interval.ops:
@@ -86,7 +91,7 @@ class DiskPicture:
         self.intervals += 1
 
     def take(self, observation: Observation) -> None:
-        """One more interval, or its summary."""
+        """Add an interval, or the summary of a disk."""
         slow = observation.slow
         if observation.final:
             self.finals.append(observation)
@@ -107,7 +112,7 @@ class DiskPicture:
 
 @dataclass(slots=True)
 class RunPicture:
-    """A run as it is drawn. `sampled` is what comparisons are made of."""
+    """A run as the report draws it. `sampled` is the input of comparisons."""
 
     disks: dict[str, DiskPicture] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
@@ -132,7 +137,7 @@ class RunPicture:
         if isinstance(news, Event):
             self.events.append(news)
             return
-        # The same disk can be below two devices that were named: each is watched for itself.
+        # Two named devices may share an underlying disk; each has a label and a separate watch.
         if news.label not in self.disks:
             self.disks[news.label] = DiskPicture(news.device, news.label)
         self.disks[news.label].take(news)
@@ -146,7 +151,7 @@ def _passing(entries: Iterable[RunEntry], story: Story, picture: RunPicture) -> 
 
 
 def gathered(entries: Iterable[RunEntry]) -> RunPicture:
-    """All of a run, in one reading."""
+    """Read a run once and return everything a report draws."""
     story, picture = Story(), RunPicture()
     picture.sampled = sampled(_passing(entries, story, picture))
     picture.unexplained, picture.explained = story.unexplained, story.explained

@@ -1,4 +1,4 @@
-"""Latencies over time as cells: which share of the requests of a column lies between which latencies."""
+"""Build the latency heat map: the share of a column's requests that fall in each latency range."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ from opwatch.frozen import frozen
 from opwatch.report.bins import TimeBin
 from opwatch.trace.abi import LATENCY
 
-# So many neighbouring slots are a row: four rows an octave.
+# Number of histogram slots per row, which gives four rows per octave.
 _SLOTS_A_ROW = 8
-# Upper ends of the shares that have a shade in common.
+# Upper bounds of the shares that are drawn in the same shade.
 SHADES = (0.001, 0.01, 0.03, 0.1, 0.3, 1.0)
 
 
 @frozen
 class HeatCell:
-    """Neighbouring columns of one row that have the same shade: from the begin of the first to the end of the
-    last, both in ns, and from one latency to another."""
+    """Adjacent columns of a row with the same shade: a time range and a latency range, both in ns."""
 
     begin_ns: int
     end_ns: int
@@ -34,7 +33,7 @@ def _row_edges(row: int) -> tuple[int, int]:
 
 
 def _shades(one: TimeBin, op: str) -> dict[int, int]:
-    """The shade of each row of a column."""
+    """Return the shade of each row of a column."""
     slots = one.op(op).slots
     total = sum(slots.values())
     rows: dict[int, int] = {}
@@ -45,12 +44,12 @@ def _shades(one: TimeBin, op: str) -> dict[int, int]:
 
 
 def heat_cells(bins: Sequence[TimeBin], op: str) -> Iterator[HeatCell]:
-    """All cells in which there were requests. Columns without any give none."""
+    """Yield all cells with requests. Columns without requests yield nothing."""
     open_cells: dict[int, HeatCell] = {}
     for one in bins:
         shades = _shades(one, op)
         for row, cell in list(open_cells.items()):
-            # A gap in the course is no time without slow requests.
+            # A gap in the timeline is not a period without slow requests, so a cell ends before a gap.
             if shades.get(row) != cell.shade or cell.end_ns != one.begin_ns:
                 yield open_cells.pop(row)
         for row, shade in shades.items():

@@ -1,4 +1,4 @@
-"""Sudden changes on a course that also changes slowly, such as a load over the day. Pure."""
+"""Find sudden changes in a timeline that also drifts slowly, such as a daily load curve. Pure."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import math
 from collections.abc import Sequence
 from statistics import median
 
-# Intervals on each side that a trend is fitted to: many against noise, few where the course bends.
+# Intervals on each side used to fit the trend: a wide fit resists noise, a narrow fit follows a bend.
 _WIDTHS = (30, 20, 12)
-# What is left of a jump without the interval that contributes most.
+# Share of the limit that a jump must keep after its largest single contribution is removed.
 _WITHOUT_ONE = 0.8
-# So much of a jump happens between the intervals right next to it.
+# Minimum share of a jump that must occur between the intervals directly around the jump.
 _NEXT, _AT_ONCE = 3, 0.5
-# A jump has to be so many times what jumps usually are in this course.
+# A jump must exceed the typical jump of the same timeline by this factor.
 _LEAST_TIMES = 8.0
 _MAD = 1.4826
 
@@ -22,7 +22,8 @@ def _line_end(values: Sequence[float], weights: Sequence[float]) -> float:
 
 
 def _end_weights(count: int) -> list[float]:
-    """Weights whose sum over values is where their fitted line is half an interval after the last."""
+    """Return weights; the weighted sum of values is the fitted line's value half an interval after the last
+    one."""
     middle = (count - 1) / 2
     squares = count * (count * count - 1) / 12
     return [1 / count + (at - middle) * (count / 2) / squares for at in range(count)]
@@ -34,7 +35,7 @@ def _jump(before: Sequence[float], after: Sequence[float]) -> float:
 
 
 def _least_jump(before: Sequence[float], after: Sequence[float]) -> float:
-    """The jump without the one interval that contributes most to it."""
+    """Return the jump without the single interval that contributes most."""
     sign = math.copysign(1.0, _jump(before, after))
     jumps = [sign * _jump([*before[:at], *before[at + 1 :]], after[:-1]) for at in range(len(before))]
     jumps += [sign * _jump(before[1:], [*after[:at], *after[at + 1 :]]) for at in range(len(after))]
@@ -42,8 +43,8 @@ def _least_jump(before: Sequence[float], after: Sequence[float]) -> float:
 
 
 def jumps_of(logs: Sequence[float], least: float) -> list[tuple[int, float, float]]:
-    """Return (place, jump, its usual size) where lines fitted to both sides are apart by `least` or more,
-    and by far more than anywhere else."""
+    """Return (place, jump, typical jump size) for every place where lines fitted to both sides differ by
+    `least` or more, and by far more than elsewhere."""
     for width in _WIDTHS:
         jumps = _jumps(logs, least, width)
         if jumps:
@@ -73,7 +74,7 @@ def _jumps(logs: Sequence[float], least: float, width: int) -> list[tuple[int, f
 
 
 def is_gradual(logs: Sequence[float], at: int, begin: int, end: int) -> bool:
-    """Whether a straight line describes the values around `at` better than two levels do."""
+    """Return whether a straight line fits the values around `at` better than two levels do."""
     reach = min(_WIDTHS[0], at - begin, end - at)
     before, after = logs[at - reach : at], logs[at : at + reach]
     return _around_line([*before, *after]) < _around_mean(before) + _around_mean(after)

@@ -1,8 +1,8 @@
-"""Where the level of a course changes for good, and whether it stands still at its end. Pure.
+"""Find lasting changes of level in a timeline, and check whether the last level is steady. Pure.
 
-First a course is cut where its logarithm jumps most, too often rather than too rarely. Then neighbouring
-parts are joined again until each differs from the next by more than a fifth, and by more than chance makes of
-it: by the comparison that holds two recordings against each other, which knows that neighbours are alike.
+The timeline is first cut at the largest jumps of its logarithm, rather too often than too rarely.
+Neighbouring parts are then joined until each pair differs by more than LEAST_STEP (1.25) and by more than
+chance. The test is the comparison of two recordings, which accounts for autocorrelation.
 """
 
 from __future__ import annotations
@@ -21,30 +21,32 @@ from opwatch.report.jumps import is_gradual, jumps_of
 from opwatch.report.loads import LoadChange
 from opwatch.report.pauses import QUIET, pauses_of, quiet_places
 
-# Of courses that do not change, this part at most may have a change named, for each of its places.
+# Maximum probability, per place, of naming a change in an unchanged timeline.
 CHANCE = 1e-4
-# What changes by less is no step; what falls to less than this part of it is a cliff.
+# A smaller ratio is not a step; a drop below this share of the previous level is a cliff.
 LEAST_STEP, CLIFF = 1.25, 0.5
-# Halves of a level that may differ by more are not at rest, or nobody knows.
+# A level is steady if its halves differ by less than this; otherwise unsteady or undetermined.
 STEADY = 0.1
 STEADY_CHANCE = 0.05
-# What changes more often has no levels, but ups and downs.
+# A timeline with more changes fluctuates and has no levels.
 MOST_STEPS = 4
 _MOST_PARTS = 16
-# A cut has to explain so many times what the noise of one interval is.
+# A cut must explain this many times the noise variance of one interval.
 _LEAST_GAIN = 5.0
 _LEAST_NOISE = 0.01
 _MAD = 1.4826
-# Intervals without requests are rare up to this share.
+# Intervals without requests count as rare up to this share.
 _MOST_RARE = 0.1
-# A difference of levels so many times the sudden change is mostly a gradual one.
+# If the levels differ by this many times the sudden change, most of the difference is gradual.
 _MOSTLY = 1.5
 
 
 @frozen
 class LevelSeries:
-    """A figure interval by interval, each a ratio: requests over seconds, or bytes over bytes. A level has at
-    least so many intervals."""
+    """A metric per interval as a ratio: requests over seconds, or bytes over bytes.
+
+    `least` is the minimum number of intervals of a level.
+    """
 
     over: Sequence[float]
     under: Sequence[float]
@@ -66,7 +68,7 @@ class LevelSeries:
         )
 
     def without(self, pauses: Sequence[tuple[int, int]]) -> LevelSeries:
-        """The same intervals without those of the pauses."""
+        """Return the series without the intervals of the pauses."""
         if not pauses:
             return self
         edges = [0, *(edge for pause in pauses for edge in pause), len(self)]
@@ -84,7 +86,7 @@ class LevelSeries:
         return [above / below for above, below in zip(self.over, self.under, strict=True)]
 
     def estimate(self) -> Estimate:
-        """The level of all of it, with its scatter."""
+        """Return the ratio of the whole series with its error."""
         value = sum(self.over) / sum(self.under)
         figure = ratio_of(self.over, self.under)
         influences = influences_of(self.over, self.under)
@@ -93,8 +95,8 @@ class LevelSeries:
 
 @frozen
 class Level:
-    """A part of a course with a level of its own: its mean, and between which values nine of ten intervals
-    lie."""
+    """A part of a timeline with a constant level: the mean, and the range that contains 90 % of the
+    intervals."""
 
     begin_ns: int
     end_ns: int
@@ -107,11 +109,13 @@ class Level:
 
 @frozen
 class Step:
-    """A level that gives way to another: `difference` is of the later one to the earlier. `is_beyond`: what
-    came after has no level of its own, but all of it lies beyond all that was before. `is_gradual`: a line
-    describes the change better than a step does. `is_on_trend`: a sudden change of a course that also changes
-    slowly; its levels are the intervals next to it. `load`: what of the load changed with it, None if that is
-    not known."""
+    """A transition from one level to the next; `difference` compares the later level with the earlier.
+
+    `is_beyond`: the part after the step has no level, but all its values lie outside the range before the
+    step. `is_gradual`: a straight line fits the change better than a step. `is_on_trend`: a sudden change on
+    a drifting timeline; the levels are the intervals next to the step. `load`: load changes at the step, None
+    if unknown.
+    """
 
     at_ns: int
     before: Level
@@ -130,9 +134,11 @@ class Step:
 
 @frozen
 class Pause:
-    """Intervals in which nearly nothing completed, and far more of them in a row than the load explains.
-    `in_flight`: how many requests were in flight at the end of each of them, the fewest and the most; None if
-    that is not known, or if other operations went on. `is_last`: it lasts to the end."""
+    """A run of intervals with almost no completions, far longer than the load explains.
+
+    `in_flight`: minimum and maximum number of requests in flight at the ends of the intervals, None if
+    unknown or if other operations continued. `is_last`: the pause lasts to the end of the run.
+    """
 
     begin_ns: int
     end_ns: int
@@ -143,8 +149,10 @@ class Pause:
 
 @frozen
 class Rest:
-    """Whether a level stands still: the second half against the first. `is_steady` is None where it cannot be
-    told, for the `reason`."""
+    """Whether a level is steady, from comparing its second half with the first.
+
+    `is_steady` is None if undetermined, with a `reason`.
+    """
 
     level: Level
     is_steady: bool | None
@@ -155,8 +163,10 @@ class Rest:
 
 @frozen
 class Levels:
-    """All levels of a course, the steps between them, and whether the last is at rest. `reason` is why
-    no levels were found. `pauses` are no part of the levels."""
+    """The levels of a timeline, the steps between the levels, and the steadiness of the last level.
+
+    `reason` explains why no levels were found. `pauses` are excluded from the levels.
+    """
 
     levels: tuple[Level, ...] = ()
     steps: tuple[Step, ...] = ()
@@ -166,7 +176,8 @@ class Levels:
 
 
 def levels_of(series: LevelSeries) -> Levels:
-    """What a course consists of. Levels and steps are those of the intervals outside of pauses."""
+    """Split a timeline into levels, steps and pauses. Levels and steps use the intervals outside of pauses
+    only."""
     pauses = pauses_of(series.values, series.least) if sum(series.over) else []
     active = series.without(pauses)
     return replace(_active_levels(active), pauses=tuple(_pause(series, *pause) for pause in pauses))
@@ -206,7 +217,7 @@ def _triples(edges: Sequence[int]) -> list[tuple[int, int, int]]:
 
 
 def _sudden(series: LevelSeries, logs: Sequence[float]) -> Iterator[Step]:
-    """The sudden changes of a course that also changes slowly, each between the intervals next to it."""
+    """Yield the sudden changes of a drifting timeline, each measured between the adjacent intervals."""
     for at, size, usual in jumps_of(logs, math.log(LEAST_STEP)):
         near = series.least
         before = _level(series.part(max(at - near, 0), at), max(at - near, 0))
@@ -218,7 +229,7 @@ def _sudden(series: LevelSeries, logs: Sequence[float]) -> Iterator[Step]:
 
 
 def _with_sudden(series: LevelSeries, steps: Sequence[Step], sudden: Iterable[Step]) -> list[Step]:
-    """The steps, with the sudden ones instead of those close to them that are gradual or mostly so."""
+    """Return the steps; a sudden change replaces nearby steps if all of them are mostly gradual."""
     for jump in sudden:
         near = [step for step in steps if abs(step.after.place - jump.after.place) <= series.least]
         if all(step.is_gradual or _is_mostly_gradual(step, jump) for step in near):
@@ -227,7 +238,7 @@ def _with_sudden(series: LevelSeries, steps: Sequence[Step], sudden: Iterable[St
 
 
 def _is_mostly_gradual(step: Step, jump: Step) -> bool:
-    """Whether the means of two levels differ by far more than what changed at once."""
+    """Return whether the two level means differ by far more than the sudden change."""
     whole, at_once = step.difference.ratio, jump.difference
     if not whole or not at_once.low or not at_once.high:
         return False
@@ -241,7 +252,8 @@ def _pause(series: LevelSeries, begin: int, end: int) -> Pause:
 
 
 def _left_at(values: Sequence[float], fewest: int) -> int | None:
-    """The first place from which on every value lies beyond every one before, by what a step takes."""
+    """Return the first place after which every value exceeds, or falls below, every earlier value by
+    LEAST_STEP."""
     lows = list(accumulate(reversed(values), min))[::-1]
     highs = list(accumulate(reversed(values), max))[::-1]
     least = most = values[0]
@@ -253,7 +265,7 @@ def _left_at(values: Sequence[float], fewest: int) -> int | None:
 
 
 def _beyond(before: LevelSeries, after: LevelSeries) -> Difference:
-    """How far all of one part lies beyond all of another: between which ratios of single intervals."""
+    """Compare two disjoint parts; the bounds are the extreme ratios of single intervals."""
     first, other = before.values, after.values
     ratio = (sum(after.over) / sum(after.under)) / (sum(before.over) / sum(before.under))
     low = min(other) / max(first)
@@ -277,9 +289,11 @@ def _level(part: LevelSeries, place: int) -> Level:
 
 
 def _logs(series: LevelSeries) -> list[float]:
-    """Logarithms, in which nothing is less than a hundredth of the usual value. Rare intervals without
-    requests get the value before them: next to a change they would move it, being further from both
-    levels than these are from each other."""
+    """Return logarithms, with values clamped at 1 % of the median.
+
+    Rare intervals without requests take the previous value. Next to a change they would shift its position,
+    because an empty interval is further from both levels than the levels are from each other.
+    """
     values = series.values
     usual = median(value for value in values if value > 0)
     quiet = quiet_places(values)
@@ -290,13 +304,13 @@ def _logs(series: LevelSeries) -> list[float]:
 
 
 def _noise(logs: Sequence[float]) -> float:
-    """The variance of an interval, by how much neighbours differ: steps hardly matter to that."""
+    """Estimate the variance of an interval from differences of neighbours, which steps barely affect."""
     off = sorted(abs(one - other) for one, other in pairwise(logs))
     return max(_MAD * median(off) / math.sqrt(2), _LEAST_NOISE) ** 2
 
 
 def _cuts(logs: Sequence[float], fewest: int) -> list[int]:
-    """Where a course jumps, the largest jumps first until they are no more than noise."""
+    """Return the places of jumps, found largest first until the gain is within the noise."""
     least = _LEAST_GAIN * _noise(logs) * math.log(len(logs))
     sums = [0.0, *accumulate(logs)]
     edges = [0, len(logs)]
@@ -312,7 +326,7 @@ def _cuts(logs: Sequence[float], fewest: int) -> list[int]:
 
 
 def _best_cut(sums: Sequence[float], begin: int, end: int, fewest: int) -> tuple[float, int]:
-    """(by how much less the squares are, where) of the best cut of a part."""
+    """Return (reduction of the sum of squares, place) of the best cut of a part."""
     best = 0.0, begin
     for at in range(begin + fewest, end - fewest + 1):
         left, right = at - begin, end - at
@@ -326,16 +340,19 @@ def _difference(one: LevelSeries, other: LevelSeries) -> Difference:
 
 
 def _sureness(change: Difference) -> float:
-    """How far a change is beyond what is a step; negative where it is none."""
+    """Return the log margin by which a change exceeds the smallest step; negative if there is no step."""
     if not change.is_real or not change.ratio:
-        # A step from nothing, or to nothing, has no logarithm, and leaves no doubt.
+        # A step from or to zero has no logarithm, but is certain.
         return math.inf if change.is_real else -1.0
     return abs(math.log(change.ratio)) - math.log(LEAST_STEP)
 
 
 def _joined(series: LevelSeries, cuts: list[int]) -> list[int]:
-    """The cuts that are steps. The least sure is taken back first, for that changes what its neighbours are
-    held against."""
+    """Return the cuts that are steps.
+
+    Removes the least certain cut first, because each removal changes the parts that the neighbouring cuts
+    compare.
+    """
     while cuts:
         edges = [0, *cuts, len(series)]
         parts = [series.part(begin, end) for begin, end in pairwise(edges)]

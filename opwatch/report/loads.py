@@ -1,4 +1,4 @@
-"""Whether a disk's load changed when a rate did: queue depth, sizes, order, other operations. Pure."""
+"""Check whether the load changed together with a rate: queue depth, sizes, order, other operations. Pure."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from enum import StrEnum
 from opwatch.frozen import frozen
 from opwatch.report.bins import TimeBin, merged
 
-# What changes by less than this, up or down, is the same load.
+# A smaller ratio, up or down, counts as the same load.
 _SAME = 1.25
-# Another operation matters from this share of all requests on.
+# Minimum share of all requests at which another operation matters.
 _LEAST_SHARE = 0.1
-# Sequential shares that differ by this are another pattern.
+# Minimum difference of sequential shares that counts as another access pattern.
 _LEAST_ORDER = 0.25
 
 
 class LoadFigure(StrEnum):
-    """What of a load changed."""
+    """The property of a load that changed."""
 
     DEPTH = "queue depth"
     SIZE = "size"
@@ -27,7 +27,7 @@ class LoadFigure(StrEnum):
 
 @frozen
 class LoadChange:
-    """One figure of the load before and after. `op` is the other operation of OTHER, else None."""
+    """A load property before and after a step. `op` is the other operation for OTHER, otherwise None."""
 
     figure: LoadFigure
     before: float
@@ -38,8 +38,11 @@ class LoadChange:
 def load_changes(
     op: str, before: Sequence[TimeBin], after: Sequence[TimeBin]
 ) -> tuple[LoadChange, ...] | None:
-    """Return what changed in the load of an operation: empty if nothing did, None if the queue depth, or
-    anything else, is not known. A drive that becomes slower has as many requests in flight, or more."""
+    """Return the changes in an operation's load: empty if unchanged, None if unknown, such as without a queue
+    depth.
+
+    A drive that slows down keeps the same number of requests in flight, or more.
+    """
     if not before or not after:
         return None
     one, two = merged(before), merged(after)
@@ -63,13 +66,16 @@ def _changes(op: str, before: TimeBin, after: TimeBin) -> Iterator[LoadChange]:
 
 
 def is_same(one: float, two: float) -> bool:
-    """Whether two figures of a load are about equal."""
+    """Return whether two load values are about equal."""
     return one <= two * _SAME and two <= one * _SAME
 
 
 def _others(op: str, before: TimeBin, after: TimeBin, *, is_up: bool) -> Iterator[LoadChange]:
-    """Other operations that were asked for more when the rate fell, or less when it rose: more of them, and
-    more in flight. With as many in flight they are faster or slower because of the drive."""
+    """Yield other operations with more demand when the rate fell, or less when the rate rose.
+
+    More demand means more requests per second and more in flight. At a constant number in flight, a different
+    rate is the drive's doing.
+    """
     if is_up:
         before, after = after, before
     least = _LEAST_SHARE * sum(before.per_s(name) for name in before.ops)

@@ -1,4 +1,4 @@
-"""Whose the requests of a stretch of time were, for drawing: the largest owners, and all others as one."""
+"""Reduce the owners of a time bin for drawing: the largest owners, and the sum of all others."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ from opwatch.frozen import frozen
 from opwatch.owners.cells import OwnedCounts, OwnerKey, counts_sum
 from opwatch.owners.sample import Owners
 
-# So many are told apart in one stretch: a plot has room for few of them.
+# Maximum number of owners kept per bin; a plot has space for only a few.
 MOST_APART = 64
-# What a bus carries; what is trimmed is a number alone.
+# Operations that transfer data. A discard has a size, but transfers no data.
 _MOVING = ("read", "write")
 
 
 @frozen
 class OwnersBin:
-    """Requests and time in the device of all operations, bytes of reads and writes: of each owner, and of
-    what is nobody's or of owners that were too small to be told apart."""
+    """Per owner: requests and device time of all operations, bytes of reads and writes.
+
+    `other` sums unattributed requests and owners too small to be kept.
+    """
 
     owners: Mapping[OwnerKey, OwnedCounts]
     other: OwnedCounts
@@ -33,12 +35,12 @@ class OwnersBin:
 
 
 def owners_bin(owners: Owners) -> OwnersBin:
-    """The owners of an interval."""
+    """Return the owners of an interval."""
     return _cut({one.key: _moved(one.ops) for one in owners.owners}, _moved(owners.other))
 
 
 def both(first: OwnersBin | None, later: OwnersBin | None) -> OwnersBin | None:
-    """Neighbours as one; None where of either nobody knows whose it was."""
+    """Merge two neighbours, or return None if either has no owners."""
     return first.with_(later) if first and later else None
 
 

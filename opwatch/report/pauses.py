@@ -1,4 +1,4 @@
-"""Runs of intervals in which nothing completed, although the load was otherwise regular. Pure."""
+"""Find runs of intervals without completions in an otherwise regular load. Pure."""
 
 from __future__ import annotations
 
@@ -6,23 +6,25 @@ from collections.abc import Sequence
 from itertools import groupby, takewhile
 from statistics import median
 
-# Chance may make a pause of gaps that the load has anyway once in this many courses.
+# Probability of mistaking a usual gap of the load for a pause: once in 10,000 timelines.
 _CHANCE = 1e-4
-# An interval with less than this share of the usual value counts as one without any.
+# An interval below this share of the median counts as empty.
 QUIET = 0.01
 _FEWEST = 3
 _MOST_PAUSES = 4
 
 
 def quiet_places(values: Sequence[float]) -> list[bool]:
-    """Return for each interval whether nearly nothing completed in it."""
+    """Return for each interval whether almost nothing completed."""
     usual = median([value for value in values if value > 0] or [0.0])
     return [value < QUIET * usual for value in values]
 
 
 def pauses_of(values: Sequence[float], fewest_active: int) -> list[tuple[int, int]]:
-    """Return the (begin, end) of each pause: a run of quiet intervals too long to be one of the load's usual
-    gaps. Empty if too few intervals have requests, or if pauses are so frequent that they are the load."""
+    """Return the (begin, end) of each pause: a run of quiet intervals too long to be a usual gap of the load.
+
+    Empty if too few intervals have requests, or if pauses are so frequent that they belong to the load.
+    """
     runs = list[tuple[int, int]]()
     at = 0
     for is_quiet, group in groupby(quiet_places(values)):
@@ -40,11 +42,11 @@ def pauses_of(values: Sequence[float], fewest_active: int) -> list[tuple[int, in
 
 
 def _is_pause(length: int, lengths: Sequence[int], active: int) -> bool:
-    """Whether neither chance nor the shorter gaps of this load explain a gap this long."""
+    """Return whether neither chance nor the shorter gaps of the load explain a gap of this length."""
     gaps = [other for other in lengths if 2 * other < length]
     empty = sum(gaps)
     count = active + empty
     by_chance = count * ((empty + 1) / (count + 1)) ** length
-    # Gaps that last: each further interval is empty with the share found in the shorter gaps.
+    # Clustered gaps: each further interval is empty with the probability found in the shorter gaps.
     by_gaps = len(gaps) * (1 - len(gaps) / empty) ** (length - 1) if gaps else 0.0
     return length >= _FEWEST and max(by_chance, by_gaps) < _CHANCE

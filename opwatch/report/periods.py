@@ -1,4 +1,4 @@
-"""Whether a level goes up and down again and again in the same time. Pure."""
+"""Detect a periodic variation of a level. Pure."""
 
 from __future__ import annotations
 
@@ -12,16 +12,19 @@ from opwatch.frozen import frozen
 
 LEAST_PERIODS = 4
 _LEAST_LENGTH = 3
-# A likeness that chance makes of a series of n values is about 1 / sqrt(n); of many that are looked at, the
-# largest may be a few times that.
+# Random series of n values have autocorrelations of about 1 / sqrt(n); the largest over many lags may be a
+# few times that.
 _CHANCE_LIMIT = 4.5
 _LEAST_LIKENESS = 0.25
 
 
 @frozen
 class Period:
-    """A course repeats itself after so many intervals: `likeness` is the correlation with itself one period
-    later, from 0 to 1, beyond what neighbours have in common."""
+    """A timeline repeats after `intervals`.
+
+    `likeness` is its autocorrelation at that lag, from 0 to 1, after removal of the correlation between
+    neighbours.
+    """
 
     intervals: int
     likeness: float
@@ -29,8 +32,10 @@ class Period:
 
 
 def _without_likeness(values: Sequence[float]) -> list[float]:
-    """What each value has that the one before does not explain: neighbours that are alike make slow waves of
-    nothing but chance, which are no period."""
+    """Return each value minus the part that the previous value explains.
+
+    Correlated neighbours produce slow random waves, which are not periods.
+    """
     share = autocorrelations(values, 1)[1]
     mean = math.fsum(values) / len(values)
     off = [value - mean for value in values]
@@ -38,23 +43,23 @@ def _without_likeness(values: Sequence[float]) -> list[float]:
 
 
 def period_of(values: Sequence[float]) -> Period | None:
-    """The shortest period of a course; None where there is none that chance would not make."""
+    """Return the shortest period of a timeline, or None if no period is beyond chance."""
     if len(values) < LEAST_PERIODS * _LEAST_LENGTH * 2:
         return None
     rest = _without_likeness(values)
-    # A few that are far off would outweigh all others.
+    # Clip outliers, because a few would outweigh all other values.
     ordered = sorted(rest)
     low, high = (ordered[round(share * (len(rest) - 1))] for share in (0.02, 0.98))
     rest = [min(max(value, low), high) for value in rest]
     longest = len(rest) // LEAST_PERIODS
     like = autocorrelations(rest, 2 * longest + 2)
-    # What all lags have in common is a trend.
+    # A correlation common to all lags is a trend.
     trend = max(median(like[_LEAST_LENGTH:]), 0.0)
     like = [one - trend for one in like]
     limit = max(_CHANCE_LIMIT / math.sqrt(len(rest)), _LEAST_LIKENESS)
     for lag in range(_LEAST_LENGTH, longest + 1):
         is_peak = like[lag] >= max(like[lag - 1], like[lag + 1])
-        # Once more after twice the time, which a single coincidence does not do.
+        # A true period correlates again at twice the lag; a coincidence does not.
         again = max(like[2 * lag - 1 : 2 * lag + 2])
         # A peak without troughs on both sides is noise on a slow wave, which is alike after any short time.
         # What neighbours explain is already gone, which lowers the likeness after one interval.

@@ -1,4 +1,4 @@
-"""What one report is of: a recording with all that it says of itself and of the time it was made in."""
+"""Combine a recording's data, metadata and marks into the subject of a report."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NO_MARKS = (FILE, NOTE, PHASE_BEGAN, PHASE_ENDED)
 
 @frozen
 class RunMark:
-    """Something that happened at a moment, in words. `at` is None where the recording has no clock."""
+    """An event at a moment, with its text. `at` is None if the recording has no wall clock."""
 
     at_ns: int
     at: datetime | None
@@ -32,8 +32,11 @@ class RunMark:
 
 @frozen
 class ReportedRun:
-    """A recording as a report shows it. `ending` says how it ended, or that it did not; `changes`,
-    what has a name in the courses of each disk, by its label; `fio`, what a fio measured of it."""
+    """A recording prepared for a report.
+
+    `ending` states how the recording ended, or that it did not. `changes` holds the named changes per disk
+    label; `fio` the results that fio measured for the same run.
+    """
 
     name: str
     header: dict[str, str | int]
@@ -48,12 +51,12 @@ class ReportedRun:
     fio: tuple[JobBeside, ...] = ()
 
     def wall(self, at_ns: int) -> datetime | None:
-        """The local time of a moment; None where the recording has no clock."""
+        """Return the local time of a moment, or None if the recording has no wall clock."""
         at = self.anchor(at_ns)
         return at.astimezone() if at else None
 
     def drive_of(self, device: str) -> DriveCourse | None:
-        """The drive behind a disk, if it was looked at."""
+        """Return the drive behind a disk, or None if the drive was not sampled."""
         course = self.picture.sampled.disks.get(device)
         return self.drives.get(course.drive) if course and course.drive else None
 
@@ -83,7 +86,7 @@ def _ending(run: RecordedRun) -> str:
 def reported(
     run: RecordedRun, picture: RunPicture, catalogue: Callable[[], Catalogue], name: str
 ) -> ReportedRun:
-    """All that a report shows of a recording. It is to be used while the recording is open."""
+    """Return everything a report shows of a recording. Valid while the recording is open."""
     drives = {
         drive: course
         for drive, looks in picture.sampled.looks.items()

@@ -1,1 +1,1 @@
-"""Two runs or more: which differences are real, and of which nothing can be told."""
+"""Compare two or more runs: which differences are real, and which are undetermined."""

@@ -1,4 +1,4 @@
-"""Write amplification of a whole run, with the error of its counters and the scatter of its parts. Pure."""
+"""Estimate the write amplification of a whole run: counter error and variation between its parts. Pure."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from opwatch.waf.trail import Trail
 
 NOT_READ = "no counters of the drive were recorded"
 MOVED = "what the drive's counters were compared with changed during the run"
-# They are long: what lasts from one second to the next lies within one of them.
+# Few are enough, because they are long: a correlation between seconds stays within one interval.
 LEAST_STRETCHES = 5
-# A page that is refreshed now and then tells of some moment since it was read last.
+# A log page that refreshes occasionally shows the state at some moment since the previous reading; assume the
+# middle.
 HALFWAY = 0.5
 
 
@@ -30,7 +31,8 @@ def _trail(looks: Sequence[FirmwareSample], catalogue: Callable[[], Catalogue]) 
 
 
 def amplification(looks: Sequence[FirmwareSample], catalogue: Callable[[], Catalogue]) -> Estimate:
-    """The write amplification from the first look to the last. Without a value there is a reason."""
+    """Estimate the write amplification from the first sample to the last. An estimate without a value has a
+    reason."""
     if not looks:
         return Estimate(None, reason=NOT_READ)
     if any(look.counted_on != looks[0].counted_on for look in looks):

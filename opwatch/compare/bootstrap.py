@@ -1,9 +1,8 @@
-"""How much a figure would scatter, had the run gone otherwise: what it is of intervals drawn anew.
+"""Estimate the variation of a metric between possible runs by resampling intervals.
 
-Intervals are drawn in blocks of neighbours (the stationary bootstrap of Politis and Romano, 1994: lengths
-are geometric around a mean, and the end is followed by the begin), so that what lasts for seconds stays
-whole.
-The same series gives the same scatter, always: the seed is fixed.
+Intervals are drawn in blocks of neighbours (the stationary bootstrap of Politis and Romano, 1994: block
+lengths are geometric around a mean, and the series wraps around), so that correlations of several seconds are
+preserved. The seed is fixed, so the same series always gives the same result.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from functools import lru_cache
 
 ROUNDS = 200
 _SEED = 20_040_101
-# A figure that cannot be made of more of the drawings than this has no scatter that could be relied on.
+# Minimum share of resamples in which the metric must be defined for a reliable estimate.
 _LEAST_SHARE = 0.9
 
 Weights = tuple[int, ...]
@@ -23,7 +22,7 @@ Weights = tuple[int, ...]
 
 @lru_cache(maxsize=16)
 def drawings(count: int, length: int) -> tuple[Weights, ...]:
-    """How often each of `count` intervals is in each of the runs that are drawn."""
+    """Return, for each resampled run, how often each of the `count` intervals occurs."""
     chance = random.Random(_SEED)
     drawn = []
     for _ in range(ROUNDS):
@@ -44,13 +43,14 @@ def _geometric(chance: random.Random, mean: int) -> int:
 
 
 def scatter(figure: Callable[[Sequence[int]], float | None], count: int, length: int) -> float | None:
-    """The standard deviation of the logarithm of a figure; None where it often has no value."""
+    """Return the standard deviation of the metric's logarithm, or None if too many resamples have no
+    value."""
     values = [figure(weights) for weights in drawings(count, length)]
     logs = [math.log(value) for value in values if value is not None and value > 0]
     if len(logs) < _LEAST_SHARE * ROUNDS:
         return None
     mean = math.fsum(logs) / len(logs)
     variance = math.fsum((value - mean) ** 2 for value in logs) / (len(logs) - 1)
-    # Drawings are centred on the mean of the series, not on the truth; with few blocks that counts.
+    # Resamples are centred on the mean of the series, not on the true mean, which matters with few blocks.
     blocks = count / length
     return math.sqrt(variance * blocks / (blocks - 1))

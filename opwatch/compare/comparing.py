@@ -1,4 +1,4 @@
-"""Runs -> all of their figures side by side, and which of them differ. Pure."""
+"""Compare all metrics of runs side by side, and decide which differ. Pure."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _NO_REQUESTS = Estimate(0.0, reason="there was none of it")
 
 @frozen
 class ComparedRow:
-    """One figure of all runs, and how each further one differs from the first. `op` is None for what is of
-    the whole disk."""
+    """One metric of all runs, and the difference of each further run from the first. `op` is None for metrics
+    of the whole disk."""
 
     op: str | None
     metric: str
@@ -32,7 +32,7 @@ class ComparedRow:
 
 @frozen
 class ComparedDisk:
-    """The disk of each run that is compared, and all figures."""
+    """The compared disk of each run, with all metrics."""
 
     courses: tuple[DiskCourse, ...]
     rows: tuple[ComparedRow, ...]
@@ -40,8 +40,8 @@ class ComparedDisk:
 
 @frozen
 class RunComparison:
-    """All that is said of these recordings. `claims` is how many figures could have been said to differ, of
-    each further run."""
+    """The result of comparing recordings. `claims` is the number of metrics that could have differed, per
+    further run."""
 
     files: tuple[str, ...]
     disks: tuple[ComparedDisk, ...]
@@ -59,9 +59,9 @@ def compared(
     ops: Sequence[str],
     catalogue: Callable[[], Catalogue],
 ) -> RunComparison:
-    """Hold these runs against each other, by the operations `ops`, or by all if none is named."""
+    """Compare runs for the operations `ops`, or for all operations if `ops` is empty."""
     figures = [_figures(runs, courses, ops, catalogue) for courses in pairs.rows]
-    # All figures of two runs share one chance to be wrong, whichever disk they are of.
+    # All metrics of two runs share one error probability, across disks.
     claims = tuple(
         sum(is_claim(estimates[0], estimates[other]) for one in figures for estimates in one.values())
         for other in range(1, len(runs))

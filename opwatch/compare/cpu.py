@@ -1,6 +1,6 @@
-"""What CPUs worked during a run, each figure with what is known of its error. Pure.
+"""Estimate CPU use during a run, with errors. Pure.
 
-It is the whole machine's, and so the same for all disks that were watched together.
+CPU time is measured for the whole machine, so disks watched together share the same values.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from opwatch.compare.estimates import LEAST_REQUESTS, Estimate, influences_of, judged, ratio_of
 from opwatch.compare.sampling import DiskCourse, SampledRun
 
-# CPUs that are busy, and what they are busy for a request.
+# Number of busy CPUs, and CPU time per request.
 CPU, CPU_IO = "cpu", "cpu_io"
 CPU_METRICS = (CPU, CPU_IO)
-# What the command of a run took of them for a request, with its children.
+# CPU time per request of the watched command, including its children.
 COMMAND_IO = "command_io"
 NOT_THERE = "this recording has no CPU time: it was made by an opwatch that kept none"
 NOT_ALL_OF_IT = "the CPU time of a part of the run is not known"
@@ -23,7 +23,7 @@ TOO_LITTLE = "it was less than the kernel counts by"
 
 
 def cpu_estimates(course: DiskCourse) -> dict[str, Estimate]:
-    """The figures by name."""
+    """Return the estimates by metric name."""
     every = [stretch.cpu for stretch in course.stretches]
     uses = [use for use in every if use]
     if not uses or len(uses) < len(every):
@@ -38,7 +38,8 @@ def cpu_estimates(course: DiskCourse) -> dict[str, Estimate]:
 
 
 def command_estimate(run: SampledRun, course: DiskCourse) -> Estimate:
-    """The CPU time of the command for a request, in ns. It is exact, and nobody knows how it scatters."""
+    """Estimate the command's CPU time per request, in ns. The value is exact, but its variation between runs
+    is unknown."""
     requests = sum(stretch.requests for stretch in course.stretches)
     if run.command_s is None or not requests:
         return Estimate(None, reason=NO_COMMAND)
@@ -56,8 +57,8 @@ def _for_a_request(
 
 
 def _over(busy: Sequence[float], under: Sequence[float], error: float, seconds: float) -> Estimate:
-    """One sum over another. Sums of what is read again and again are off by what the first and the last
-    reading are."""
+    """Estimate the ratio of two sums. Only the first and last reading of a cumulative counter contribute
+    error."""
     total, below = sum(busy), sum(under)
     bounds = max(total - error, 0.0) / below, (total + error) / below
     if total <= error:

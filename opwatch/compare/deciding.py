@@ -1,4 +1,4 @@
-"""Rules about changes, and what was compared -> what is decided, and why. Pure."""
+"""Apply change rules to a comparison, and return the decisions with reasons. Pure."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ from opwatch.rules.rule import STALL, LimitKind, Rule
 
 
 class Ruling(StrEnum):
-    """FIRES: the difference is real, and beyond the limit. WITHIN: it is not beyond. NOT_REAL: it is, but
-    chance may have made it. UNKNOWN: nothing can be told."""
+    """The outcome of a rule.
+
+    FIRES: the difference is real and beyond the limit. WITHIN: within the limit. NOT_REAL: beyond the limit,
+    but possibly by chance. UNKNOWN: undetermined.
+    """
 
     FIRES = "fires"
     WITHIN = "within"
@@ -24,8 +27,10 @@ class Ruling(StrEnum):
 
 @frozen
 class Decision:
-    """What became of one rule, for one figure of one further run (counted from 1). `device` is that of the
-    first run; `why` explains what is not FIRES or WITHIN."""
+    """The decision of one rule for one metric of one further run (counted from 1).
+
+    `device` is the device in the first run. `why` explains every ruling except FIRES and WITHIN.
+    """
 
     rule: Rule
     ruling: Ruling
@@ -37,7 +42,7 @@ class Decision:
 
 
 def check(rule: Rule) -> Rule:
-    """The rule, if it is one about changes; UsageError for any other."""
+    """Return the rule if it limits a change; raise UsageError otherwise."""
     if rule.kind is LimitKind.LEVEL:
         sign = "+" if rule.is_above else "-"
         raise UsageError(
@@ -52,7 +57,7 @@ def check(rule: Rule) -> Rule:
 
 
 def decide(rules: Sequence[Rule], comparison: RunComparison) -> list[Decision]:
-    """Decide every rule for every figure that it is about. One about nothing that is there is UNKNOWN."""
+    """Decide every rule for every matching metric. A rule without a matching metric is UNKNOWN."""
     decisions = []
     for rule in rules:
         about = list(_decisions(rule, comparison))
@@ -85,7 +90,7 @@ def _ruling(rule: Rule, difference: Difference) -> tuple[Ruling, str | None]:
     else:
         change = None if difference.ratio is None else difference.ratio - 1
         if change is None and difference.statement is Statement.HIGHER:
-            # More than nothing is beyond every share of it.
+            # An increase from zero exceeds any relative limit.
             return (Ruling.FIRES if rule.is_above else Ruling.WITHIN), None
     if change is None or not rule.is_beyond(change):
         return Ruling.WITHIN, None

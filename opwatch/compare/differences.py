@@ -1,4 +1,4 @@
-"""Two estimates -> whether they differ, and by how much. Pure."""
+"""Decide whether two estimates differ, and by how much. Pure."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from opwatch.compare.estimates import Estimate
 from opwatch.compare.student import threshold
 from opwatch.frozen import frozen, replace
 
-# Of comparisons of runs that do not differ, so many may say of any of their figures that it does.
+# Maximum share of comparisons of equal runs that report a difference in any metric.
 FAMILY_CHANCE = 0.05
-# No two runs begin alike: what a drive holds and how it lies there differs, for all of a run, so that no
-# scatter within it shows it. What that can make is allowed for, in the logarithm: no less is ever called
-# real.
+# No two runs start in the same state: the data on a drive and its placement differ for the whole run, and the
+# variation within a run does not show that. This allowance, in the logarithm, covers the effect; a smaller
+# difference is never real.
 BEGINNING = 0.002
 
 
 class Statement(StrEnum):
-    """NONE: no difference can be told. UNKNOWN: nothing can be told, for a reason."""
+    """The verdict on a difference. NONE: no difference detected. UNKNOWN: cannot be judged, for a reason."""
 
     HIGHER = "higher"
     LOWER = "lower"
@@ -28,9 +28,10 @@ class Statement(StrEnum):
 
 @frozen
 class Difference:
-    """What a figure is as a ratio to that of the first run: between `low` and `high`, as far as is known.
-    `ratio` is None where one of the two has no figure, or the first is 0. `change` is in the unit of the
-    figure."""
+    """The ratio of a metric to the first run, within `low` and `high`.
+
+    `ratio` is None if either run lacks the metric or the first is 0. `change` is in the unit of the metric.
+    """
 
     statement: Statement
     ratio: float | None = None
@@ -45,15 +46,15 @@ class Difference:
 
 
 def is_claim(first: Estimate, other: Estimate) -> bool:
-    """Whether these two could be said to differ."""
+    """Return whether a difference between the two could be reported."""
     if first.value == 0 or other.value == 0:
         return first.is_judged or other.is_judged
     return first.is_judged and other.is_judged
 
 
 def difference(first: Estimate, other: Estimate, chance: float) -> Difference:
-    """How one figure differs from that of the first run. `chance` is how likely two equal ones may be said to
-    differ."""
+    """Compare a metric with the first run. `chance` is the probability of reporting a difference between
+    equal runs."""
     if first.value is None or other.value is None:
         return Difference(Statement.UNKNOWN, reason=first.reason or other.reason)
     change = other.value - first.value
@@ -73,8 +74,11 @@ def difference(first: Estimate, other: Estimate, chance: float) -> Difference:
 
 
 def _by_slots(first: Estimate, other: Estimate, error: float, unsure: Difference) -> Difference:
-    """Both are read off the same slots: runs that do not differ fill them alike, so that slots make no
-    difference where there is none. What is in a higher slot is higher, though nobody knows by how much."""
+    """Compare two estimates read from the same histogram slots.
+
+    Equal runs fill slots equally, so slot width alone never suggests a difference. A value in a higher slot
+    is higher, by an unknown amount.
+    """
     assert unsure.ratio and unsure.low is not None and unsure.high is not None
     if other.low >= first.high and math.log(unsure.ratio) > error:
         return replace(unsure, statement=Statement.HIGHER, low=max(unsure.low, 1.0))
@@ -84,7 +88,7 @@ def _by_slots(first: Estimate, other: Estimate, error: float, unsure: Difference
 
 
 def _with_nothing(first: Estimate, other: Estimate, change: float) -> Difference:
-    """One of the two is 0, which has no logarithm: it differs from one that is known well enough."""
+    """Compare with 0, which has no logarithm: a sufficiently known value differs from 0."""
     if not first.value and not other.value:
         return Difference(Statement.NONE, change=0.0)
     known = other if other.value else first
@@ -95,11 +99,11 @@ def _with_nothing(first: Estimate, other: Estimate, change: float) -> Difference
 
 
 def _error(first: Estimate, other: Estimate, chance: float) -> float:
-    """How far the logarithm of the ratio may be off, for chance alone."""
+    """Return the error of the log ratio due to chance."""
     one, two = (first.scatter or 0.0) ** 2, (other.scatter or 0.0) ** 2
     if not one + two:
         return 0.0
-    # Welch and Satterthwaite: how many independent values both together are worth.
+    # Welch-Satterthwaite: the effective degrees of freedom of the two together.
     share = one / (one + two)
     freedom = 1 / (share**2 / first.freedom + (1 - share) ** 2 / other.freedom)
     return threshold(chance, freedom) * math.sqrt(one + two)

@@ -1,7 +1,7 @@
-"""The figures of one operation of one run, each with what is known of its error. Pure.
+"""Estimate the metrics of one operation in one run, with errors. Pure.
 
-An error has two parts. What measuring leaves open is a bound: the moments of the samples, the width of a
-slot. How the figure would have scattered, had the run gone otherwise, is a chance: see bootstrap.py.
+An error has two parts. The measurement error is a bound: sample times and slot width. The variation between
+possible runs is a probability: see bootstrap.py.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ from opwatch.trace.abi import LATENCY
 
 QUANTILES = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999}
 METRICS = ("iops", "mbps", "mean", *QUANTILES, "max")
-# With fewer intervals, or with fewer requests beyond a quantile, nothing is said of chance.
+# With fewer intervals, or fewer requests beyond a quantile, the variation is not estimated.
 LEAST_INTERVALS = 12
 LEAST_REQUESTS = 20
-# With intervals that are worth fewer independent ones, the scatter is not known well enough. This, and what
-# follows, was chosen by simulation: docs/method-compare.md has the table.
+# With a smaller effective number of intervals, the variation is too uncertain. This limit and the next were
+# chosen by simulation; docs/method-compare.md has the table.
 LEAST_WORTH = 6.0
-# States of a load or a drive that last for more than this part of a run can be missed in it.
+# A run can miss states of a load or drive that last longer than the run divided by this number.
 MISSED_PART = 30
-# How many independent values a scatter out of blocks is worth: its variance has 4/3 of a block's share.
+# Degrees of freedom per block: the relative variance of the variance estimate is (4/3) / blocks, and 2 /
+# (4/3) = 1.5.
 _VALUES_A_BLOCK = 1.5
 NOT_MEASURED = "the program that this was imported from did not measure it"
 ONE_REQUEST = "a maximum is one request of all: nothing follows from it"
@@ -36,11 +37,13 @@ ONE_REQUEST = "a maximum is one request of all: nothing follows from it"
 
 @frozen
 class Estimate:
-    """A figure of a run: the truth of this run lies between `low` and `high`. `scatter` is the standard
-    deviation of its logarithm, worth `freedom` independent values; None with a `reason` where no difference
-    from another run can be judged. `value` is None where there is no figure at all. `is_in_slots`: the bounds
-    are those of a slot, which are the same for every run. `correlation`: the share of a deviation that lasts
-    from one interval to the next, None where that was not looked at."""
+    """A metric of a run; the true value for this run lies between `low` and `high`.
+
+    `value` is None if the metric is unavailable. `scatter` is the standard deviation of its logarithm with
+    `freedom` degrees of freedom; None with a `reason` if no difference from another run can be judged.
+    `is_in_slots`: the bounds are those of a histogram slot, equal in every run. `correlation`: share of a
+    deviation that persists to the next interval, None if not computed.
+    """
 
     value: float | None
     low: float = 0.0
@@ -57,7 +60,7 @@ class Estimate:
 
     @property
     def is_too_correlated(self) -> bool:
-        """Whether its correlation is why nothing can be judged."""
+        """Return whether correlation prevents a judgement."""
         return self.correlation is not None and self.scatter is None
 
 
@@ -74,9 +77,12 @@ def judged(
     seconds: float | None = None,
     least_worth: float = LEAST_WORTH,
 ) -> Estimate:
-    """A figure with its scatter. `influences` are what each interval adds to it; `what` the intervals are,
-    of which there have to be at least `least`, lasting `seconds` together. They have to be worth
-    `least_worth` independent ones."""
+    """Return an estimate with its variation, or with a reason if the intervals do not suffice.
+
+    `influences` are the contributions of the intervals to the metric. `what` names the intervals; at least
+    `least` are required, with an effective number of at least `least_worth`. `seconds` is their total
+    duration.
+    """
     low, high = bounds
     count = len(influences)
     if count < least:
@@ -102,7 +108,7 @@ def judged(
 
 
 def _longer_run(times: float, count: int, seconds: float | None) -> str:
-    """How long a run would have to be, in minutes if its length is known."""
+    """Return the message part with the required run length, in minutes if the duration is known."""
     if seconds is None:
         return f": {math.ceil(times * count)} are needed"
     return f": record for {max(math.ceil(times * seconds / 60), 1)} min or more"
@@ -114,7 +120,7 @@ def _dot(weights: Sequence[int], values: Sequence[float]) -> float:
 
 
 def ratio_of(over: Sequence[float], under: Sequence[float]) -> Figure:
-    """The figure that is one sum over another."""
+    """Return a function that computes the ratio of two weighted sums."""
 
     def figure(weights: Sequence[int]) -> float | None:
         below = _dot(weights, under)
@@ -124,13 +130,13 @@ def ratio_of(over: Sequence[float], under: Sequence[float]) -> Figure:
 
 
 def influences_of(over: Sequence[float], under: Sequence[float]) -> list[float]:
-    """By how much each interval has more than its share of the sum above."""
+    """Return each interval's excess over its proportional share of the numerator."""
     ratio = sum(over) / sum(under)
     return [above - ratio * below for above, below in zip(over, under, strict=True)]
 
 
 class OpEstimates:
-    """All figures of one operation of one disk."""
+    """Computes all metrics of one operation of one disk."""
 
     def __init__(self, course: DiskCourse, op: str) -> None:
         self._course, self._op = course, op
@@ -141,17 +147,18 @@ class OpEstimates:
         self.requests = sum(self._counts)
         self._slots = sorted({slot for counted in self._counted for slot in counted.slots})
         columns = ([counted.slots.get(slot, 0) for counted in self._counted] for slot in self._slots)
-        # For each slot, how many requests of each interval lie in it or below.
+        # For each slot, the number of requests per interval in that slot or below.
         self._below = list(accumulate(columns, lambda one, other: list(map(add, one, other))))
 
     def all(self) -> dict[str, Estimate]:
-        """All figures by name. There must have been requests."""
+        """Return all estimates by metric name. The operation must have requests."""
         sums = [counted.sum_ns for counted in self._counted]
         bytes_ = [counted.bytes for counted in self._counted]
         mean = self._mean(sums)
         quantiles = {name: self._quantile(name, share) for name, share in QUANTILES.items()}
         if mean.is_too_correlated:
-            # Chance among the few requests near a quantile hides what lasts, and it lasts there as well.
+            # The few requests near a quantile are too noisy to show the correlation, which applies to
+            # quantiles as well.
             quantiles = {
                 name: replace(estimate, scatter=None, reason=estimate.reason or mean.reason)
                 for name, estimate in quantiles.items()
@@ -219,8 +226,10 @@ class OpEstimates:
 
 @frozen
 class _QuantileFigure:
-    """A quantile of some of the intervals: within its slot, as if the requests were spread evenly by their
-    logarithm. It is looked for around `usual`, where it lies with all of them."""
+    """Computes a quantile over weighted intervals, interpolated logarithmically within its slot.
+
+    The search starts at `usual`, the slot index for equal weights.
+    """
 
     slots: Sequence[int]
     below: Sequence[Sequence[int]]
@@ -229,7 +238,8 @@ class _QuantileFigure:
     usual: int = 0
 
     def place(self, weights: Sequence[int], rank: float) -> tuple[int, float, float]:
-        """Which of the slots it lies in, and how many requests lie below that slot and up to its end."""
+        """Return the slot index of the quantile, and the request counts below the slot and up to the slot's
+        end."""
         place, last = self.usual, len(self.slots) - 1
         upto = _dot(weights, self.below[place])
         while upto < rank and place < last:
@@ -250,5 +260,5 @@ class _QuantileFigure:
         place, before, upto = self.place(weights, rank)
         part = min(max((rank - before) / (upto - before), 0.0), 1.0) if upto > before else 0.0
         low, high = LATENCY.low(self.slots[place]), LATENCY.low(self.slots[place] + 1)
-        # Below the first nanosecond there is no logarithm.
+        # Slot 0 starts at 0 ns, which has no logarithm.
         return float(max(low, 0.5) * (high / max(low, 0.5)) ** part)

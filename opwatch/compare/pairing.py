@@ -1,4 +1,4 @@
-"""Which disk of one run is to be held against which of another. Pure."""
+"""Choose the disks of the runs to compare with each other. Pure."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _SEPARATOR = "/"
 
 @frozen
 class DiskPairs:
-    """Rows of disks, one of each run; `notes` say what was left out."""
+    """Rows with one disk of each run; `notes` list the omitted disks."""
 
     rows: tuple[tuple[DiskCourse, ...], ...]
     notes: tuple[str, ...] = ()
 
 
 def _identity(run: SampledRun, course: DiskCourse) -> tuple[str, str] | None:
-    """Model and serial number of a disk whose drive was looked at."""
+    """Return model and serial number, or None if the disk's drive was not sampled."""
     for look in run.looks.get(course.drive or "", ()):
         if look.drive.serial:
             return look.drive.model or "", look.drive.serial
@@ -36,7 +36,7 @@ def _names(run: SampledRun) -> str:
 
 
 def _asked(runs: Sequence[SampledRun], words: str, files: Sequence[str]) -> tuple[DiskCourse, ...]:
-    """One device by its name, or by the names that it has in the runs, in their order."""
+    """Return the disks for a --dev argument: one name for all runs, or one name per run in order."""
     names = words.split(_SEPARATOR)
     names = names * len(runs) if len(names) == 1 else names
     if len(names) != len(runs):
@@ -53,8 +53,8 @@ def _asked(runs: Sequence[SampledRun], words: str, files: Sequence[str]) -> tupl
 
 
 def paired(runs: Sequence[SampledRun], asked: Sequence[str], files: Sequence[str]) -> DiskPairs:
-    """Rows of the disks that were asked for; else of the one disk of each run; else by identity, and by
-    name."""
+    """Return rows of the requested disks; by default the only disk of each run, or disks matched by identity,
+    then by name."""
     if asked:
         return DiskPairs(tuple(_asked(runs, words, files) for words in asked))
     for run, file in zip(runs, files, strict=True):
@@ -71,11 +71,13 @@ def paired(runs: Sequence[SampledRun], asked: Sequence[str], files: Sequence[str
 
 
 def _partners(runs: Sequence[SampledRun], course: DiskCourse) -> tuple[DiskCourse, ...] | None:
-    """A disk of the first run with those of the others; None where one has none."""
+    """Return a disk of the first run with its counterparts in the others, or None if a run has no
+    counterpart."""
     identity, row = _identity(runs[0], course), [course]
     for run in runs[1:]:
         same = [other for other in _busy(run).values() if identity and _identity(run, other) == identity]
-        # Under the same name there may be another drive now: that is none where both say who they are.
+        # The same name may now belong to another drive; a name is no match if both drives report their
+        # identity.
         named = _busy(run).get(course.device)
         if not same and named and not (identity and _identity(run, named)):
             same = [named]

@@ -1,6 +1,6 @@
-"""The entries of a run -> what was counted in each stretch of it, disk by disk.
+"""Aggregate the entries of a run into counts per interval and disk.
 
-However long the run was, there are no more than MOST_STRETCHES: neighbours are added up, which is exact.
+A long run is reduced to at most MOST_STRETCHES intervals by adding neighbours, which is exact.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MOST_STRETCHES = 512
 
 @dataclass(slots=True)
 class CountedOp:
-    """One operation in one stretch. `slots` are those of its latencies that were hit."""
+    """Counts of one operation in one interval. `slots` holds the latency slots with requests."""
 
     count: int = 0
     bytes: int = 0
@@ -39,8 +39,11 @@ class CountedOp:
 
 @dataclass(slots=True)
 class CountedStretch:
-    """All operations of one disk in some seconds. `requests` are those of every disk that was read with it;
-    `cpu` is what the machine worked meanwhile, None where that is not known."""
+    """Counts of all operations of a disk in one interval.
+
+    `requests` counts the requests of all disks that were read together. `cpu` is the machine's CPU use during
+    the interval, None if unknown.
+    """
 
     seconds: float
     ops: dict[str, CountedOp]
@@ -57,10 +60,12 @@ class CountedStretch:
 
 @dataclass(slots=True)
 class DiskCourse:
-    """What one disk did. `blur_s`: how far off the length of the whole may be, for a reading takes time;
-    `most_ns`: the longest latency by operation, and how much less it may be; `doubts`: what was lost for no
-    known cause, `explained` for a known one;
-    `no_cpu`: why there is no CPU time, if that was said."""
+    """The timeline of one disk.
+
+    `blur_s`: uncertainty of the total duration, because a reading takes time. `most_ns`: longest latency per
+    operation, with its possible overestimate. `doubts`: losses of unknown cause; `explained`: losses with a
+    known cause. `no_cpu`: why CPU time is missing, if the recording has a reason.
+    """
 
     device: str
     drive: str | None = None
@@ -79,11 +84,11 @@ class DiskCourse:
 
     @property
     def ops(self) -> list[str]:
-        """Operations of which there were any, in the order of the counters."""
+        """Return the operations that occurred, in counter order."""
         return list(dict.fromkeys(op for stretch in self.stretches for op in stretch.ops))
 
     def add(self, stretch: CountedStretch) -> None:
-        """Add one stretch more. When there are too many, each two neighbours become one."""
+        """Add one interval. When there are too many, merge neighbours in pairs."""
         if self._waiting and self.stretches:
             self.stretches[-1].add(stretch)
         else:
@@ -99,8 +104,8 @@ class DiskCourse:
 
 @dataclass(slots=True)
 class SampledRun:
-    """All disks of a run by name, and what was read of its drives. `command_s` is what the command that ran
-    under it took of the CPUs, None where that is not known."""
+    """All disks of a run by name, and the samples of its drives. `command_s` is the CPU time of the run's
+    command, None if unknown."""
 
     disks: dict[str, DiskCourse] = field(default_factory=dict)
     looks: dict[str, list[FirmwareSample]] = field(default_factory=dict)
@@ -109,7 +114,7 @@ class SampledRun:
 
 @dataclass(slots=True)
 class _Stay:
-    """A disk from its begin until it left."""
+    """A disk from its first sample until it disappeared."""
 
     course: DiskCourse
     first: DiskSample
@@ -117,7 +122,7 @@ class _Stay:
 
 
 def sampled(entries: Iterable[RunEntry]) -> SampledRun:
-    """What was counted in all of a run."""
+    """Return the counts of a whole run."""
     run, places = SampledRun(), dict[int, _Stay]()
     is_blind = False
     for entry in entries:
@@ -148,7 +153,7 @@ def sampled(entries: Iterable[RunEntry]) -> SampledRun:
 
 
 def _between(then: DiskSample, now: DiskSample) -> CountedStretch | None:
-    """What was counted between two samples; None of no time."""
+    """Return the counts between two samples, or None if no time passed."""
     begin, end = then.reading.sample, now.reading.sample
     if end.end_ns <= begin.end_ns:
         return None
@@ -175,7 +180,7 @@ def _grown(begin: dict[str, OpSample], end: dict[str, OpSample]) -> Iterator[tup
 
 
 def _finish(watched: _Stay, *, is_blind: bool) -> None:
-    """Add what only all of the time tells."""
+    """Add the values that require the whole run."""
     course, first, last = watched.course, watched.first, watched.last
     widths = [sample.reading.sample.end_ns - sample.reading.sample.begin_ns for sample in (first, last)]
     course.blur_s += sum(widths) / 1e9

@@ -1,11 +1,11 @@
-"""Student's t distribution, which a difference over its own estimated scatter follows."""
+"""Student's t distribution, the distribution of a difference divided by its estimated standard deviation."""
 
 from __future__ import annotations
 
 import functools
 import math
 
-# The continued fraction below gains a digit or more with each step.
+# Each step of the continued fraction gains at least one digit.
 _STEPS = 300
 _CLOSE = 1e-13
 _TINY = 1e-300
@@ -13,7 +13,7 @@ _HALVINGS = 80
 
 
 def _fraction(a: float, b: float, x: float) -> float:
-    """The continued fraction of the incomplete beta function, by Lentz's method."""
+    """Evaluate the continued fraction of the incomplete beta function by Lentz's method."""
     c, d = 1.0, 1 / max(1 - (a + b) * x / (a + 1), _TINY)
     value = d
     for m in range(1, _STEPS):
@@ -29,24 +29,24 @@ def _fraction(a: float, b: float, x: float) -> float:
 
 
 def _beta_ratio(a: float, b: float, x: float) -> float:
-    """The regularized incomplete beta function."""
+    """Return the regularized incomplete beta function."""
     if x <= 0 or x >= 1:
         return float(x >= 1)
     log_front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
-    # The fraction is good on one side of the mean; the other follows by symmetry.
+    # The fraction converges quickly on one side of the mean; symmetry gives the other side.
     if x < (a + 1) / (a + b + 2):
         return math.exp(log_front) * _fraction(a, b, x) / a
     return 1 - math.exp(log_front) * _fraction(b, a, 1 - x) / b
 
 
 def two_sided(t: float, freedom: float) -> float:
-    """How likely a value is to lie as far as `t` from 0, or further, on either side."""
+    """Return the probability of a value at least as far from 0 as `t`, on either side."""
     return _beta_ratio(freedom / 2, 0.5, freedom / (freedom + t * t))
 
 
 @functools.lru_cache(1024)
 def threshold(chance: float, freedom: float) -> float:
-    """What is exceeded, on either side, with this chance."""
+    """Return the value exceeded, on either side, with this probability."""
     low, high = 0.0, 1.0
     while two_sided(high, freedom) > chance and high < 1e9:
         high *= 2

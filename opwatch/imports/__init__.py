@@ -1,1 +1,1 @@
-"""What other programs measured, as entries of a run."""
+"""Convert the results of other programs into the entries of a run."""

@@ -1,6 +1,7 @@
-"""The text of blkparse: every request from its issue to its completion. Pure.
+"""Parse blkparse text: every request from issue to completion. Pure.
 
-A line has device, CPU, sequence, seconds, process, action, RWBS, and for what moves data `SECTOR + COUNT`.
+A line has device, CPU, sequence number, seconds, process, action and RWBS, then `SECTOR + COUNT` if data
+moves.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _EVENT = re.compile(
     re.ASCII,
 )
 _ERROR = re.compile(r"\[(-?[0-9]{1,6})\]\s*$", re.ASCII)
-# Issued, completed, and put back, after which it is issued again.
+# Issued, completed, and requeued; a requeued request is issued again.
 _ISSUE, _COMPLETION, _REQUEUE = "D", "C", "R"
 _MOST_DISKS, _MOST_SECONDS, _MOST_IN_FLIGHT = 256, 86_400, 1 << 16
 _LACKS = (
@@ -34,7 +35,7 @@ _LACKS = (
     f"{TRUST}: blkparse has no account of what was lost in the text",
     f"{CPU}: blktrace does not tell it",
 )
-# The sums behind the events, of one CPU or of all of a device.
+# The summary after the events, for one CPU or for a whole device.
 _SUMS_OF = re.compile(r"(CPU[0-9]{1,6}|Total) \(([^\n]{1,64})\):\s*", re.ASCII)
 _SUMS = re.compile(
     r"\s*(?:PC )?Reads Compl(?:eted|\.):\s+([0-9]{1,12})(?:,\s+([0-9]{1,15})KiB)?"
@@ -48,14 +49,13 @@ _NOTES = (
     "blkparse: the trace is taken to end with its last event: it does not say how long it went on",
 )
 
-# When it was issued, how many sectors are still to end, and of how many: by device, first of those sectors
-# and operation.
+# Issue time, remaining sectors and total sectors, by device, first remaining sector and operation.
 _Issues = dict[tuple[str, int, str], tuple[int, int, int]]
 
 
 @frozen
 class _Completion:
-    """A request that has ended. `latency_ns` from its issue."""
+    """A completed request. `latency_ns` counts from its issue."""
 
     at_ns: int
     disk: str
@@ -66,8 +66,11 @@ class _Completion:
 
 
 def read_blkparse(raw: bytes, name: str) -> ImportedFile:
-    """What a text of blkparse tells, as entries. BadInput, with the line, for what is no such text, and where
-    its own sums say that it is not whole."""
+    """Parse blkparse text into entries.
+
+    Raise BadInput, with the line, if the text is not from blkparse, or if its summary shows that events are
+    missing.
+    """
     trace = _Trace()
     completions = sorted(_completions(raw, name, trace), key=lambda completion: completion.at_ns)
     if not completions:
@@ -84,7 +87,7 @@ def read_blkparse(raw: bytes, name: str) -> ImportedFile:
 
 
 def is_blkparse(raw: bytes) -> bool:
-    """Whether its first line is one of an event."""
+    """Return whether the first line is an event."""
     return _EVENT.match(text_of(raw[:LONGEST_LINE].partition(b"\n")[0])) is not None
 
 
@@ -93,7 +96,7 @@ def _completions(raw: bytes, name: str, trace: _Trace) -> Iterator[_Completion]:
     for number, line in enumerate(io.BytesIO(raw), 1):
         event = _EVENT.match(text_of(line)) if len(line) <= LONGEST_LINE else None
         if not event:
-            # Behind the events stand sums, and between them what processes said.
+            # Summaries follow the events; messages of processes may appear between events.
             if not events and line.strip():
                 raise BadInput(f"{name}, line {number}: {text_of(line[:60])!r} is no event of blkparse")
             trace.take_sums(line)
@@ -109,8 +112,10 @@ def _completions(raw: bytes, name: str, trace: _Trace) -> Iterator[_Completion]:
 
 @dataclass(slots=True)
 class _Trace:
-    """When the events were, how many ends are among them, and how many there were by blkparse's own sums:
-    (ends, KiB) of each device, of all CPUs and CPU by CPU."""
+    """Time range and completions of the events, and the counts of blkparse's summary.
+
+    `totals` and `by_cpu` hold (completions, KiB) per device: the totals, and the sums over the CPUs.
+    """
 
     begin_ns: int = _MOST_SECONDS * _SECOND
     end_ns: int = 0
@@ -140,13 +145,13 @@ class _Trace:
 
 
 def _check(trace: _Trace, name: str) -> None:
-    """Refuse a text in which ends are missing that its own sums have."""
-    # A device of one CPU has no total.
+    """Raise BadInput if the summary counts completions that the events lack."""
+    # A device with a single CPU has no total.
     sums = {**trace.by_cpu, **trace.totals}.values()
     if not sums:
         return
     ends, kib = (sum(device[place] for device in sums) for place in (0, 1))
-    # Each sum is rounded down, of reads and of writes.
+    # Each sum is rounded down, separately for reads and writes.
     rounding = 2 * len(sums)
     if trace.ends != ends or abs(trace.sectors / _SECTORS_OF_KIB - kib) > rounding:
         raise BadInput(
@@ -156,7 +161,7 @@ def _check(trace: _Trace, name: str) -> None:
 
 
 def _completed(issues: _Issues, event: re.Match[str], line: str) -> _Completion | None:
-    """The request that an event completes."""
+    """Return the request that an event completes, or None."""
     major, minor, seconds, fraction, action, flags, sector, count = event.groups()
     op = operation(flags)
     if op is None or (sector is None and op != "flush"):
@@ -172,7 +177,7 @@ def _completed(issues: _Issues, event: re.Match[str], line: str) -> _Completion 
         issued_ns, left, whole = issues[request]
         done = int(count or 0)
         if 0 < done < left:
-            # A part of it: the rest goes on from there, since the same issue.
+            # Partial completion: the remaining sectors keep the original issue time.
             del issues[request]
             issues[disk, int(sector or 0) + done, op] = issued_ns, left - done, whole
             return None
@@ -185,7 +190,10 @@ def _completed(issues: _Issues, event: re.Match[str], line: str) -> _Completion 
 
 
 def operation(flags: str) -> str | None:
-    """What RWBS says: F in front is a flush before the data, behind them FUA; alone it is a flush."""
+    """Return the operation for an RWBS field, or None.
+
+    A leading F is a preflush before the data, or a flush without data; a later F is FUA.
+    """
     letters = flags.removeprefix("F")
     if letters.startswith("D"):
         return "discard"
@@ -197,11 +205,11 @@ def operation(flags: str) -> str | None:
 
 
 def _entries(completions: list[_Completion], names: list[str], trace: _Trace) -> Iterator[RunEntry]:
-    """The entries: a sample for every second since the first event, and one at the last event."""
+    """Yield a sample for every second since the first event, and one at the last event."""
     disks = {
         name: ImportedDisk(place, name, "requests by blktrace", _LACKS) for place, name in enumerate(names)
     }
-    # Moments begin at one second: 0 stands for none.
+    # The clock starts at one second, because 0 means "no time".
     run = ImportedRun([*disks.values()], -_SECOND)
     due_ns, end_ns = trace.begin_ns + 2 * _SECOND, trace.end_ns + _SECOND
     yield from run.begin(trace.begin_ns + _SECOND)
@@ -221,7 +229,7 @@ def _entries(completions: list[_Completion], names: list[str], trace: _Trace) ->
                 errors=int(completion.is_error),
             ),
         )
-    # The trace may have gone on without an end of a request.
+    # The trace may continue after the last completion.
     while due_ns < end_ns:
         yield run.tick(due_ns)
         due_ns += _SECOND

@@ -1,4 +1,4 @@
-"""A disk, or what stands for one, that another program measured: amounts are added, samples taken."""
+"""Accumulate another program's measurements in the form of a watched disk, and take samples."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ _MOST = (1 << 64) - 1
 
 @frozen
 class Amounts:
-    """What is added of one operation. What is not known stays 0, and is said by what the disk lacks.
-    `latencies` are values in ns with their counts."""
+    """Counts to add for one operation.
+
+    Unknown values stay 0 and are listed in the disk's `lacks`. `latencies` maps values in ns to counts.
+    """
 
     requests: int
     bytes: int
@@ -33,8 +35,7 @@ class Amounts:
 
 
 class ImportedDisk:
-    """Counters that only grow, as a watch has them. `source` names the program; `lacks` are what it cannot
-    tell."""
+    """Monotonic counters like those of a watch. `level` names the source; `lacks` lists missing metrics."""
 
     def __init__(self, place: int, device: str, level: str, lacks: tuple[str, ...]) -> None:
         self.place = place
@@ -50,7 +51,7 @@ class ImportedDisk:
             ("issued", amounts.requests),
             ("bytes", amounts.bytes),
             ("sum_ns", amounts.sum_ns),
-            # Requests are known by their completion, so their time counts when they completed.
+            # Only completion times are known, so the whole latency counts at completion.
             ("in_flight_ns", amounts.sum_ns),
             ("errors", amounts.errors),
         ):
@@ -63,15 +64,18 @@ class ImportedDisk:
             self._words[slot] = min(self._words[slot] + count, _MOST)
 
     def sample(self, mono_ns: int, anchor: Anchor, cpu: CpuTimes | None = None) -> DiskSample:
-        """A sample of all that was added until now."""
+        """Return a sample of all counts added so far."""
         self._words[0] = self._words[1] = mono_ns
         counters = decode_sample(struct.pack(f"={len(self._words)}Q", *self._words))
         return DiskSample(self._disk, Reading(counters, None, None, self._reason), None, anchor, cpu)
 
 
 class ImportedRun:
-    """Disks that are sampled together. `wall_ns` is the wall time of moment 0 of its clock; `cpu`, the CPU
-    time that the next samples have, where the program tells it."""
+    """Disks that are sampled together.
+
+    `wall_ns` is the wall time at 0 of the run's clock. `cpu` is the CPU time for the following samples, None
+    if the program does not report CPU time.
+    """
 
     def __init__(self, disks: list[ImportedDisk], wall_ns: int) -> None:
         self._disks, self._wall_ns = disks, wall_ns

@@ -1,4 +1,4 @@
-"""A report of fio: what each job came to, all of its time as one interval. Pure."""
+"""Import a fio report: the totals of each job as a single interval. Pure."""
 
 from __future__ import annotations
 
@@ -35,8 +35,10 @@ _WHOLE_US = "fio: before 3.0 it rounds latencies down to whole microseconds: mea
 
 
 def read_fio(raw: bytes, name: str) -> ImportedFile:
-    """What a report of fio tells, as entries. BadInput, with the place, for what is no report, or disagrees
-    with the rates that it prints."""
+    """Parse a fio report into entries.
+
+    Raise BadInput, with the position, if the text is not a report or contradicts the rates in it.
+    """
     text = text_of(raw)
     report = parse_report(text, name)
     mixed = [job.name for job in report.jobs if not set(TRANSFERS) <= job.operations.keys()]
@@ -59,7 +61,7 @@ def _entries(report: FioReport, rows: Sequence[FioRow]) -> Iterator[RunEntry]:
     disks = [ImportedDisk(place, row.name, level, _lacks(row)) for place, row in enumerate(rows)]
     ends = [_SECOND + round(row.runtime_s * _SECOND) for row in rows]
     wall_ns = (report.end_wall_ns or max(ends)) - max(ends)
-    # Each row has a length of its own: it is a run of one disk.
+    # Rows have different durations, so each is a run with a single disk.
     runs = [ImportedRun([disk], wall_ns) for disk in disks]
     for run in runs:
         yield from run.begin(_SECOND)
@@ -69,7 +71,7 @@ def _entries(report: FioReport, rows: Sequence[FioRow]) -> Iterator[RunEntry]:
     in_order = sorted(zip(ends, runs, strict=True), key=lambda end_and_run: end_and_run[0])
     for end_ns, run in in_order:
         yield run.tick(end_ns)
-    # The last sample of each is where its job ended.
+    # The last sample of a job is at the job's end.
     last = {place: sample for end_ns, run in in_order for place, sample in run.end(end_ns).samples.items()}
     yield Ended(last)
 

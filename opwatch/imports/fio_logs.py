@@ -1,5 +1,7 @@
-"""Logs of fio (write_bw_log and its like), alone or with the report of the same run: each job in intervals of
-log_avg_msec, or of one second where a log has a row for every request. Pure."""
+"""Import fio logs (write_bw_log and similar), alone or with the report of the same run. Pure.
+
+Each job is divided into intervals of log_avg_msec, or of one second if a log has a row per request.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +28,13 @@ from opwatch.trace.lacking import CPU, DEPTH, ERRORS, ISSUED, MAXIMUM, PERCENTIL
 
 _SECOND = 10**9
 _MS = 10**6
-# The steps into which a log with a row for every request is cut.
+# Interval length for logs with a row per request.
 _STEP_MS = 1000
-# Rows come some milliseconds late, and the next one then that much earlier.
+# A row may be some milliseconds late, which shortens the gap to the next row.
 _LEAST_GAP, _MOST_GAP = 0.75, 1.5
 _MOST_STEPS = 1 << 16
-# Milliseconds since 1970 are more than these since 2001, and no clock that began at a boot comes near.
+# Values above this are milliseconds since 1970, at dates after 2001; no clock that starts at boot reaches
+# them.
 _LEAST_WALL_MS, _MOST_MS = 10**12, 9 * 10**12
 _LACKS = (
     f"{ERRORS}: fio's logs do not have them",
@@ -43,13 +46,14 @@ _MEANS = "fio's logs have means of intervals alone (log_avg_msec)"
 _ROUNDED = "fio: logs with log_avg_msec have whole requests and KiB a second, and counts are made of them"
 _NO_CLOCK = "fio: logs that begin with each job (without log_alternate_epoch) lie upon each other"
 _NO_TIME = "fio: when it was is not in the logs"
-# Latency from the submission on, as in a report, or else from when fio began with a request.
+# Latency since submission, as in a report; otherwise since fio started on the request.
 _LATENCIES = (FioLogKind.COMPLETION, FioLogKind.LATENCY)
 
 
 @dataclass(slots=True)
 class _Sums:
-    """What one operation came to in one interval. `sum_ns` is of the means of a log, where it has means."""
+    """Totals of one operation in one interval. `sum_ns` is computed from the log's means, if the log has
+    means."""
 
     requests: float = 0.0
     bytes: float = 0.0
@@ -59,12 +63,12 @@ class _Sums:
 
 @frozen
 class _Steps:
-    """The intervals, numbered from 1, into which all logs are put."""
+    """The intervals common to all logs, numbered from 1."""
 
     begin_ms: int
     end_ms: int
     step_ms: int
-    # Whether rows are of the time before them: they come some milliseconds early or late.
+    # Whether a row describes the time before it; such rows are some milliseconds early or late.
     has_means: bool
 
     @property
@@ -73,19 +77,19 @@ class _Steps:
         return max(math.ceil((end_ms - self.begin_ms) / self.step_ms), 1)
 
     def at(self, time_ms: float) -> int:
-        """The interval that a moment lies in, or ends."""
+        """Return the number of the interval that contains or ends at this time."""
         return min(max(math.ceil((time_ms - self.begin_ms) / self.step_ms), 1), self.count)
 
 
 class _Job:
-    """The logs of one job, each kind once. `average_ms` is log_avg_msec, None where nobody gave it."""
+    """The logs of one job, at most one of each kind. `average_ms` is log_avg_msec, None if unknown."""
 
     def __init__(self, number: int | None, logs: Mapping[FioLogKind, FioLog], average_ms: int | None) -> None:
         self.number, self.logs = number, logs
         self.name = "all jobs" if number is None else f"job {number}"
         latency = next((kind for kind in _LATENCIES if kind in logs), None)
         self.latency = logs[latency] if latency else None
-        # A row of a single request has its size: any such log has all of them.
+        # A row for a single request includes its size, so any such log lists all requests.
         singles = [log for log in (self.latency, *logs.values()) if log and _is_of_requests(log)]
         self.requests = singles[0] if singles else None
         missing = [kind for kind in (FioLogKind.RATE, FioLogKind.BANDWIDTH) if kind not in logs]
@@ -97,8 +101,11 @@ class _Job:
         self.step_ms = _STEP_MS if self.requests else self._step_ms(average_ms)
 
     def _step_ms(self, average_ms: int | None) -> int:
-        """Return the milliseconds from one row to the next, where none is left out. A log does not say
-        log_avg_msec, and fio leaves out intervals without requests: the time between rows is no measure."""
+        """Return the typical number of milliseconds between consecutive rows.
+
+        A log does not contain log_avg_msec, and fio omits intervals without requests, so the gaps alone do
+        not determine the value.
+        """
         if not average_ms:
             raise BadInput(
                 f"the logs of {self.name} have means, and do not say of how many milliseconds: add the JSON "
@@ -107,7 +114,7 @@ class _Job:
         steps: list[int] = []
         for kind in (FioLogKind.RATE, FioLogKind.BANDWIDTH):
             gaps = _gaps(self.logs[kind])
-            # Each row comes some milliseconds late.
+            # Each row is some milliseconds late.
             steps += [gap for gap in gaps if _LEAST_GAP <= gap / average_ms < _MOST_GAP]
             if gaps and median(gaps) < average_ms * _LEAST_GAP:
                 raise BadInput(
@@ -118,7 +125,7 @@ class _Job:
 
     @property
     def has_latencies(self) -> bool:
-        """Whether each request has its own."""
+        """Return whether the latency of every single request is known."""
         return self.requests is not None and self.requests is self.latency
 
     def lacks(self) -> tuple[str, ...]:
@@ -129,12 +136,12 @@ class _Job:
         return lacks if self.latency and not self.requests else (*lacks, f"{DEPTH}: {why}")
 
     def times(self) -> tuple[int, int]:
-        """The milliseconds between which its rows lie."""
+        """Return the time range of the rows, in milliseconds."""
         rows = [row.time_ms for log in self._used() for row in log.rows()]
         return max(min(rows) - (1 if self.requests else self.step_ms), 0), max(rows)
 
     def total(self, sums: Mapping[tuple[int, str], _Sums]) -> dict[str, LoggedTotal]:
-        """All intervals together, by operation."""
+        """Return the totals over all intervals, by operation."""
         totals: dict[str, LoggedTotal] = {}
         for operation in {operation for _, operation in sums}:
             intervals = [one for (_, name), one in sums.items() if name == operation]
@@ -142,7 +149,8 @@ class _Job:
             sum_ns = float(sum(ns * count for one in intervals for ns, count in one.latencies.items()))
             has_mean = self.has_latencies
             if not self.requests:
-                # Whole requests per second, and an interval that may be missing at either end.
+                # Rates are rounded to whole requests per second, and an interval may be missing at either
+                # end.
                 slack = len(intervals) * self.step_ms / 1000 + 2 * max(one.requests for one in intervals)
                 sum_ns, has_mean = sum(one.sum_ns for one in intervals), self.latency is not None
             requests = sum(one.requests for one in intervals)
@@ -151,14 +159,14 @@ class _Job:
         return totals
 
     def _used(self) -> list[FioLog]:
-        # Means of latency come some milliseconds late: they are of the interval that has just ended.
+        # Latency means are excluded: they arrive some milliseconds late, after their interval has ended.
         kinds = (FioLogKind.RATE, FioLogKind.BANDWIDTH)
         return [self.requests] if self.requests else [self.logs[kind] for kind in kinds]
 
     def sums(self, steps: _Steps) -> dict[tuple[int, str], _Sums]:
-        """What it came to, by interval and operation. A row is of the time until its own."""
+        """Return the totals by interval and operation. A row describes the time before it."""
         sums: defaultdict[tuple[int, str], _Sums] = defaultdict(_Sums)
-        # The middle of the time that a mean is of decides.
+        # Assign a mean to the interval that contains the middle of its time span.
         back_ms = 0.0 if self.requests else self.step_ms / 2
 
         def at(time_ms: int, operation: str) -> _Sums:
@@ -182,8 +190,11 @@ class _Job:
         return dict(sums)
 
     def _with_lengths(self, kind: FioLogKind) -> Iterator[tuple[FioLogRow, float]]:
-        """Each row with the seconds that its mean covers: since the last row of its operation, or
-        log_avg_msec where that is longer ago, because a job that rests has no rows."""
+        """Yield each row with the seconds that its mean covers.
+
+        The span starts at the previous row of the operation. After a longer gap the span is log_avg_msec,
+        because an idle job writes no rows.
+        """
         before = dict[str, int]()
         for row in self.logs[kind].rows():
             since_ms = row.time_ms - before.get(row.operation, row.time_ms - self.step_ms)
@@ -192,8 +203,11 @@ class _Job:
 
 
 class _Means:
-    """The means of a latency log. fio ends an interval of it only when the next request completes: its row is
-    the mean of all requests since the row before."""
+    """The means of a latency log.
+
+    fio ends an interval of this log only when the next request completes, so a row is the mean of all
+    requests since the previous row.
+    """
 
     def __init__(self, log: FioLog | None) -> None:
         self._rows: defaultdict[str, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
@@ -203,7 +217,7 @@ class _Means:
             means.append(row.value)
 
     def of(self, operation: str, time_ms: float) -> int:
-        """The mean that has the requests of a moment; the last of all where none is later."""
+        """Return the mean that includes requests at this time; the last mean if no row is later."""
         times, means = self._rows[operation]
         return means[min(bisect_left(times, time_ms), len(means) - 1)] if means else 0
 
@@ -213,7 +227,7 @@ def _is_of_requests(log: FioLog) -> bool:
 
 
 def _gaps(log: FioLog) -> list[int]:
-    """The milliseconds from one row to the next of its operation."""
+    """Return the milliseconds between consecutive rows of each operation."""
     times: defaultdict[str, list[int]] = defaultdict(list)
     for row in log.rows():
         times[row.operation].append(row.time_ms)
@@ -225,9 +239,11 @@ def read_fio_logs(
     report: tuple[str, bytes] | None = None,
     average_ms: int | None = None,
 ) -> ImportedFile:
-    """What logs of one run tell, as entries; names of jobs and log_avg_msec are those of its report.
-    `average_ms` is log_avg_msec for logs without one. BadInput, with the place, for what is no log, for logs
-    of which nothing follows, and for those that do not come to what the report says."""
+    """Parse the logs of one run into entries; job names and log_avg_msec come from the run's report.
+
+    `average_ms` is log_avg_msec for logs without a report. Raise BadInput, with the position, for invalid or
+    insufficient logs, or if the logs contradict the report.
+    """
     parsed = parse_report(text_of(report[1]), report[0]) if report else None
     threads = LoggedThreads(parsed) if parsed else None
     jobs, left_out = _jobs(logs, threads, average_ms)
@@ -249,7 +265,7 @@ def read_fio_logs(
     notes += [_NO_TIME] if wall_ns is None else []
     entries = _entries(jobs, sums, steps, wall_ns or 0)
     program = parsed.version if parsed and parsed.version else "fio"
-    # The report has percentiles, which means of intervals do not.
+    # The report has percentiles; means of intervals do not.
     kept = ((REPORT_NAME, json_in(text_of(report[1])).encode("utf-8", "replace")),) if report else ()
     return ImportedFile(program, step_ms * _MS, entries, (*notes, *left_out), kept)
 
@@ -257,7 +273,7 @@ def read_fio_logs(
 def _jobs(
     logs: Iterable[tuple[str, bytes]], threads: LoggedThreads | None, average_ms: int | None
 ) -> tuple[list[_Job], list[str]]:
-    """(the jobs, in their order; what was left out)."""
+    """Return (jobs in order, descriptions of omitted logs)."""
     by_job: defaultdict[int, dict[FioLogKind, FioLog]] = defaultdict(dict)
     names: dict[tuple[int, FioLogKind], str] = {}
     left_out = []
@@ -286,7 +302,8 @@ def _jobs(
 
 
 def _wall_ns(steps: _Steps, report: FioReport | None) -> int | None:
-    """The wall time of the begin: the logs' own clock, or by when the report was made."""
+    """Return the wall time of the start, from the logs' clock or from the report's end time; None if
+    unknown."""
     if steps.begin_ms >= _LEAST_WALL_MS:
         return steps.begin_ms * _MS
     if report and report.end_wall_ns:
@@ -310,7 +327,8 @@ def _entries(
 
 
 class _JobCourse:
-    """What a job comes to, interval after interval. Parts of requests are kept for the next."""
+    """Produces a job's amounts interval by interval, carrying fractional requests over to the next
+    interval."""
 
     def __init__(self, disk: ImportedDisk, sums: Mapping[tuple[int, str], _Sums]) -> None:
         self._disk, self._sums = disk, sums
@@ -334,7 +352,7 @@ class _JobCourse:
 
     def _whole(self, operation: str, what: str, amount: float) -> int:
         amount += self._rest[operation, what]
-        # Half of a request may come early, so that sums of rates are not one too few at the end.
+        # Rounding up from one half keeps sums of rates from ending one request short.
         whole = math.floor(amount + 0.5)
         self._rest[operation, what] = amount - whole
         return whole

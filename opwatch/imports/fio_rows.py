@@ -1,4 +1,4 @@
-"""The rows that a report of fio becomes, each checked against the rates that fio itself prints. Pure."""
+"""Convert a fio report into rows, checking each against the rates that fio prints. Pure."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from opwatch.errors import BadInput
 from opwatch.fio.results import TRANSFERS, FioJob, FioLatency, FioOperation, FioReport
 from opwatch.frozen import frozen
 
-# Operations of a job that took the same time but for this share of it are one row.
+# Operations whose durations differ by less than this share form one row.
 _SAME_TIME = 0.01
-# fio prints KiB/s as whole numbers, and before 2.2 requests per second too.
+# fio prints KiB/s as whole numbers; before 2.2, requests per second as well.
 _ROUNDED, _TOLERANCE = 1.0, 0.012
-# The middle of one of fio's bins is up to 1/128 from its values; its clock has whole ns.
+# The middle of a fio bin is within 1/128 of the values in the bin; fio's clock has whole ns.
 _BIN_TOLERANCE = 1 / 64
 
 
 @frozen
 class FioRow:
-    """What stands for a disk: a job, or one operation of a job whose operations took different times."""
+    """The counterpart of a disk: a job, or one operation of a job if the operations had different
+    durations."""
 
     name: str
     operations: Mapping[str, FioOperation]
@@ -26,7 +27,7 @@ class FioRow:
 
 
 def rows_of(report: FioReport, where: str) -> list[FioRow]:
-    """Return the rows of all jobs. BadInput where one disagrees with what fio itself reports of it."""
+    """Return the rows of all jobs. Raise BadInput if a row contradicts the rates that fio reports."""
     rows = [row for name, job in zip(report.names, report.jobs, strict=True) for row in _rows(name, job)]
     for row in rows:
         for op, operation in row.operations.items():
@@ -41,14 +42,15 @@ def _rows(name: str, job: FioJob) -> Iterator[FioRow]:
     if not used or max(times) - min(times) <= max(times) * _SAME_TIME:
         yield FioRow(name, used | flushes, max(times, default=job.runtime_s))
         return
-    # Flushes follow writes, and have no time of their own.
+    # Flushes belong to writes, and have no duration of their own.
     flushed = "write" if "write" in used else next(iter(used))
     for (op, operation), runtime_s in zip(used.items(), times, strict=True):
         yield FioRow(f"{name} {op}", {op: operation} | (flushes if op == flushed else {}), runtime_s)
 
 
 def _check(row: FioRow, operation: FioOperation, where: str) -> None:
-    """Refuse an operation whose rates over the time of its row are not those that fio printed."""
+    """Raise BadInput if an operation's rates over the row's duration differ from the rates that fio
+    printed."""
     for amount, reported, unit in (
         (operation.requests, operation.reported_iops, " requests per second"),
         ((operation.bytes or 0) / 1024, operation.reported_kib_per_s, " KiB/s"),

@@ -1,4 +1,4 @@
-"""Which job of a report each numbered log of fio is of, and whether logs and report agree. Pure."""
+"""Map numbered fio logs to the jobs of a report, and check that logs and report agree. Pure."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from opwatch.frozen import frozen
 
 _MOST_THREADS = 1 << 16
 _MOST_DIGITS = 9
-# Means of intervals are weighted by rounded counts, and fio's own mean is of each request.
+# Interval means are weighted by rounded counts, whereas fio's own mean covers every request.
 _COUNT_TOLERANCE, _MEAN_TOLERANCE = 0.03, 0.15
 
 
 @frozen
 class LoggedTotal:
-    """What the logs of one thread come to of one operation. `slack` is how many requests rounding may hide;
-    `mean_ns` is None where no log has latencies."""
+    """Totals of one operation from the logs of one thread.
+
+    `slack` is the number of requests that rounding may hide. `mean_ns` is None without a latency log.
+    """
 
     requests: float
     slack: float
@@ -26,12 +28,14 @@ class LoggedTotal:
 
 
 class LoggedThreads:
-    """The threads of a run, in the order of the numbers of their logs. With group_reporting a job of the
-    report stands for `numjobs` of them."""
+    """The threads of a run, in the order of their log numbers.
+
+    With group_reporting, one job of the report represents `numjobs` threads.
+    """
 
     def __init__(self, report: FioReport) -> None:
         self._report = report
-        # The place of each thread's job in the report; log N is of thread N.
+        # Index of each thread's job in the report; log N belongs to thread N.
         self._places: list[int] = []
         names = [job.name for job in report.jobs]
         for place, job in enumerate(report.jobs):
@@ -48,7 +52,8 @@ class LoggedThreads:
         return self._report.jobs[self._places[number - 1]] if 0 < number <= len(self._places) else None
 
     def name(self, number: int) -> str | None:
-        """The name of a log's job, with its number where several have it; None where it is not known."""
+        """Return the name of a log's job, with the log number if several threads share the name; None if
+        unknown."""
         job = self._job(number)
         if not job:
             return None
@@ -56,11 +61,12 @@ class LoggedThreads:
         return job.name if names.count(job.name) == 1 else f"{job.name}.{number}"
 
     def average_ms(self, number: int) -> int | None:
-        """log_avg_msec of a log, 0 if each request has a row; None where the report does not have it."""
+        """Return log_avg_msec of a log, 0 if the log has a row per request, or None if the report has no
+        options."""
         own = self._job(number)
         jobs = [own] if own else [*self._report.jobs]
         if not any(job.options for job in jobs) and not self._report.global_options:
-            # Options are in reports since fio 2.14.
+            # Reports contain options since fio 2.14.
             return None
         values = {_whole(self._option(job, "log_avg_msec"), "log_avg_msec") or 0 for job in jobs}
         if len(values) > 1:
@@ -70,7 +76,7 @@ class LoggedThreads:
         return values.pop()
 
     def check(self, totals: Mapping[int | None, Mapping[str, LoggedTotal]]) -> None:
-        """Refuse logs that do not come to what the report says of a job all of whose logs are there."""
+        """Raise BadInput if logs contradict the report. Checks jobs with a complete set of logs."""
         by_job: defaultdict[int, list[Mapping[str, LoggedTotal]]] = defaultdict(list)
         for number, total in totals.items():
             if number is not None and number <= len(self._places):

@@ -1,4 +1,4 @@
-"""`iostat -x -t`, its text or its JSON: rates and mean latencies of intervals. Pure."""
+"""Import the text or JSON of `iostat -x -t`: rates and mean latencies of intervals. Pure."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from opwatch.imports.source import ImportedFile
 from opwatch.samples.entries import RunEntry
 from opwatch.trace.lacking import CPU, ERRORS, IRQ, ISSUED, MAXIMUM, PERCENTILES, TRUST
 
-# The letter that its columns begin with, and the operation.
+# First letter of the column names, and the operation.
 _OPS = {"r": "read", "w": "write", "d": "discard", "f": "flush"}
 _SECOND = 10**9
 _MOST_DISKS, _MOST_REPORTS, _MOST_CPUS = 1024, 1 << 16, 1 << 16
 _HEAD = 512
-# Four shares of which each is rounded to 0.01.
+# Maximum sum of four shares, each rounded to 0.01.
 _MOST_SHARE = 100.03
 _FORMS = ("%Y-%m-%dT%H:%M:%S%z", "%m/%d/%Y %I:%M:%S %p", "%m/%d/%Y %H:%M:%S", "%m/%d/%y %H:%M:%S")
 _LACKS = (
@@ -40,16 +40,19 @@ _EVEN = "iostat: intervals are as long as its times of whole seconds say on the 
 _UNEVEN = (
     "iostat: its intervals are uneven: each is as long as its times of whole seconds say, up to 1 s wrong"
 )
-# Bytes in the unit of its columns: -k (the default), -m, or sectors with POSIXLY_CORRECT.
+# Bytes per unit of the columns: -k (default), -m, or sectors with POSIXLY_CORRECT.
 _UNITS = {"kB/s": 1 << 10, "MB/s": 1 << 20, "sec/s": 512}
-# MB/s of 0.01 that are smaller are more than 5 % wrong.
+# Below this, MB/s rounded to 0.01 have an error above 5 %.
 _LEAST_MB = 0.1
 
 
 @frozen
 class _Report:
-    """What it printed at once: requests/s, bytes/s and mean latency in ns, by device and operation; `cpu` is
-    how many CPUs users, the system and other machines had."""
+    """One iostat report: requests per second, bytes per second and mean latency in ns, by device and
+    operation.
+
+    `cpu` is the number of CPUs used by users, by the system, and stolen.
+    """
 
     at: datetime
     rows: dict[str, dict[str, tuple[float, float, float]]]
@@ -58,13 +61,13 @@ class _Report:
 
 
 def is_iostat(raw: bytes) -> bool:
-    """Whether it begins as the text or the JSON of iostat does."""
+    """Return whether the data start like the text or JSON of iostat."""
     head = raw[:_HEAD]
     return b'"sysstat"' in head or is_iostat_text(text_of(head))
 
 
 def read_iostat(raw: bytes, name: str) -> ImportedFile:
-    """What a report of iostat tells, as entries. BadInput, with the place, for what is no such report."""
+    """Parse an iostat report into entries. Raise BadInput, with the position, for other data."""
     reports = _reports(raw, name)
     if len(reports) < 2:
         raise BadInput(f"{name}: {len(reports)} reports are too few: it takes 2, for the time between them")
@@ -79,8 +82,10 @@ def read_iostat(raw: bytes, name: str) -> ImportedFile:
 
 
 def _moments(reports: Sequence[_Report], step_ns: int, name: str) -> list[int]:
-    """Return how long after the first each report ended. Times are whole seconds: where they allow it, all
-    intervals are of one length."""
+    """Return each report's end as an offset from the first report.
+
+    Timestamps are whole seconds; equal intervals are assumed if the timestamps allow them.
+    """
     times = [round((report.at - reports[0].at).total_seconds() * _SECOND) for report in reports]
     even = [number * step_ns for number in range(len(reports))]
     if all(abs(time - moment) <= _SECOND for time, moment in zip(times, even, strict=True)):
@@ -129,7 +134,7 @@ def _report(fields: Fields, cpus: int) -> _Report:
 
 
 def _cpu(fields: Fields, cpus: int) -> tuple[float, float, float] | None:
-    """How many CPUs each had: it prints shares of all of them."""
+    """Return the number of CPUs in each state; iostat prints shares of all CPUs."""
     if "avg-cpu" not in fields.table or not cpus:
         return None
     shares = fields.sub("avg-cpu")
@@ -151,7 +156,8 @@ def _moment(fields: Fields) -> datetime:
 
 
 def _entries(reports: Sequence[_Report], step_ns: int, moments: Sequence[int]) -> Iterator[RunEntry]:
-    """The first report is of the time before: it may be all since boot, and its end is where this begins."""
+    """Yield the entries. The run starts at the end of the first report, which may cover the time since
+    boot."""
     names = sorted({name for report in reports for name in report.rows})
     has_cpu = _have_cpu(reports)
     lacks = (*_LACKS, _NO_IRQ if has_cpu else _NO_CPU)
@@ -179,7 +185,8 @@ def _cpu_times(cpus: int, seconds: Sequence[float]) -> CpuTimes:
 
 
 def _rates(row: Fields, letter: str) -> tuple[float, float, float]:
-    """(requests per second, bytes per second, mean latency in ns) of the operation with such a letter."""
+    """Return (requests per second, bytes per second, mean latency in ns) of the operation with this
+    letter."""
     requests = row.amount(f"{letter}/s")
     await_ns = row.amount(f"{letter}_await") * 1e6 if f"{letter}_await" in row.table or requests else 0.0
     # Flushes move no data.
@@ -187,7 +194,8 @@ def _rates(row: Fields, letter: str) -> tuple[float, float, float]:
 
 
 def _bytes(row: Fields, letter: str, requests: float) -> float:
-    """Bytes per second. BadInput where its unit is unknown, or too coarse, or its mean size disagrees."""
+    """Return bytes per second. Raise BadInput if the unit is unknown or too coarse, or if the mean size
+    disagrees."""
     unit = next((unit for unit in _UNITS if f"{letter}{unit}" in row.table), None)
     if unit is None:
         raise row.bad(f"it has none of {', '.join(letter + unit for unit in _UNITS)}")
@@ -204,7 +212,7 @@ def _bytes(row: Fields, letter: str, requests: float) -> float:
             f"{letter}{unit} is {value}, and {letter}/s of {letter}areq-sz KiB are "
             f"{of_sizes / _UNITS[unit]:.2f}"
         )
-    # Whichever was rounded less.
+    # Use the value with the smaller rounding error.
     return of_sizes if step * _UNITS[unit] > most else rate
 
 

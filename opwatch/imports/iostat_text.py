@@ -1,4 +1,4 @@
-"""The plain text of `iostat -x -t`, as the document that its JSON would be. Pure."""
+"""Convert the plain text of `iostat -x -t` into the structure of its JSON output. Pure."""
 
 from __future__ import annotations
 
@@ -10,26 +10,28 @@ from opwatch.foreign import lines_of
 
 _HEADER = re.compile(r"Linux [^\n]{1,400}\(([0-9]{1,6}) CPU\)", re.ASCII)
 _NUMBER = re.compile(r"-?[0-9]{1,20}(?:[.,][0-9]{1,9})?", re.ASCII)
-# A date and a time, or both in one word as S_TIME_FORMAT=ISO has them.
+# A date and a time, or both in one word with S_TIME_FORMAT=ISO.
 _TIME = re.compile(r"[0-9]{1,4}[-/.][0-9]{1,2}[-/.][0-9]{1,4}(?: |T)[0-9]{1,2}:[0-9]{2}:[0-9]{2}[^\n]{0,12}")
 _HUMAN = ("%", "k", "M", "G", "T")
 _CPU, _DEVICE = "avg-cpu:", "Device"
 _RUN = "run S_TIME_FORMAT=ISO iostat -x -t 1, or with -o JSON"
 _MOST_COLUMNS = 64
-# A file of 64 MiB has a third more rows of 160 characters.
+# A file of 64 MiB holds a third more rows of 160 characters.
 _MOST_ROWS = 1 << 18
-# Columns of an operation that anything follows from; others would take memory.
+# The columns that are evaluated; keeping the rest would waste memory.
 _USED = re.compile(r"[rwdf](?:/s|kB/s|MB/s|sec/s|_await|areq-sz)|tps")
 
 
 def is_iostat_text(text: str) -> bool:
-    """Whether the first line is the one that iostat begins with."""
+    """Return whether the first line is an iostat header."""
     return _HEADER.match(text) is not None
 
 
 def document_of(text: str, name: str) -> dict[str, Any]:
-    """Return a document like that of `-o JSON`. BadInput, with the line, for other text. A report that is cut
-    at the end of the text is left out."""
+    """Return a document like the output of `-o JSON`, without a truncated last report.
+
+    Raise BadInput, with the line, for other text.
+    """
     header = _HEADER.match(text)
     if not header:
         raise BadInput(f"{name}, line 1: it is no text of iostat: {_RUN}")
@@ -43,12 +45,12 @@ def document_of(text: str, name: str) -> dict[str, Any]:
 
 
 class _Parser:
-    """Reports that are complete but for the last, line by line."""
+    """Collects reports line by line. Every report except the last is complete."""
 
     def __init__(self, name: str) -> None:
         self._name, self._rows = name, 0
         self.reports: list[dict[str, Any]] = []
-        # What the columns of the rows are called: of disks, or of the CPUs.
+        # Column names of the current disk or CPU table.
         self._disk_columns: list[str] = []
         self._cpu_columns: list[str] = []
 
@@ -68,7 +70,7 @@ class _Parser:
         elif words[0].removesuffix(":") == _DEVICE:
             self._disk_columns = words[1:_MOST_COLUMNS]
         elif is_last and len(words) <= len(self._disk_columns):
-            # iostat was killed while it printed.
+            # iostat was killed while printing.
             self.reports.pop()
         elif self._cpu_columns:
             self.reports[-1]["avg-cpu"] = _values(self._cpu_columns, words, where)
@@ -84,7 +86,8 @@ class _Parser:
             raise BadInput(f"{where}: {line[:60]!r} is no line of iostat -x: {_RUN}")
 
     def end_early(self) -> None:
-        """Leave out the last report if disks of the one before are missing: it may have been cut."""
+        """Drop the last report if disks of the previous report are missing, because the text may be
+        truncated."""
         if len(self.reports) > 1 and len(self.reports[-1]["disk"]) < len(self.reports[-2]["disk"]):
             self.reports.pop()
 

@@ -1,4 +1,4 @@
-"""What an import gives: entries of a run, with what to say of it."""
+"""The result of an import: the entries of a run, with notes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from opwatch.samples.entries import RunEntry
 
 @frozen
 class ImportedFile:
-    """What a file of another program gave. `program` made it; `notes` are what a reader of it should know.
-    `interval_ns` is the time between its samples. `files` are parts of it that a recording keeps as they are,
-    by the names under which it does."""
+    """The contents of another program's file.
+
+    `program` wrote the file. `notes` are for the reader. `interval_ns` is the time between samples. `files`
+    are parts that a recording keeps unchanged, as (name, bytes).
+    """
 
     program: str
     interval_ns: int

@@ -1,1 +1,1 @@
-"""Published experiments, repeated: what their authors did, and what comes of it here."""
+"""Repeat published experiments, and compare the results with the published ones."""

@@ -1,4 +1,4 @@
-"""The journals of experiments on file systems: beside those of sweeps, under a suffix of their own."""
+"""Journal files of experiments on file systems, stored next to sweep journals under a separate suffix."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _SUFFIX = ".experiment"
 
 
 def begin_experiment(folder: Path, request: ExperimentRequest) -> JournalFile:
-    """A new journal, with what was asked for in it."""
+    """Create a journal that starts with the request."""
     path = journal_path(folder, request.name, _SUFFIX)
     return new_journal(path, {"schema": SCHEMA, **request.document()})
 
 
 def has_experiment(folder: Path, name: str) -> bool:
-    """Whether one of that name is there; not in a folder that nobody but root may look into."""
+    """Return whether an experiment of this name exists; False if the folder is readable by root only."""
     try:
         return journal_path(folder, name, _SUFFIX).exists()
     except PermissionError:
@@ -40,11 +40,12 @@ def has_experiment(folder: Path, name: str) -> bool:
 
 
 def experiment_again(folder: Path, name: str) -> tuple[JournalFile, ExperimentState]:
-    """A journal that is there, and where its experiment stands."""
+    """Reopen a journal, and return the file with the experiment's state."""
     return opened(journal_path(folder, name, _SUFFIX), parse_experiment)
 
 
 def experiments(folder: Path = FOLDER) -> Iterator[tuple[str, ExperimentState | BadInput]]:
-    """Where each of them stands, or why that cannot be told, the oldest first. Nothing is written."""
+    """Yield each experiment's name and state, or the error that prevents reading it, oldest first. Writes
+    nothing."""
     for name in journals(folder, _SUFFIX):
         yield name, looked_at(journal_path(folder, name, _SUFFIX), parse_experiment)

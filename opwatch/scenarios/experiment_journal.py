@@ -1,4 +1,4 @@
-"""What an experiment on file systems was asked for, and what of it is done, as its journal keeps it. Pure."""
+"""The request and progress of an experiment on file systems, as stored in its journal. Pure."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ SCHEMA = "opwatch-experiment/1"
 
 @frozen
 class ExperimentPlace:
-    """A file system by the name that it has in the experiment. `mark` tells it from every other one, and
-    `used_bytes` is what follows from what was free: the size of a file, or of all files."""
+    """A file system, under the name used in the experiment.
+
+    `mark` identifies the file system. `used_bytes` is derived from the free space: the size of one file, or
+    of all files.
+    """
 
     name: str
     folder: str
@@ -30,8 +33,11 @@ class ExperimentPlace:
 
 @frozen
 class ExperimentRequest:
-    """Everything that decides what is done. `changes` are numbers of the scenario that are others than the
-    published ones; `loads` are those that each place gets, none where the scenario has no choice of them."""
+    """All settings that determine an experiment.
+
+    `changes` are scenario values that differ from the published ones. `loads` run on every place; empty if
+    the scenario offers no choice of loads.
+    """
 
     name: str
     created: str
@@ -61,8 +67,10 @@ class ExperimentRequest:
 
 @dataclass(slots=True)
 class ExperimentState:
-    """Where it stands: rates by the name of their place in the order of loads, or runs in theirs.
-    `round_bytes` is what a round of the first run wrote, which those of the others write, too."""
+    """The progress of an experiment: rates by place in the order of the loads, or completed runs in order.
+
+    `round_bytes` is the number of bytes per round in the first run; later runs write the same amount.
+    """
 
     request: ExperimentRequest
     rates: dict[str, list[MixRate]] = field(default_factory=dict)
@@ -74,7 +82,7 @@ class ExperimentState:
 
     @property
     def done(self) -> int:
-        """How many loads, or runs, came to their end."""
+        """Return the number of completed loads or runs."""
         return len(self.runs) + sum(map(len, self.rates.values()))
 
 
@@ -107,7 +115,7 @@ def run_entry(run: UntrimmedRun, round_bytes: int | None) -> dict[str, Any]:
 
 
 def parse_experiment(raw: bytes, where: str) -> ExperimentState:
-    """The state that a journal leaves; BadInput for what is none."""
+    """Return the state recorded in a journal. Raise BadInput if the data are not a journal."""
     (first, *others), cut = entries_of(raw, where)
     if first.text("entry") != "request" or first.text("schema") != SCHEMA:
         raise first.bad(f"it is no journal of an experiment that this opwatch knows ({SCHEMA})")
@@ -141,7 +149,7 @@ def _request(fields: Fields) -> ExperimentRequest:
 
 
 def _number(fields: Fields, key: str) -> float:
-    """Sizes and numbers of rounds are whole, and are asked for as such."""
+    """Sizes and round counts are integers and must remain integers."""
     return fields.count(key) if isinstance(fields.table[key], int) else fields.amount(key)
 
 

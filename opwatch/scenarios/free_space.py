@@ -1,5 +1,7 @@
-"""Free space: throughput of random writes into files that fill more and more of a drive, once as it is and
-once with a part of it reserved. Pure."""
+"""Free space: throughput of random writes into files that fill a growing part of a drive. Pure.
+
+The experiment runs once on the drive as is, and once with a part of the drive reserved.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +16,18 @@ from opwatch.scenarios.scenario import AuthorsWord, ScenarioVerdict
 from opwatch.scenarios.spare import flash_behind
 from opwatch.sweep.outcome import LevelOutcome
 
-# The two lines are so near each other where free space alone matters.
+# Maximum difference between the two lines if only free space matters.
 _COINCIDE_RATIO = 0.03
-# What comes out here is so near what an author measured, where it is reproduced.
+# Maximum difference from the published result for a reproduction.
 _ALIKE_RATIO = 0.10
 
 
 class FilePoint(NamedTuple):
-    """A file by its size: bytes a second at rest on the whole drive and on what is left of it, and how far
-    these are apart; by the rate of the smallest file, here and as it was published. None without rest."""
+    """The results for one file size: steady-state bytes per second on the whole drive, and with the reserve.
+
+    `apart_ratio` is the relative difference of the two. `relative` and `published` are rates relative to the
+    smallest file, measured here and published. Rates are None without steady state.
+    """
 
     label: str
     used_bytes: int
@@ -37,7 +42,8 @@ class FilePoint(NamedTuple):
 class FilledDrive:
     points: tuple[FilePoint, ...]
     statements: tuple[AuthorsWord, ...]
-    # With so much flash for its files the author's drive would have lost what it lost, by the FIFO model.
+    # The flash available to files with which, by the FIFO model, the author's drive would have slowed down as
+    # published.
     flash_as_published: float | None
 
 
@@ -47,7 +53,8 @@ def free_space(
     io_bytes: int,
     published: Sequence[float],
 ) -> FilledDrive:
-    """Both lines, the smallest file first; `published` are rates in any unit, at the same files or none."""
+    """Return both lines, smallest file first. `published` are rates in any unit for the same files, or
+    empty."""
     first = _rate(whole[0], io_bytes)
     known = published if len(published) == len(whole) else ()
     points = tuple(
@@ -128,5 +135,6 @@ def _alike(points: Sequence[FilePoint]) -> AuthorsWord:
 
 
 def _flash_of(points: Sequence[FilePoint]) -> float | None:
-    """The T with which FIFO falls from the smallest file to the largest as it was published."""
+    """Return the flash size with which the FIFO model slows down as published from the smallest file to the
+    largest."""
     return flash_behind(points[0].used_bytes, points[-1].used_bytes, points[-1].published)

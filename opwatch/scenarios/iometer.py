@@ -1,5 +1,7 @@
-"""Reads and writes at random on the whole drive, and with a part of it left free: on a drive that is empty,
-and on one that was filled and has come to rest. On simulated flash, in virtual time."""
+"""Random reads and writes on the whole drive and with a part left unused, on simulated flash. Pure.
+
+Measured on an empty drive, and on a filled drive in steady state, in virtual time.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +31,12 @@ from opwatch.sweep.plan import SweepPace
 from opwatch.sweep.side_by_side import run_levels
 from opwatch.sweep.virtual import ModelDrive, VirtualLoad, make_drive, mapping_unit
 
-# Reads that are so near to each other are the same.
+# Reads that differ by less are considered equal.
 ALIKE_RATIO = 0.03
-# A gain is as foretold where it is so near what constants of the profile say, beside its own error.
+# Tolerance of a gain against the prediction from the profile, in addition to the gain's own error.
 FORETOLD_RATIO = 0.03
 _READS = 50_000
-# The time of a stretch; a new drive is new for some of them.
+# Duration of one simulated interval. A new drive remains new for several intervals.
 _STRETCH_S = 0.02
 _NEW_RATIO = 0.02
 NO_CPU = "a model in virtual time uses no CPU of a host"
@@ -42,9 +44,11 @@ NO_CPU = "a model in virtual time uses no CPU of a host"
 
 @frozen
 class OpRate:
-    """I/Os a second of a level and their mean response time; None with the reason in `why`. `error_ratio` is
-    by chance, and for the size of the model. `cpu_ratio` is what the load took of one processor, None in
-    virtual time."""
+    """I/Os per second of a level and the mean response time; None with the reason in `why`.
+
+    `error_ratio` covers chance and the model's size. `cpu_ratio` is the load's share of one processor, None
+    in virtual time.
+    """
 
     kind: OpKind
     level: OpLevel
@@ -56,7 +60,7 @@ class OpRate:
 
 
 class OpGain(NamedTuple):
-    """By what the later level is faster, with its error; and what the constants of the profile say of it."""
+    """The measured speed-up of the last level over the first with its error, and the predicted speed-up."""
 
     kind: OpKind
     gain: float | None
@@ -74,7 +78,7 @@ class IometerResult:
         return next(gain for gain in self.gains if gain.kind == kind)
 
     def rate(self, kind: OpKind) -> OpRate:
-        """The rate of the first level."""
+        """Return the rate of the first level."""
         return next(rate for rate in self.rates if rate.kind == kind)
 
 
@@ -84,7 +88,7 @@ def run_iometer(
     load: VirtualLoad,
     progress: Callable[[OpLevel, int], None],
 ) -> IometerResult:
-    """All four at each level; writes to a full drive until they are at rest."""
+    """Measure all four operation kinds at each level; writes to a full drive continue until steady state."""
     outcomes = run_levels(model, levels, load, SweepPace(), progress)
     rates = [rate for level in levels for rate in _at_once(model, level, load)]
     rates += [_at_rest(outcome, load) for outcome in outcomes]
@@ -94,14 +98,14 @@ def run_iometer(
 
 
 def _at_once(model: ModelDrive, level: OpLevel, load: VirtualLoad) -> list[OpRate]:
-    """The rates of the three operations that need no rest."""
+    """Return the rates of the three operation kinds that need no steady state."""
     unit = mapping_unit(model.profile)
     used = max(round(level.usable_bytes * model.ratio) // unit, 1) * unit
     place = (Zone(0, used),)
     empty, full = make_drive(model.profile), make_drive(model.profile)
     full.run(Workload(place, sequential=True), used // unit)
     full.pause(60.0)
-    # A drive is new for as long as a small part of its flash, and of its cache, is written.
+    # A drive counts as new while only a small part of its flash, and of its cache, has been written.
     new = min(used * _NEW_RATIO, full.core.config()["slc_bytes"] / 2 or used) // load.io_bytes
     return [
         _rate(READ_EMPTY, level, empty, place, load, _READS),
@@ -113,7 +117,7 @@ def _at_once(model: ModelDrive, level: OpLevel, load: VirtualLoad) -> list[OpRat
 def _rate(
     kind: OpKind, level: OpLevel, drive: Drive, place: tuple[Zone, ...], load: VirtualLoad, ios: int
 ) -> OpRate:
-    """The closed loop until so many I/Os were done."""
+    """Run the closed loop until `ios` I/Os have completed."""
     state, done, summed_ns, begun_ns = Workload(place, rng=load.seed), 0, 0, drive.now_ns()
     while done < ios:
         run = drive.run_timed(
@@ -138,7 +142,7 @@ def _at_rest(outcome: LevelOutcome, load: VirtualLoad) -> OpRate:
     by_chance = window.iops.error if window and window.iops else None
     waf, waf_error = outcome.figures.waf, outcome.figures.waf_error
     by_size = waf_error / waf if waf and waf_error else None
-    # In a closed loop as many are outstanding as the queue is deep, always.
+    # A closed loop always has exactly queue-depth requests outstanding.
     mean_ns = load.queue_depth * 1e9 / iops
     return OpRate(WRITE_FULL, outcome.level, iops, mean_ns, max(by_chance or 0.0, by_size or 0.0))
 
@@ -155,8 +159,11 @@ def _gain(kind: OpKind, rates: Sequence[OpRate], profile: Profile, load: Virtual
 
 
 def foretold_iops(profile: Profile, kind: OpKind, level: OpLevel, load: VirtualLoad) -> float:
-    """I/Os a second out of the constants of a profile alone: as many as its commands allow, and as its flash
-    does behind them, which programs WAF times as much; WAF is that of greedy collection."""
+    """Predict I/Os per second from the constants of a profile.
+
+    The result is the lower of the command rate and the flash rate; the flash programs WAF times the host
+    data, with the WAF of greedy garbage collection.
+    """
     on_wire_ns = _time_of(profile, "command_ns") + load.io_bytes * 1e9 / _time_of(profile, "host_bytes_per_s")
     alone_ns = on_wire_ns + _time_of(profile, "latency_ns")
     if kind == READ_FULL:
@@ -169,7 +176,7 @@ def foretold_iops(profile: Profile, kind: OpKind, level: OpLevel, load: VirtualL
 
 
 def _time_of(profile: Profile, key: str) -> int:
-    """A constant of the profile; UsageError where it has none."""
+    """Return a timing constant of the profile. Raise UsageError if the profile lacks the constant."""
     if key not in profile.timing:
         raise UsageError(
             f"drive profile {profile.name} has no {key} in [timing]: nothing of its speed can be foretold"
@@ -178,13 +185,13 @@ def _time_of(profile: Profile, key: str) -> int:
 
 
 def _programmed_bytes_per_s(profile: Profile, kind: OpKind, level: OpLevel) -> float:
-    """What the host may write of what all dies program in a second."""
+    """Return the host's share of the bytes that all dies program per second."""
     is_cached = not kind.is_full and bool(profile.drive.get("slc_bytes"))
     own = profile.drive.get("superblock_bytes")
     pages = own // mapping_unit(profile) if own else None
     waf = greedy_model(pages).waf(level.alpha or 1.0) if kind.is_full else 1.0
     page_bytes = _time_of(profile, "page_bytes")
-    # A block is erased for so many pages; what is moved is read before.
+    # Each page carries its share of the block's erase time; relocated pages are read first.
     die_ns = 1.0 * _time_of(profile, "program_slc_ns" if is_cached else "program_ns")
     die_ns += _time_of(profile, "erase_ns") * page_bytes / _time_of(profile, "block_bytes")
     die_ns += (waf - 1) / waf * _time_of(profile, "read_ns")
@@ -193,7 +200,7 @@ def _programmed_bytes_per_s(profile: Profile, kind: OpKind, level: OpLevel) -> f
 
 
 def iometer_statements(result: IometerResult, published: Fields, profile: Profile) -> tuple[AuthorsWord, ...]:
-    """What the model foretells of the gain, and what the author found."""
+    """Compare the gains with the model's prediction and with the author's results."""
     return (
         _foretold(result),
         reads_gain_nothing(result, published),
@@ -203,7 +210,7 @@ def iometer_statements(result: IometerResult, published: Fields, profile: Profil
 
 
 def published_gain(published: Fields, op: str) -> float | None:
-    """The ratio of the rates in the author's own table."""
+    """Return the ratio of the rates in the author's table, or None if not published."""
     rows = published.rows(op, 4) if op in published.table else []
     return rows[-1][1] / rows[0][1] if len(rows) > 1 else None
 
@@ -219,7 +226,7 @@ def _foretold(result: IometerResult) -> AuthorsWord:
 
 
 def reads_gain_nothing(result: IometerResult, published: Fields) -> AuthorsWord:
-    """Whether reads are as fast with a part left free."""
+    """Check whether reads are equally fast with a part left unused."""
     gains = [result.gain(kind).gain for kind in (READ_EMPTY, READ_FULL)]
     worst = max((abs(gain - 1) for gain in gains if gain is not None), default=0.0)
     error = max(result.gain(kind).error for kind in (READ_EMPTY, READ_FULL))
@@ -235,7 +242,7 @@ def reads_gain_nothing(result: IometerResult, published: Fields) -> AuthorsWord:
 
 
 def write_gain(result: IometerResult, published: Fields) -> AuthorsWord:
-    """Whether writes gain as much as the author's own table says."""
+    """Check whether writes gain as much as in the author's table."""
     there, gain = published_gain(published, "write"), result.gain(WRITE_FULL)
     what = f"writes gain {_percent(there)}"
     if gain.gain is None or there is None:
@@ -258,8 +265,10 @@ def write_gain(result: IometerResult, published: Fields) -> AuthorsWord:
 
 
 def read_time(result: IometerResult, published: Fields, flash_ns: float | None) -> AuthorsWord:
-    """Whether the author's reads can have come from flash, a read of which takes `flash_ns` by itself; None
-    where nobody says so."""
+    """Check whether the author's reads can have come from flash.
+
+    `flash_ns` is the time of a flash read, None if unknown.
+    """
     rows = published.rows("read", 4) if "read" in published.table else []
     if not rows:
         return AuthorsWord("a read takes as long", ScenarioVerdict.UNTOLD, "nothing was published")

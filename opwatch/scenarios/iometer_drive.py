@@ -1,5 +1,5 @@
-"""Reads and writes at random on a drive, whole and with a part of it left free: what was measured, and what
-models say of its gain. Pure."""
+"""Random reads and writes on a real drive, whole and with a part left unused: results and predicted gains.
+Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from opwatch.sweep.outcome import KINDS, WRITE_EMPTY, WRITE_FULL, LevelOutcome, 
 
 
 def iometer_of_drive(outcomes: Sequence[LevelOutcome]) -> IometerResult:
-    """What the probes of all levels came to, and the rounds at rest."""
+    """Combine the probes of all levels with the steady-state rounds."""
     rates = [_rate(outcome, probe) for outcome in outcomes for probe in outcome.probes]
     gains = [_gain(kind, rates, outcomes) for kind in KINDS]
     at_rest = all(outcome.strict.state is StrictState.PASS for outcome in outcomes)
@@ -45,7 +45,7 @@ def _rate(outcome: LevelOutcome, probe: LevelProbe) -> OpRate:
 
 
 def _probe_error(probe: LevelProbe) -> float:
-    # Of what was too short to say, anything may be true.
+    # A probe too short for an error estimate may be off by any amount.
     return 1.0 if probe.error_ratio is None else probe.error_ratio
 
 
@@ -60,7 +60,8 @@ def _gain(kind: OpKind, rates: Sequence[OpRate], outcomes: Sequence[LevelOutcome
 
 
 def _foretold(rates: Sequence[OpRate], outcomes: Sequence[LevelOutcome]) -> float | None:
-    """By what writes at rest are to be faster: as greedy collection moves less, and no faster than new."""
+    """Predict the speed-up of steady-state writes from greedy collection, limited by the speed of a new
+    drive."""
     first, last = outcomes[0].level.alpha, outcomes[-1].level.alpha
     if first is None or last is None:
         return None
@@ -69,7 +70,7 @@ def _foretold(rates: Sequence[OpRate], outcomes: Sequence[LevelOutcome]) -> floa
 
 
 def _most_gain(rates: Sequence[OpRate]) -> float:
-    """What the last level would gain if it wrote as a new drive does."""
+    """Return the speed-up of the last level if it wrote as fast as a new drive."""
     new = [rate.iops for rate in rates if rate.kind == WRITE_EMPTY]
     rest = [rate.iops for rate in rates if rate.kind == WRITE_FULL]
     if not new or not rest or not new[-1] or not rest[0]:
@@ -80,7 +81,7 @@ def _most_gain(rates: Sequence[OpRate]) -> float:
 def drive_statements(
     result: IometerResult, outcomes: Sequence[LevelOutcome], published: Fields
 ) -> tuple[AuthorsWord, ...]:
-    """What models of collectors say of the gain of this drive, and what the author found of his."""
+    """Compare this drive's gain with models of garbage collection and with the author's results."""
     return (
         _modelled(result, outcomes),
         reads_gain_nothing(result, published),

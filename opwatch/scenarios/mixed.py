@@ -1,5 +1,4 @@
-"""Mixed I/O on file systems, side by side: rates of each, what its members did for them, and how the sets
-compare. Pure."""
+"""Mixed I/O on several file systems: rates, activity of the member devices, and ratios between sets. Pure."""
 
 from __future__ import annotations
 
@@ -11,16 +10,18 @@ from opwatch.frozen import frozen
 from opwatch.named import NamedTuple
 from opwatch.scenarios.scenario import AuthorsWord, ScenarioVerdict
 
-# Two sets compare as they were published where their ratio is so near: their members are other drives.
+# Tolerance for reproducing a published ratio of two sets, because the member drives differ.
 ALIKE_RATIO = 0.15
-# fio that has a processor for itself is what limits the rate, and so is whatever leaves members waiting.
+# If fio keeps a whole processor busy, or leaves the members idle, fio is the bottleneck.
 _BUSY_RATIO = 0.9
 _MOST_THREADS, _MOST_RUN_S, _MOST_PERCENT = 1024, 86_400, 95
 
 
 class MixLoad(NamedTuple):
-    """A workload by vdbench's names: per cent of reads and of random places, bytes of an I/O. `threads` is
-    None where those of the setup are meant."""
+    """A workload in vdbench's terms: percentages of reads and random offsets, bytes per I/O.
+
+    `threads` is None for the setup's thread count.
+    """
 
     name: str
     rdpct: int
@@ -29,7 +30,7 @@ class MixLoad(NamedTuple):
     threads: int | None = None
 
     def words(self) -> list[str]:
-        """The same for fio."""
+        """Return the corresponding fio arguments."""
         if self.rdpct in (0, 100):
             order = "read" if self.rdpct else "write"
             direction = f"rand{order}" if self.seekpct else order
@@ -46,8 +47,10 @@ class MixSetup(NamedTuple):
 
 
 class MemberCount(NamedTuple):
-    """What the kernel has counted of a device: requests, bytes, the time that they took in all, and the time
-    that at least one was under way."""
+    """The kernel's statistics of a device.
+
+    Requests, bytes, total request time, and the time with at least one request in flight.
+    """
 
     reads: int
     writes: int
@@ -61,15 +64,17 @@ class MemberCount(NamedTuple):
 
     @property
     def mean_ns(self) -> float | None:
-        """Mean time of a request; None without any."""
+        """Return the mean time of a request, or None without requests."""
         requests = self.reads + self.writes
         return self.busy_ms * 1e6 / requests if requests else None
 
 
 @frozen
 class MixRate:
-    """What came of a load on a configuration. `members` has None where the kernel keeps no count; `cpu_ratio`
-    is fio's own share of a processor."""
+    """The result of a load on a configuration.
+
+    `members` maps devices without kernel statistics to None. `cpu_ratio` is fio's share of a processor.
+    """
 
     load: MixLoad
     reads: int
@@ -86,7 +91,7 @@ class MixRate:
 
     @property
     def active_ratio(self) -> float | None:
-        """The share of the time that its members had something to do, None where one keeps no count."""
+        """Return the members' mean share of busy time, or None if a member has no statistics."""
         counts = [count.active_ms for count in self.members.values() if count is not None]
         if not counts or len(counts) < len(self.members):
             return None
@@ -95,8 +100,7 @@ class MixRate:
 
 @frozen
 class MixConfiguration:
-    """A file system under a name: the device that it is on, what kind of device that is, and what does the
-    I/O of it in the end."""
+    """A named file system: the device below, the kind of device, and the results."""
 
     name: str
     folder: str
@@ -126,7 +130,7 @@ def mix_loads(published: Fields) -> tuple[MixLoad, ...]:
 
 
 def mix_statements(configurations: Sequence[MixConfiguration], published: Fields) -> tuple[AuthorsWord, ...]:
-    """The ratios of sets that the author has measured, and these."""
+    """Compare the published ratios between sets with the measured ones."""
     rows = published.tables("ratios", "a ratio")
     return tuple(_ratio(row, configurations) for row in rows)
 

@@ -1,5 +1,5 @@
-"""Experiments that have levels, on a drive: which levels these are, how they are written, what came of
-them. Pure."""
+"""Run the levels of an experiment on a real drive: the levels, the pace, and the split of the results.
+Pure."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from opwatch.sweep.levels import ALIGN_BYTES, LevelScale, OpLevel, OpShare, pars
 from opwatch.sweep.outcome import LevelOutcome
 from opwatch.sweep.plan import SweepPace
 
-# Of what a drive shows: as much less than all of it as the published levels are less than the first of them.
+# Shares of the visible capacity. They reduce it in the same proportions as the published levels.
 _SATURATION_LEVELS = "0,11.4,30.1%"
-# Of a saturation, rounds say where the cliff is; random writes alone have been everywhere after some eight
-# times what is in use. Of files, rounds are long: short ones say less of a drive than of who else runs.
+# Rounds of a saturation locate the cliff; after writing about eight times the area in use, random writes have
+# reached every address. Rounds on files are long, because short rounds reflect other processes more than the
+# drive.
 _SATURATION_PACE = SweepPace(fill_passes=0, round_ratio=0.2, most_rounds=60)
 _FILE_PACE = SweepPace(fill_passes=1, round_ratio=0.5, most_rounds=40)
 _PROBED_PACE = SweepPace(fill_passes=1, round_ratio=0.2, most_rounds=60)
@@ -25,8 +26,10 @@ _RESERVED = ", reserved"
 def drive_levels(
     scenario: Scenario, size_bytes: int, flash_bytes: int | None, text: str | None = None
 ) -> tuple[OpLevel, ...]:
-    """The levels on a drive of this size; of free space all of them twice, the second time on a drive of
-    which a part is reserved."""
+    """Return the levels for a drive of this size.
+
+    A free-space experiment has every level twice; the second time a part of the drive is reserved.
+    """
     scale = LevelScale(size_bytes, OpShare.WHOLE)
     if scenario.kind is ScenarioKind.SATURATION:
         return parse_levels(text or _SATURATION_LEVELS, scale, flash_bytes)
@@ -54,7 +57,7 @@ def drive_levels(
 
 
 def drive_pace(scenario: Scenario, round_ratio: float | None, rounds: int | None) -> SweepPace:
-    """A saturation begins on a drive that is new; a file is made before it is written at random."""
+    """Return the pace: a saturation starts on a new drive, whereas a file is filled before random writes."""
     usual = _SATURATION_PACE if scenario.kind is ScenarioKind.SATURATION else _FILE_PACE
     if scenario.kind is ScenarioKind.IOMETER:
         usual = replace(_PROBED_PACE, probe_s=scenario.setup.amount("probe_s"))
@@ -66,6 +69,6 @@ def drive_pace(scenario: Scenario, round_ratio: float | None, rounds: int | None
 def both_lines(
     outcomes: Sequence[LevelOutcome],
 ) -> tuple[Sequence[LevelOutcome], Sequence[LevelOutcome]]:
-    """What came of the whole drive, and of the one with a reserve."""
+    """Split the outcomes into those of the whole drive and those with the reserve."""
     half = len(outcomes) // 2
     return outcomes[:half], outcomes[half:]

@@ -1,5 +1,8 @@
-"""Write saturation: what random writes from a purged drive on show. Where the cliff is, what is left at rest,
-and whether more over-provisioning gives what the models say. Pure."""
+"""Write saturation: random writes, starting on a purged drive. Pure.
+
+Determines the position of the cliff, the steady-state rate, and whether more over-provisioning brings the
+gain that models predict.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +16,16 @@ from opwatch.steady.strict import StrictState
 from opwatch.sweep.band import band_at
 from opwatch.sweep.outcome import LevelOutcome
 
-# A fresh drive moves nothing: from the round on in which it moves more than this, it is fresh no longer.
+# A fresh drive relocates no data; a round with a higher WAF ends the fresh phase.
 _FRESH_WAF = 1.02
-# Within so much of what a fresh drive does, collection is not what limits it.
+# At or above this share of the fresh rate, garbage collection is not the bottleneck.
 _LIMIT_RATIO = 0.98
-# Models are of very many superblocks, none of which is open or in reserve: no drive is nearer to them.
+# The models assume very many superblocks with none open or reserved; no drive can match them more closely.
 _MODEL_RATIO = 0.01
 
 
 class Cliff(NamedTuple):
-    """Where collection began: what the host had written by then, and the time. It lies within one round of
-    that."""
+    """The start of garbage collection: host bytes and time, accurate to one round (`within_bytes`)."""
 
     host_bytes: float
     seconds: float
@@ -31,7 +33,7 @@ class Cliff(NamedTuple):
 
 
 class GainBand(NamedTuple):
-    """By what a level is faster than the first, as far as models of collectors say."""
+    """The range of speed-ups over the first level that the models predict."""
 
     low: float
     high: float
@@ -39,8 +41,10 @@ class GainBand(NamedTuple):
 
 @frozen
 class Saturated:
-    """What a level of the experiment came to, in bytes and seconds of the drive that the model stands for.
-    `gain` is its IOPS at rest by those of the first level, with its error; None without rest."""
+    """The results of one level, in bytes and seconds of the drive that the model represents.
+
+    `gain` is steady-state IOPS relative to the first level, with its error; None without steady state.
+    """
 
     outcome: LevelOutcome
     fresh_iops: float | None
@@ -51,14 +55,17 @@ class Saturated:
     expected: GainBand | None
     likeness: ScenarioVerdict
     why: str
-    # Its IOPS, or those of the first, are not at rest, and WAF of both is.
+    # The gain is based on WAF, because the IOPS of this or the first level are not steady, whereas both WAFs
+    # are.
     is_by_waf: bool = False
 
 
 def saturated(outcomes: Sequence[LevelOutcome], scale: float, *, has_cache: bool = False) -> list[Saturated]:
-    """The levels of the experiment, the first of which is what the others are compared with; `scale` is the
-    size of the model by that of the drive. With `has_cache` some cells are written as others at first, and
-    moved from there: where that begins does not follow from the size of the flash."""
+    """Return the levels of the experiment, each compared with the first.
+
+    `scale` is the model's size relative to the drive. With `has_cache`, cells are first written in a faster
+    mode and moved later, so the flash size does not determine the start of garbage collection.
+    """
     return [_level(outcomes[0], outcome, scale, has_cache=has_cache) for outcome in outcomes]
 
 
@@ -90,7 +97,7 @@ def _level(first: LevelOutcome, outcome: LevelOutcome, scale: float, *, has_cach
 
 
 def _first_collecting(rounds: Sequence[Round]) -> int | None:
-    """The place of the first round in which data were moved; None where none were."""
+    """Return the index of the first round that relocated data, or None."""
     places = (at for at, one in enumerate(rounds) if one.waf is not None and one.waf > _FRESH_WAF)
     return next(places, None)
 
@@ -107,7 +114,8 @@ def _cliff(rounds: Sequence[Round], place: int | None, scale: float) -> Cliff | 
 
 
 def _gain(first: LevelOutcome, outcome: LevelOutcome) -> tuple[float | None, float | None]:
-    """(by what it is faster than the first, the error of that); None where one of them is not at rest."""
+    """Return (speed-up over the first level, its error), or (None, None) if either level is not in steady
+    state."""
     then, now = rest_iops(first), rest_iops(outcome)
     if then is None or now is None or not then:
         return None, None
@@ -117,8 +125,8 @@ def _gain(first: LevelOutcome, outcome: LevelOutcome) -> tuple[float | None, flo
 
 
 def _gain_by_waf(first: LevelOutcome, outcome: LevelOutcome) -> tuple[float | None, float | None]:
-    """The same by how much less is written for a byte of the host, which a busy host leaves alone: that is
-    what models speak of."""
+    """Return (speed-up, its error) computed from WAF, which a busy host does not disturb. The models predict
+    WAF."""
     if not (_is_waf_at_rest(first) and _is_waf_at_rest(outcome)):
         return None, None
     then, now = first.figures, outcome.figures
@@ -135,12 +143,13 @@ def _is_waf_at_rest(outcome: LevelOutcome) -> bool:
 
 
 def rest_iops(outcome: LevelOutcome) -> float | None:
-    """I/Os a second at rest. Of a drive there are figures without rest, too, which are none of it."""
+    """Return IOPS in steady state. A drive without steady state has IOPS too, but those are not returned."""
     return None if outcome.strict.state is StrictState.NOT_REACHED else outcome.figures.iops
 
 
 def rest_error_ratio(outcome: LevelOutcome) -> float:
-    """How far the IOPS of a level may be off: by chance, and as its WAF is, for the size of the model."""
+    """Return the relative error of a level's IOPS, from chance and from the WAF error caused by the model's
+    size."""
     window, figures = outcome.strict.window, outcome.figures
     by_chance = window.iops.error if window and window.iops else None
     by_size = figures.waf_error / figures.waf if figures.waf and figures.waf_error else None
@@ -148,7 +157,7 @@ def rest_error_ratio(outcome: LevelOutcome) -> float:
 
 
 def expected_gain(first: LevelOutcome, outcome: LevelOutcome) -> GainBand | None:
-    """What models of collectors say of the gain; None of a drive whose flash nobody knows."""
+    """Return the gain predicted by the collection models, or None if the drive's flash size is unknown."""
     if first.level.alpha is None or outcome.level.alpha is None:
         return None
     then, now = band_at(first.level.alpha), band_at(outcome.level.alpha)
@@ -168,7 +177,7 @@ def _likeness(
     error: float | None,
     expected: GainBand | None,
 ) -> tuple[ScenarioVerdict, str]:
-    """Whether a level has gained what the models say, and why that is so or is not to be told."""
+    """Return whether a level gained what the models predict, with the reason."""
     if gain == 1.0 and error == 0.0:
         return ScenarioVerdict.REPRODUCED, "at rest; the others are compared with it"
     if gain is None or error is None or expected is None:

@@ -1,4 +1,4 @@
-"""A published experiment as data: what was done, on what, and who says so."""
+"""Definition of a published experiment: procedure, drive, and source."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FOLDER = "published"
 
 
 class ScenarioKind(StrEnum):
-    """What is done, and what is asked of it."""
+    """The kind of experiment."""
 
     SATURATION = "saturation"
     FREE_SPACE = "free space"
@@ -26,7 +26,7 @@ class ScenarioKind(StrEnum):
 
 
 class ScenarioVerdict(StrEnum):
-    """Whether something came out as it should."""
+    """Whether a result was reproduced."""
 
     REPRODUCED = "reproduced"
     NOT_REPRODUCED = "not reproduced"
@@ -34,7 +34,7 @@ class ScenarioVerdict(StrEnum):
 
 
 class AuthorsWord(NamedTuple):
-    """Something that the author found, and whether it is so here."""
+    """A result published by the author, and whether this run reproduces it."""
 
     what: str
     verdict: ScenarioVerdict
@@ -43,10 +43,12 @@ class AuthorsWord(NamedTuple):
 
 @frozen
 class Scenario:
-    """One experiment. `levels` are shares that the host leaves unused: of the whole flash in a saturation, of
-    what the drive shows where it is about free space. `reserved_ratio` is what the second line has less, and
-    `published_rates` are what the author measured at the levels. Other kinds have numbers of their own in
-    `setup`, and other figures in `published`."""
+    """One experiment.
+
+    `levels` are unused shares: of the whole flash in a saturation, of the visible capacity in a free-space
+    experiment. `reserved_ratio` is the reserve of the second line. `published_rates` are the author's rates
+    at the levels. Other kinds keep their parameters in `setup` and their results in `published`.
+    """
 
     kind: ScenarioKind
     name: str
@@ -63,7 +65,7 @@ class Scenario:
     published: Fields = field(default_factory=lambda: Fields({}, "nothing published"))
 
     def with_setup(self, changes: Mapping[str, float]) -> Scenario:
-        """The same with other numbers; UsageError for what it has none of."""
+        """Return a copy with changed setup values. Raise UsageError for unknown keys."""
         unknown = sorted(set(changes) - set(self.setup.table))
         if unknown:
             known = ", ".join(
@@ -74,13 +76,13 @@ class Scenario:
 
 
 def scenario_names() -> list[str]:
-    """The experiments that can be repeated."""
+    """Return the names of the available experiments."""
     folder = resources.files("opwatch.scenarios") / _FOLDER
     return sorted(file.name.removesuffix(".toml") for file in folder.iterdir() if file.name.endswith(".toml"))
 
 
 def scenario_of(name: str) -> Scenario:
-    """The experiment of this name; UsageError with those that there are."""
+    """Return the experiment of this name. Raise UsageError with the available names if unknown."""
     if name not in scenario_names():
         raise UsageError(f"there is no scenario {name}: there are {', '.join(scenario_names())}")
     where = f"scenario {name}"

@@ -1,4 +1,4 @@
-"""How much flash a drive has that became slower as it did. Pure."""
+"""Infer a drive's flash size from its slowdown. Pure."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ _LEAST_ALPHA, _MOST_ALPHA = 1.0001, 100.0
 
 
 def flash_behind(small_bytes: int, large_bytes: int, kept: float | None) -> float | None:
-    """The T with which FIFO falls to `kept` of its speed from the one size in use to the other; None where
-    nothing falls."""
+    """Return the flash size with which the FIFO model slows to `kept` from the small size in use to the large
+    size.
+
+    None if there is no slowdown.
+    """
     if kept is None or not 0 < kept < 1 or small_bytes >= large_bytes:
         return None
     low, high = _LEAST_ALPHA, _MOST_ALPHA

@@ -1,5 +1,7 @@
-"""Space that a file system has given up and nobody trimmed: when the drive is out of room, foretold from what
-its addresses hold, and where it was then. On simulated flash, in virtual time."""
+"""Deleted but untrimmed space: predict when the drive runs out of room, and measure when data are relocated.
+
+On simulated flash, in virtual time.
+"""
 
 from __future__ import annotations
 
@@ -18,15 +20,17 @@ from opwatch.sweep.virtual import ModelDrive, make_drive, mapping_unit
 _MOST_PARTS = 8
 _MOST_ROUNDS, _MOST_ROUND_S = 1000, 600
 _STEPS = 2000
-# A round is cut into so many parts to say where in it data were moved first.
+# A round is divided into this many parts to locate the first relocation.
 _PARTS_OF_ROUND = 200
 
 
 @frozen
 class UntrimmedSetup:
-    """The experiment in bytes of the drive: files, addresses that nothing was ever written to, the smaller
-    file system of the second run, and rounds by their length. Of another drive than one of
-    `capacity_bytes` the same shares are taken where nothing else is said."""
+    """Parameters of the experiment, in bytes of the drive.
+
+    Files, never-written addresses, the smaller file system of the second run, and the rounds with their
+    duration. A drive of another size than `capacity_bytes` uses the same shares by default.
+    """
 
     capacity_bytes: int
     files_bytes: int
@@ -65,8 +69,10 @@ def untrimmed_setup(fields: Fields, io_bytes: int, queue_depth: int, seed: int) 
 
 @frozen
 class Filling:
-    """What lies on the addresses of a file system of `filesystem_bytes`: files, and what was removed. Where
-    `is_trimmed` the drive was told of the latter."""
+    """The contents of a file system of `filesystem_bytes`: files and removed files.
+
+    If `is_trimmed`, the drive was told about the removed files.
+    """
 
     name: str
     filesystem_bytes: int
@@ -84,13 +90,16 @@ class Filling:
 
     @property
     def stale_bytes(self) -> int:
-        """Free for the file system, data for the drive."""
+        """Return the bytes that are free for the file system, but data for the drive."""
         return 0 if self.is_trimmed else self.removed_bytes
 
 
 class Foretold(NamedTuple):
-    """Out of the addresses and the size of the flash, before the first write: what the drive has to write
-    on, after how many bytes its cache is full (None without one), and after how many it has to move data."""
+    """The prediction from the addresses and the flash size, before the first write.
+
+    The room for writes, the bytes after which the cache is full (None without a cache), and the bytes after
+    which the drive must relocate data.
+    """
 
     room_bytes: float
     cache_bytes: float | None
@@ -103,15 +112,18 @@ class WrittenRound(NamedTuple):
 
 
 class Moved(NamedTuple):
-    """What had been written, and what a drive had moved, at a moment."""
+    """Bytes written by the host and bytes relocated by the drive at one moment."""
 
     written_bytes: int
     moved_bytes: int
 
 
 def began_moving(last: Moved, first: Moved, later: Moved) -> float | None:
-    """After how many bytes a drive began to move data: between the last look at which it did not and the
-    first at which it did, as much before that as it moves for a byte from there on. None until more is."""
+    """Estimate after how many host bytes a drive began to relocate data.
+
+    Extrapolates back from the relocation rate between `first`, the first sample with relocation, and `later`,
+    but not before `last`, the last sample without relocation. None until `later` has more relocation.
+    """
     written, moved = later.written_bytes - first.written_bytes, later.moved_bytes - first.moved_bytes
     if written <= 0 or moved <= 0:
         return None
@@ -121,9 +133,11 @@ def began_moving(last: Moved, first: Moved, later: Moved) -> float | None:
 
 @frozen
 class UntrimmedRun:
-    """A run of all rounds, in bytes and seconds of the drive that the model stands for. `cliff_bytes` is what
-    had been written when data were moved first, None where none were; `idle_bytes` is what the drive moved
-    between the rounds, when nobody asked for anything."""
+    """A run of all rounds, in bytes and seconds of the drive that the model represents.
+
+    `cliff_bytes` is the amount written before the first relocation, None if none occurred. `idle_bytes` is
+    the amount relocated between rounds, without a request from the host.
+    """
 
     name: str
     free_bytes: float
@@ -139,25 +153,26 @@ class UntrimmedRun:
 
     @property
     def error_ratio(self) -> float | None:
-        """How far from the foretold byte it came; None where it did not come."""
+        """Return the relative deviation from the predicted cliff, or None if the cliff was not reached."""
         return None if self.cliff_bytes is None else self.cliff_bytes / self.foretold.cliff_bytes - 1
 
     @property
     def fresh_rate(self) -> float | None:
-        """Bytes a second of the first round, if it was over before the cliff."""
+        """Return bytes per second of the first round, or None if the cliff was within that round."""
         first = self.rounds[0]
         is_before = self.cliff_bytes is None or first.host_bytes < self.cliff_bytes
         return first.host_bytes / first.seconds if is_before else None
 
     @property
     def last_rate(self) -> float:
-        """Bytes a second of the last tenth of the rounds."""
+        """Return bytes per second over the last tenth of the rounds."""
         last = self.rounds[-max(len(self.rounds) // 10, 1) :]
         return sum(one.host_bytes for one in last) / sum(one.seconds for one in last)
 
 
 def fillings(setup: UntrimmedSetup, model: ModelDrive) -> list[Filling]:
-    """The author's two runs (A, B), and one that is trimmed and not shrunk (C), in bytes of the model."""
+    """Return the author's two runs (A, B), and a trimmed run that is not shrunk (C), in bytes of the
+    model."""
     visible = model.profile.drive["user_bytes"]
     small = _scaled(setup.filesystem_bytes, model)
     if small > visible:
@@ -189,8 +204,8 @@ def _filling(name: str, whole: int, setup: UntrimmedSetup, model: ModelDrive) ->
 
 
 def _layout(files: int, removed: int, setup: UntrimmedSetup) -> tuple[tuple[Zone, ...], tuple[Zone, ...]]:
-    """Files and copies from the first address on, in some parts each, as the seed draws them; with seed 1 one
-    behind the other."""
+    """Lay out files and copies from the first address, each in several random parts; contiguous with seed
+    1."""
     draw = random.Random(setup.seed)
     count = 1 if setup.seed == 1 else draw.randint(2, _MOST_PARTS)
     lengths = {"file": _parts(files, count, setup, draw), "copy": _parts(removed, count, setup, draw)}
@@ -204,7 +219,7 @@ def _layout(files: int, removed: int, setup: UntrimmedSetup) -> tuple[tuple[Zone
 
 
 def _parts(whole: int, count: int, setup: UntrimmedSetup, draw: random.Random) -> list[int]:
-    """A length in whole I/Os as that many random parts of it."""
+    """Split a length into `count` random parts of whole I/Os."""
     units = whole // setup.io_bytes
     cuts = sorted(draw.sample(range(1, units), count - 1))
     edges = [0, *cuts, units]
@@ -212,8 +227,10 @@ def _parts(whole: int, count: int, setup: UntrimmedSetup, draw: random.Random) -
 
 
 def foretell(filling: Filling, model: ModelDrive) -> Foretold:
-    """When a drive is out of room that has the flash of the profile and holds what was written and not
-    trimmed. Nothing of the drive's state is asked for."""
+    """Predict when a drive with the profile's flash runs out of room, given the written and untrimmed data.
+
+    Uses no state of the drive.
+    """
     settings = make_drive(model.profile).core.config()
     low = settings["gc_low_superblocks"] * settings["superblock_bytes"]
     room = settings["physical_bytes"] - filling.files_bytes - filling.stale_bytes - low
@@ -221,9 +238,9 @@ def foretell(filling: Filling, model: ModelDrive) -> Foretold:
     if not cache:
         return Foretold(room / model.ratio, None, room / model.ratio)
     if not settings["slc_dynamic"]:
-        # What is in the cache takes nothing of the room, and a full one is written past.
+        # A separate cache takes no room, and writes bypass a full cache.
         return Foretold(room / model.ratio, cache / model.ratio, (room + cache) / model.ratio)
-    # What was trimmed is erased when the rest is gone, and nothing is left to borrow then.
+    # Trimmed blocks are erased after the remaining room is used up, when nothing is left to borrow.
     later = filling.removed_bytes - filling.stale_bytes
     first = min(cache, (room - later) / settings["slc_bits"])
     cliff = _with_borrowed_cache(room - later, first, settings["slc_bits"], filling.files_bytes) + later
@@ -231,13 +248,15 @@ def foretell(filling: Filling, model: ModelDrive) -> Foretold:
 
 
 def _with_borrowed_cache(room: float, cache: float, bits: int, files: float) -> float:
-    """What can be written until the room is gone, where the cache borrows from it: it shrinks as the room
-    does, and what is still valid of it goes to the room then."""
+    """Return the bytes that can be written if the cache borrows from the room.
+
+    The cache shrinks with the room, and its valid data then move to the room.
+    """
     written, left = cache + room - bits * cache, bits * cache
     valid = (1 - cache / (2 * files)) * math.exp(-(room - left) / files)
     step = left / _STEPS
     for _ in range(_STEPS):
-        # For a byte of room that is gone, 1/bits of the cache is emptied into it.
+        # Each byte of room used empties 1/bits of a byte of cache into the room.
         more = step * (1 - valid / bits)
         written += more
         valid *= math.exp(-more / files)
@@ -274,7 +293,7 @@ def _run(filling: Filling, setup: UntrimmedSetup, model: ModelDrive) -> Untrimme
 
 
 def _fill(drive: Drive, filling: Filling) -> None:
-    """Files and copies are written once; the copies are trimmed, or nobody hears of it."""
+    """Write files and copies once; then trim the copies, if the filling is trimmed."""
     unit = drive.core.config()["iu_bytes"]
     for zone in sorted((*filling.files, *filling.removed)):
         drive.run(Workload((zone,), sequential=True), zone.len_bytes // unit)
@@ -305,8 +324,11 @@ def _moved(drive: Drive) -> int:
 
 
 def _cliff_within(drive: Drive, load: Workload, setup: UntrimmedSetup, model: ModelDrive) -> float:
-    """What the round of this drive writes until data are moved: the same round again, in short parts. The
-    order of the writes does not hang on the time that they take."""
+    """Return the bytes that a round writes before the first relocation, by repeating the round in short
+    parts.
+
+    The order of the writes does not depend on their timing.
+    """
     begin = drive.counters()["host_write_bytes"]
     while not _moved(drive):
         _play(drive, load, setup, setup.round_s * model.ratio / _PARTS_OF_ROUND)
@@ -314,7 +336,7 @@ def _cliff_within(drive: Drive, load: Workload, setup: UntrimmedSetup, model: Mo
 
 
 def seeded(setup: UntrimmedSetup, model: ModelDrive, seeds: Sequence[int]) -> Iterator[UntrimmedRun]:
-    """The untrimmed run in other layouts: other shares of files, of copies and of what was never written."""
+    """Repeat the untrimmed run with other layouts: random shares of files, copies and never-written space."""
     visible = model.profile.drive["user_bytes"] / model.ratio
     for seed in seeds:
         draw = random.Random(seed)

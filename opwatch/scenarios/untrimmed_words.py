@@ -1,4 +1,4 @@
-"""What was found of an untrimmed drive, and whether it is so here. Pure."""
+"""Compare the results on an untrimmed drive with the author's results. Pure."""
 
 from __future__ import annotations
 
@@ -9,24 +9,27 @@ from opwatch.ftl.profiles import Profile
 from opwatch.scenarios.scenario import AuthorsWord, ScenarioVerdict
 from opwatch.scenarios.untrimmed import UntrimmedRun, UntrimmedSetup
 
-# The drive has to be out of room so near the foretold byte.
+# Maximum relative distance of the cliff from its prediction.
 NEAR_RATIO = 0.02
-# What the author calls a collapse: less than so much of the speed before.
+# The author's collapse: less than this share of the initial speed.
 _COLLAPSE_RATIO = 0.5
-# A round on a device that is shorter tells most of a buffer, and of whoever else runs.
+# A shorter round on a device mostly measures a buffer and other processes.
 _LEAST_ROUND_S = 1.0
 
 
 def statements(
     runs: Sequence[UntrimmedRun], setup: UntrimmedSetup, profile: Profile
 ) -> tuple[AuthorsWord, ...]:
-    """What the author found, and what was foretold."""
+    """Return the author's results and the prediction, each with a verdict."""
     untrimmed, shrunk = runs[:2]
     return (_collapse(untrimmed), _without(shrunk), _foretold(runs), _at_five(untrimmed, setup, profile))
 
 
 def statements_of_device(runs: Sequence[UntrimmedRun], *, is_timed: bool) -> tuple[AuthorsWord, ...]:
-    """The same of runs on a device: where it falls its author's account of blocks is of another drive."""
+    """Return the verdicts for runs on a device.
+
+    The author's account of free blocks is omitted, because it applies to another drive.
+    """
     untrimmed, shrunk = runs[:2]
     collapse = _collapse(untrimmed)
     if not is_timed and untrimmed.cliff_bytes is not None:
@@ -85,7 +88,7 @@ def _foretold(runs: Sequence[UntrimmedRun]) -> AuthorsWord:
 
 
 def _at_five(run: UntrimmedRun, setup: UntrimmedSetup, profile: Profile) -> AuthorsWord:
-    """Whether the collapse is where the author's account of free blocks ends."""
+    """Check whether the collapse occurs at the end of the author's free blocks."""
     published = setup.published_cliff_bytes
     what = f"shortly after {_gb(published)}, the blocks that were free"
     if run.cliff_bytes is None:

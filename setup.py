@@ -1,7 +1,7 @@
-"""Package map and the native extension.
+"""Package map and native extension.
 
-OPWATCH_BPF=auto (the default) builds the tracer when clang, bpftool and libbpf are there, `require` fails
-without them, `off` leaves it out. Without it everything that parses, derives and decides still works.
+OPWATCH_BPF=auto (the default) builds the tracer if clang, bpftool and libbpf are available, `require` fails
+without them, `off` omits the tracer. All parsing, derivation and decisions work without the tracer.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).parent
-# The symlinks opwatch/collectors and opwatch/tools only let the checkout look like the installed package.
+# The symlinks opwatch/collectors and opwatch/tools make a checkout look like the installed package.
 TOPS = {"opwatch": "opwatch", "opwatch.collectors": "collectors", "opwatch.tools": "tools"}
 
 
 def package_folders() -> dict[str, str]:
-    """Import name -> folder: every folder with an __init__.py, found without following links."""
+    """Map import names to folders: every folder with an __init__.py, without following links."""
     packages = {}
     for name, top in TOPS.items():
         for folder, _, files in os.walk(ROOT / top):
@@ -43,26 +43,26 @@ def sources(folder: str) -> list[str]:
 
 
 def missing_for_bpf() -> list[str]:
-    """What the tracer's build lacks on this machine."""
+    """Return the build requirements of the tracer that this machine lacks."""
     missing = [tool for tool in ("clang", "bpftool", "make") if not shutil.which(tool, path=PATH)]
     if not shutil.which("pkg-config") or subprocess.call(["pkg-config", "libbpf >= 1.1"]):
         missing.append("libbpf-dev >= 1.1 (by pkg-config)")
     return missing
 
 
-# bpftool lives in /usr/sbin on Debian, which an ordinary user's PATH leaves out.
+# Debian installs bpftool in /usr/sbin, which is not in an ordinary user's PATH.
 PATH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
 
 
 DRIVE_SERVER = "opwatch/drive/opwatch-drive-server"
 WARNINGS = ["-Wall", "-Wextra", "-Werror"]
-# The drive's server is root's, and reads files that others may have written.
+# The drive server runs as root and reads files written by other users.
 HARDENING = ["-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=2", "-fstack-protector-strong", "-fPIE", "-pie"]
 HARDENING += ["-Wl,-z,relro", "-Wl,-z,now", "-Wl,-z,noexecstack"]
 
 
 def build_drive_server(target: Path) -> None:
-    """The simulated drive's server, a program of its own. Without libfuse3 `opwatch drive` says so."""
+    """Build the server of the simulated drive. Prints a note and builds nothing without libfuse3."""
     query = ["pkg-config", "--cflags", "--libs", "fuse3 >= 3.12"]
     if not shutil.which("pkg-config") or subprocess.call([*query, "--exists"], stderr=subprocess.DEVNULL):
         print("opwatch: built without the simulated drive, for want of libfuse3-dev >= 3.12")
@@ -72,7 +72,7 @@ def build_drive_server(target: Path) -> None:
     files = [*sources("opwatch/drive/server"), *sources("opwatch/ftl"), "opwatch/_native/host/privileges.c"]
     include = ["-Iopwatch"]
     target.parent.mkdir(parents=True, exist_ok=True)
-    # The file is replaced as a whole: a server that runs keeps its own.
+    # Replace the file atomically, so that a running server keeps its own copy.
     new = target.with_suffix(".new")
     options = ["-std=gnu11", "-O3", *WARNINGS, *HARDENING, "-pthread", *include]
     subprocess.check_call([*compiler, *options, *files, "-o", str(new), *flags], cwd=ROOT)
@@ -80,7 +80,7 @@ def build_drive_server(target: Path) -> None:
 
 
 class BuildNative(build_ext):
-    """Compile the BPF objects into skeletons first, then the extension around them."""
+    """Compiles the BPF objects into skeletons, then the extension, then the drive server."""
 
     def run(self) -> None:
         super().run()
@@ -114,7 +114,7 @@ setup(
     long_description_content_type="text/markdown",
     license="MIT AND (GPL-2.0-only OR MIT)",
     python_requires=">=3.11",
-    # Nothing of opwatch itself needs them. opwatch/host/privilege.py has the same.
+    # Optional; the core of opwatch does not need them. Keep in step with opwatch/host/privilege.py.
     extras_require={"analysis": ["duckdb>=2,<3"], "tui": ["textual>=8,<9"]},
     packages=list(PACKAGES),
     package_dir=PACKAGES,

@@ -1,4 +1,5 @@
-"""The causes in docs/method-trim.md, from the catalogue. `python -m tests.causes --write` renews them."""
+"""The causes in docs/method-trim.md, generated from the catalogue. `python -m tests.causes --write` updates
+them."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ def _row(cause: Cause) -> str:
 
 
 def table() -> str:
-    """The table as Markdown."""
+    """Return the table as Markdown."""
     head = "| # | code | cause | trace | effect | what shows it | what to do | how it is known |"
     return "\n".join([head, "| --- " * 8 + "|", *map(_row, causes().values())])
 

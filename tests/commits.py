@@ -1,7 +1,7 @@
-"""Subjects of commits, held to the rule of CONTRIBUTING: `area: what`, 72 columns, then a blank line.
+"""Check commit subjects against CONTRIBUTING: `area: what`, 72 columns, then a blank line.
 
 python3 -m tests.commits                  every commit since the rule is checked
-python3 -m tests.commits --message FILE   one message, as git hands it to a hook
+python3 -m tests.commits --message FILE   one message, as git passes it to a hook
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import sys
 from pathlib import Path
 
 WIDTH = 72
-# Older commits were made before anything looked at them.
+# Older commits predate the check.
 SINCE = "83534cb82bcb1cc780c4a1b5f14835b5c68265cc"
 _SUBJECT = re.compile(r"[a-z_][\w .,/{}*-]*: [^\s].*[^\s.]")
 
 
 def faults(message: str) -> list[str]:
-    """What is wrong with one message; empty when nothing is."""
+    """Return the faults of one message; empty if correct."""
     subject, *body = message.rstrip("\n").split("\n")
     wrong = []
     if len(subject) > WIDTH:
@@ -31,7 +31,7 @@ def faults(message: str) -> list[str]:
 
 
 def messages_since(base: str) -> list[str]:
-    """Whole messages of the commits after `base`, the newest first; none where the history is shorter."""
+    """Return the messages of the commits after `base`, newest first; empty if the clone lacks `base`."""
     if subprocess.run(["git", "cat-file", "-e", base], check=False, capture_output=True).returncode:
         print(f"commit: {base} is not in this clone: subjects are not checked", file=sys.stderr)
         return []
@@ -40,7 +40,7 @@ def messages_since(base: str) -> list[str]:
 
 
 def main(arguments: list[str]) -> int:
-    """1 when a message breaks the rule."""
+    """Return 1 if a message breaks the rule, otherwise 0."""
     if arguments[:1] == ["--message"]:
         lines = Path(arguments[1]).read_text(errors="replace").split("\n")
         messages = ["\n".join(line for line in lines if not line.startswith("#"))]

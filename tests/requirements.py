@@ -1,6 +1,6 @@
-"""What a test needs and what happens when it is not there: it says why, or fails where it must run.
+"""Requirements of tests: skip a test with the reason, or fail where the test must run.
 
-OPWATCH_REQUIRE=kernel,vm turns "cannot run" of these kinds into a failure.
+OPWATCH_REQUIRE=kernel,vm turns "cannot run" into a failure for these kinds.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _CHECKOUT = Path(__file__).resolve().parents[1]
 
 
 def unmet(kind: str, reason: str) -> NoReturn:
-    """This test cannot run, for this reason: skip it, or fail if `kind` is required."""
+    """Skip the test for this reason, or fail if `kind` is required."""
     if kind in os.environ.get("OPWATCH_REQUIRE", "").split(","):
         pytest.fail(f"{kind} tests are required, but {reason}", pytrace=False)
     pytest.skip(reason)
 
 
 def require_kernel() -> None:
-    """Root, BTF, the tracer, a way to make disks, and fio to load them."""
+    """Require root, BTF, the tracer, loop devices, and fio."""
     if os.geteuid() != 0:
         unmet("kernel", "it needs root")
     if not Path("/sys/kernel/btf/vmlinux").exists():
@@ -51,7 +51,8 @@ def _is_open_to_nobody() -> bool:
 
 
 def require_nobody(kind: str = "kernel") -> None:
-    """A user without rights can start what is tested: a checkout below a closed home is closed to it."""
+    """Require that an unprivileged user can run the code under test, which a closed home directory
+    prevents."""
     if not _is_open_to_nobody():
         unmet(
             kind, f"user 65534 cannot start {sys.executable} with {_CHECKOUT}: a folder above is closed to it"
@@ -59,7 +60,7 @@ def require_nobody(kind: str = "kernel") -> None:
 
 
 def require_drive() -> None:
-    """What a simulated drive needs: root, FUSE, loop devices, its server, and fio to load it."""
+    """Require everything for a simulated drive: root, FUSE, loop devices, the server, and fio."""
     if os.geteuid() != 0:
         unmet("kernel", "it needs root")
     from opwatch.drive import server

@@ -1,4 +1,4 @@
-"""A part of a page of docs/ that is written by machine, between two comments that name it."""
+"""A generated part of a page in docs/, between two marker comments."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 
 @dataclass(frozen=True)
 class Section:
-    """`page` is the file's name in docs/; `name` is in the comments around the section."""
+    """A section of `page`, a file in docs/. `name` appears in the marker comments."""
 
     page: str
     name: str
@@ -22,13 +22,13 @@ class Section:
         return DOCS / self.page
 
     def renewed(self, text: str, body: str) -> str:
-        """The page's text with this body in its section."""
+        """Return the page's text with `body` in the section."""
         begin, end = f"<!-- {self.name}: begin -->", f"<!-- {self.name}: end -->"
         before, rest = text.split(begin)
         return f"{before}{begin}\n{body}\n{end}{rest.split(end)[1]}"
 
     def write(self, body: str) -> None:
-        """Put the body into the page; a smoke run has no figures worth it."""
+        """Write the body into the page. Does nothing in a smoke run, because its figures are meaningless."""
         if IS_SMOKE:
             return
         self.path.write_text(self.renewed(self.path.read_text(), body))

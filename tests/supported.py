@@ -1,4 +1,5 @@
-"""The drives in docs/method-waf.md, from the catalogue. `python -m tests.supported --write` renews them."""
+"""The drives in docs/method-waf.md, generated from the catalogue. `python -m tests.supported --write` updates
+them."""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ def _row(entry: Entry) -> str:
 
 
 def table() -> str:
-    """The table as Markdown."""
+    """Return the table as Markdown."""
     entries = load_catalogue(system=Path("/nonexistent")).entries
     head = ["| drives | host writes | NAND writes | evidence |", "| --- | --- | --- | --- |"]
     return "\n".join([*head, *map(_row, entries)])

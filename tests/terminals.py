@@ -1,4 +1,4 @@
-"""A program on a terminal of its own."""
+"""Run programs on a separate pseudo-terminal."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import time
 
 
 def screen_of(argv: list[str], typed: dict[bytes, bytes], environment: dict[str, str]) -> tuple[int, str]:
-    """What a program writes to a terminal of 80 columns of its own. Keys are typed once it has written what
-    they wait for, one after the other."""
+    """Run a program on an 80-column terminal, and return (exit status, output).
+
+    `typed` maps expected output to the keys to type after the output appears, in order.
+    """
     process, terminal = pty.fork()
     if not process:
         os.environ.update(environment)
@@ -31,7 +33,7 @@ def screen_of(argv: list[str], typed: dict[bytes, bytes], environment: dict[str,
 
 
 def read_until(terminal: int, words: bytes, patience_s: float = 60) -> bytes:
-    """What was written until these words came, or until nothing can come any more."""
+    """Return the output up to and including `words`, or all output if the program or the time ends first."""
     written, deadline = b"", time.monotonic() + patience_s
     while words not in written and time.monotonic() < deadline:
         ready, _, _ = select.select([terminal], [], [], 0.2)
@@ -43,7 +45,7 @@ def read_until(terminal: int, words: bytes, patience_s: float = 60) -> bytes:
 
 
 def ending_of(process: subprocess.Popen[bytes], patience_s: float = 30) -> int | None:
-    """How a process ends by itself; None of one that does not, which is killed."""
+    """Return the exit status of a process, or None if it did not end and was killed."""
     try:
         return process.wait(patience_s)
     except subprocess.TimeoutExpired:

@@ -1,5 +1,7 @@
-"""A data set of `opwatch dump -O parquet`, read by DuckDB, Spark and ClickHouse (chdb): the query of
-docs/schema/analysis.md, and the most frequent slots of its histograms, have to answer the same in all.
+"""Check that DuckDB, Spark and ClickHouse (chdb) give equal answers for a data set of `opwatch dump -O
+parquet`.
+
+The queries are the one in docs/schema/analysis.md, and the most frequent histogram slots.
 
     make test-analysis
 """
@@ -24,7 +26,7 @@ STATEMENTS = re.findall(
     r"```sql\n(.*?)```", (ROOT / "docs" / "schema" / "analysis.md").read_text(), re.DOTALL
 )
 COUNTS = STATEMENTS[3]
-# How each of them makes rows of a list; all else is the same.
+# The expression that unnests a list differs between the engines; the rest is common.
 SLOTS = """
 SELECT op, {slot} AS slot, sum({count}) AS times FROM {rows}
 GROUP BY op, {slot} ORDER BY times DESC, op, slot LIMIT 20
@@ -34,7 +36,7 @@ Rows = list[tuple[Any, ...]]
 
 
 def plain(rows: Rows) -> Rows:
-    """Numbers, texts and days, whatever types a reader gives them."""
+    """Convert values to plain numbers, texts and ISO dates, regardless of the reader's types."""
     return [tuple(_plain(value) for value in row) for row in rows]
 
 

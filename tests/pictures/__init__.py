@@ -1,1 +1,1 @@
-"""`make pictures`: what README and docs show, drawn anew from a run on a simulated SSD."""
+"""`make pictures`: draw the pictures of README and docs from runs on a simulated SSD."""

@@ -1,8 +1,9 @@
-"""Draw the pictures of README, tour and experiments from runs made now, and every page for looking at.
+"""Draw the pictures of README, tour and experiments from new runs, and every page for inspection.
 
     python -m tests.pictures [RECORDING]
 
-What is kept goes to docs/pictures, all of it to build/pictures. With a recording, that is drawn.
+The documents' pictures go to docs/pictures, all pictures to build/pictures. A given RECORDING is drawn
+instead of a new run.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from .screen import draw_screen, past_of
 
 ROOT = Path(__file__).parents[2]
 KEPT, ALL = ROOT / "docs" / "pictures", ROOT / "build" / "pictures"
-# Columns and rows of terminals, from the least to a wide one.
+# Columns and rows of the terminals, from the minimum to a wide terminal.
 _SCREENS = {"dashboard-80": (80, 24), "dashboard": (120, 36), "dashboard-250": (250, 60)}
 _WIDTHS = (1280, 390)
 _PAGE_HEIGHT = 4800
-# What a reader of README and of the tour sees, by its name there.
+# The pictures in README and in the tour, by file name.
 _KEPT = {
     "dashboard.png": ALL / "dashboard.png",
     "latency.png": ALL / "plots" / "{disk}-latency-of-write.png",

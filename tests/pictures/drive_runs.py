@@ -1,4 +1,5 @@
-"""Documents of published experiments that nobody simulates: on a drive whose times pass, and on sets."""
+"""Results of published experiments that cannot run in virtual time: on a drive with real timing, and on
+sets."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ _RUN_S = 5
 
 
 def document_of_drive(scenario: str) -> str:
-    """The JSON of a run on a small simulated drive, which answers when a drive would."""
+    """Return the JSON of a run on a small simulated drive with realistic response times."""
     profile = profiles.load(str(_PROFILE))
     config = dict(profile.drive) | {f"service.{key}": value for key, value in profile.timing.items()}
     with own_drive(config, ("timing",), say) as (record, device):
@@ -34,7 +35,7 @@ def document_of_drive(scenario: str) -> str:
         device.require_same()
         words = ["--dev", device.node, "--destroy", "--confirm", serial, "--allow-virtual", "--json"]
         pace = ["--settle", "0", "--refresh", "0", "--journals", str(journals_of(record.name))]
-        # Not a command of its own: the device is open here, and that would be somebody else's.
+        # Run in this process: the device is open here, and a separate command would find it in use.
         with contextlib.redirect_stdout(io.StringIO()) as document:
             if status := cli.main(["sweep", "run", "--scenario", scenario, *words, *pace]):
                 raise OpwatchError(f"{scenario} on a drive ended with status {status}")
@@ -42,7 +43,7 @@ def document_of_drive(scenario: str) -> str:
 
 
 def document_of_sets() -> str:
-    """The JSON of mixed-io on md sets and dm of a guest: here there may be neither."""
+    """Return the JSON of mixed-io on md sets and dm in a guest, because this machine may lack both."""
     guest = [sys.executable, "-m", "tests.vm.run", "--kernel", _KERNEL, "--timeout", "1800", "--"]
     run = [sys.executable, "-m", "tests.vm.guest.sweep.mixed_sets", str(_RUN_S)]
     return run_tool([*guest, *run], timeout_s=2000, ends_with_us=True)

@@ -1,5 +1,7 @@
-"""Pictures of published experiments, each from runs made now: in virtual time at its published capacity, on a
-small drive whose times pass, and on sets of drives."""
+"""Draw pictures of published experiments from new runs.
+
+The runs use virtual time at the published capacity, a small drive with real timing, and sets of drives.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +11,14 @@ from pathlib import Path
 
 from .drive_runs import ON_DRIVE, document_of_drive, document_of_sets
 
-# Scenario -> the drive that it is simulated on.
+# Maps a scenario to the profile of the simulated drive.
 _RUNS = {
     "write-saturation": "intel-520-240",
     "free-space": "fusionio-duo-320",
     "iometer-op10": "wd-blue-1tb",
     "untrimmed-cliff": "intel-545s-256",
 }
-# What docs/seeds shows -> the plot of the page.
+# Maps a picture in docs/seeds to a plot of the page.
 _KEPT = {
     "seed-write-saturation.png": "saturation-2.png",
     "seed-free-space.png": "free-space.png",
@@ -32,7 +34,8 @@ _KEPT_OF_DRIVES = {
 
 
 def draw_experiments(run: Callable[..., None], everything: Path, kept: Path) -> None:
-    """Run each, draw all plots and pages below `everything`, and copy what is shown to `kept`."""
+    """Run each scenario, draw all plots and pages below `everything`, and copy the published pictures to
+    `kept`."""
     virtual, real = everything / "experiments", everything / "experiments-drive"
     for folder in (virtual, real):
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""The run that is drawn: a drive that is filled, written to at random past its cliff, and read beside it."""
+"""Make the recording to draw: fill a drive, write randomly past its cliff, then mix in reads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ USER_BYTES = 256 << 20
 _OWN_OP = Fraction(12, 100)
 _SUPERBLOCK_BYTES = 256 << 10
 _DIES, _BUFFER_BYTES = 4, 256 << 10
-# Long enough for a cliff, what is left after it, and reads that wait behind it.
+# Long enough for a cliff, the steady rate after the cliff, and reads that wait behind writes.
 _JOB = """\
 [global]
 filename={device}
@@ -59,7 +59,7 @@ def _load(device: LoopDevice, folder: Path, target: Path) -> None:
 
 
 def record_run(folder: Path) -> Path:
-    """Make a drive, load it, and keep what was watched."""
+    """Make a drive, load it, and return the path of the recording."""
     remove_leftovers(say)
     target = folder / "tour.opw"
     config = {

@@ -1,4 +1,4 @@
-"""A dashboard as a picture: what a terminal of this size would show."""
+"""Render a dashboard as a picture of a terminal of the given size."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from opwatch.sinks.dashboard.view import View
 from opwatch.tools.dashboard.app import DashboardApp
 from opwatch.tools.pictures.browser import Browser
 
-# Of textual's own pictures, which have a frame around them: so much a column and a row, and for the frame.
+# Size in pixels of a column, a row and the frame in textual's screenshots.
 _COLUMN, _ROW, _FRAME_WIDTH, _FRAME_HEIGHT = 12.2, 24.4, 20, 90
 
 
 def past_of(recording: Path) -> Past:
-    """All of a recording, as a dashboard keeps it."""
+    """Return a whole recording in the form a dashboard keeps."""
     past, story = Past(), Story()
     with closing(RecordedRun(recording)) as run:
         for entry in run.entries():
@@ -33,7 +33,7 @@ def past_of(recording: Path) -> Past:
 
 
 async def draw_screen(chromium: Browser, past: Past, target: Path, columns: int, rows: int) -> None:
-    """Draw the newest moments of a past."""
+    """Draw the latest state of a recording."""
     app = DashboardApp(past, View(chosen_op="write"), Frame, is_coloured=True)
     async with app.run_test(size=(columns, rows)) as pilot:
         await pilot.pause()

@@ -1,4 +1,4 @@
-"""Where every start begins: the console script, and `python -m opwatch`."""
+"""Entry point of the console script and of `python -m opwatch`."""
 
 import gc
 import importlib
@@ -9,7 +9,7 @@ from opwatch import __version__
 
 
 def _tell_version() -> bool:
-    """Whether it could be told."""
+    """Print the version; return False if the output failed."""
     try:
         text = f"opwatch {__version__}\n".encode()
         return sys.stdout is not None and os.write(sys.stdout.fileno(), text) == len(text)
@@ -18,14 +18,17 @@ def _tell_version() -> bool:
 
 
 def main() -> int:
-    """Run what the command line asks for; returns the exit status. The version is told without the parser,
-    which takes longer to import than an interpreter to start; where that fails, the command line says why."""
+    """Run the command line, and return the exit status.
+
+    `--version` bypasses the parser, because its import takes longer than the start of the interpreter. If
+    printing fails, the normal command line reports the reason.
+    """
     if sys.argv[1:] in (["-V"], ["--version"]) and _tell_version():
         return 0
     try:
         status: int = importlib.import_module("opwatch.tools.cli").main()
     finally:
-        # The interpreter looks for garbage before it ends, in all there is: a twentieth of a check's time.
+        # Skip the final garbage collection over all objects, which takes a twentieth of the time of a check.
         gc.freeze()
     return status
 

@@ -1,4 +1,4 @@
-"""One clock: CLOCK_MONOTONIC in ns, that of bpf_ktime_get_ns(). Wall time enters through anchors only."""
+"""The common clock: CLOCK_MONOTONIC in ns, as in bpf_ktime_get_ns(). Anchors convert it to wall time."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from opwatch.frozen import frozen
 
 @frozen
 class Anchor:
-    """The two clocks read together; wall time is right within `slack_ns`."""
+    """A simultaneous reading of both clocks; wall time is accurate to `slack_ns`."""
 
     mono_ns: int
     wall_ns: int
     slack_ns: int
 
     def wall(self, mono_ns: int) -> datetime:
-        """The wall time of a moment of the monotonic clock, as UTC."""
+        """Convert a monotonic time to wall time in UTC."""
         return datetime.fromtimestamp((self.wall_ns + mono_ns - self.mono_ns) / 1e9, UTC)
 
 
 def read_anchor() -> Anchor:
-    """Pair the monotonic clock with the wall clock."""
+    """Read the monotonic clock and the wall clock together."""
     before = time.monotonic_ns()
     wall = time.time_ns()
     after = time.monotonic_ns()

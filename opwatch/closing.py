@@ -1,4 +1,4 @@
-"""What is open from its construction on, and closed at the end of a `with` at the latest."""
+"""Base class for objects that are open from construction until close() or the end of a `with` block."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Closing(ABC):
-    """Has close(), which the end of a `with` calls, whatever ended it."""
+    """Calls close() at the end of a `with` block, however the block ends."""
 
     def __enter__(self) -> Self:
         return self

@@ -1,4 +1,4 @@
-"""CPU time of the machine: counters of the kernel's that only grow, and what was used in between."""
+"""CPU time of the machine: cumulative kernel counters, and the use between two readings."""
 
 from __future__ import annotations
 
@@ -10,22 +10,24 @@ from opwatch.errors import BadInput
 from opwatch.foreign import numbers
 from opwatch.frozen import frozen
 
-# The kernel prints hundredths of a second, whatever its own clock ticks by.
+# /proc/stat has units of USER_HZ, regardless of the kernel's timer frequency.
 TICKS_PER_S = 100
 STAT = Path("/proc/stat")
-# A thousand CPUs and what stands behind them have room in it.
+# Room for the lines of a thousand CPUs and the lines after them.
 _ROOM = 1 << 17
-# User, nice, system, idle, waiting for I/O, interrupts, soft interrupts, stolen.
+# User, nice, system, idle, iowait, irq, softirq, steal.
 _LEAST_FIELDS = 8
-# Each of user, nice, system and both kinds of interrupts is cut off to a tick.
+# User, nice, system, irq and softirq are each truncated to a tick.
 _CUT_OFF = 5
 
 
 @frozen
 class CpuTimes:
-    """Sums over all CPUs since the machine started, in ticks. `cpus` are those that are online; `user` has
-    niced processes and guests in it, `irq` both kinds of interrupts; `steal` is what the host of a virtual
-    machine gave to others while a CPU of it had work."""
+    """Sums over all CPUs since boot, in ticks.
+
+    `cpus` counts online CPUs. `user` includes nice and guest time, `irq` includes softirq. `steal` is time in
+    which a virtual CPU was ready, but the host ran something else.
+    """
 
     cpus: int
     user: int
@@ -36,7 +38,7 @@ class CpuTimes:
 
 @frozen
 class CpuUse:
-    """CPU time between two readings that are `seconds` apart, in seconds."""
+    """CPU time in seconds between two readings that are `seconds` apart."""
 
     seconds: float
     cpus: int
@@ -47,13 +49,13 @@ class CpuUse:
 
     @property
     def busy_s(self) -> float:
-        """What CPUs worked, for whomever."""
+        """Return the time that CPUs were busy."""
         return self.user_s + self.system_s + self.irq_s
 
     @property
     def error_s(self) -> float:
-        """How far off it is at most, as the kernel counts: sums are cut off to ticks, and each CPU adds to
-        them when its own clock ticks."""
+        """Return the maximum error: sums are truncated to ticks, and each CPU updates its counters at its own
+        tick."""
         return (_CUT_OFF + self.cpus) / TICKS_PER_S
 
     @property
@@ -61,7 +63,7 @@ class CpuUse:
         return self.busy_s / self.seconds
 
     def plus(self, later: CpuUse) -> CpuUse:
-        """Both times together, where the later one begins when this one ends."""
+        """Add the use of the directly following interval."""
         return CpuUse(
             self.seconds + later.seconds,
             later.cpus,
@@ -74,8 +76,10 @@ class CpuUse:
 
 @frozen
 class CommandCpu:
-    """CPU time of a command and of all its descendants that somebody among them waited for. The sum is exact;
-    which part of it was the kernel's is counted by ticks."""
+    """CPU time of a command and of all descendants that were waited for.
+
+    The sum is exact; the division into user and system time is sampled by ticks.
+    """
 
     user_s: float
     system_s: float
@@ -86,8 +90,10 @@ class CommandCpu:
 
 
 def cpu_use(then: CpuTimes | None, now: CpuTimes | None, elapsed_ns: int) -> CpuUse | None:
-    """What was used between two readings; None where one is missing, or where anything has gone back: some
-    hosts take back what they have said to be stolen."""
+    """Return the use between two readings.
+
+    None if a reading is missing or a counter decreased: some hosts reduce reported steal time later.
+    """
     if not then or not now or elapsed_ns <= 0:
         return None
     pairs = ((then.user, now.user), (then.system, now.system), (then.irq, now.irq), (then.steal, now.steal))
@@ -98,7 +104,7 @@ def cpu_use(then: CpuTimes | None, now: CpuTimes | None, elapsed_ns: int) -> Cpu
 
 
 def parse_cpu_times(text: str) -> CpuTimes:
-    """The times in what /proc/stat says, up to its interrupts. Pure."""
+    """Parse the text of /proc/stat, up to its interrupt lines. Pure."""
     name, *words = text.partition("\n")[0].split()[: 1 + _LEAST_FIELDS] or [""]
     counts, cpus = numbers(words), text.count("\ncpu")
     if name != "cpu" or counts is None or len(counts) < _LEAST_FIELDS or not cpus:
@@ -108,7 +114,7 @@ def parse_cpu_times(text: str) -> CpuTimes:
 
 
 class CpuClock(Closing):
-    """Reads the times of all CPUs. It is open from construction to close(). `problem` is why there are
+    """Reads the CPU times. Open from construction until close(). `problem` is the reason if there are
     none."""
 
     def __init__(self, path: Path = STAT) -> None:
@@ -125,11 +131,11 @@ class CpuClock(Closing):
             self.problem = f"{path}: {error.strerror}"
 
     def read(self) -> CpuTimes | None:
-        """The times until now; None where they cannot be read."""
+        """Return the current times, or None if unreadable."""
         if self._descriptor < 0:
             return None
         try:
-            # What stands first costs as much as all of it: the kernel makes it whole in any case.
+            # Reading only the first part saves nothing: the kernel generates the whole file either way.
             size = os.preadv(self._descriptor, [self._room], 0)
             end = self._room.find(b"\nintr", 0, size)
             return parse_cpu_times(str(self._room[: end if end >= 0 else size], "ascii", "replace"))

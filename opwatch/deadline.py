@@ -1,4 +1,5 @@
-"""Questions that a file system or a device may never answer, such as a stat() on a dead NFS server."""
+"""Calls with a deadline, for file systems or devices that may never answer, such as stat() on a dead NFS
+server."""
 
 from __future__ import annotations
 
@@ -12,16 +13,18 @@ T = TypeVar("T")
 
 
 class Asker:
-    """Asks one question after another, all in one thread. A question without an answer keeps that thread, and
-    the next question starts another one."""
+    """Makes calls one by one in a single thread. A call without an answer keeps its thread, and the next call
+    starts another."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._questions: SimpleQueue[Callable[[], None] | None] | None = None
 
     def answer(self, ask: Callable[[], T]) -> T:
-        """Return what `ask` returns, or raise what it raises. Raise TimeoutError if it has not come back in
-        time; its thread then stays behind until the system call ends or the process exits."""
+        """Return the result of `ask`, or raise its exception. Raise TimeoutError if the time ends first.
+
+        In that case the thread remains until the system call or the process ends.
+        """
         results: list[T] = []
         errors: SimpleQueue[BaseException | None] = SimpleQueue()
 
@@ -46,7 +49,7 @@ class Asker:
         return results[0]
 
     def close(self) -> None:
-        """End the thread, as soon as it has its answer."""
+        """End the thread after its current call."""
         if self._questions:
             self._questions.put(None)
             self._questions = None
@@ -58,7 +61,6 @@ def _work(questions: SimpleQueue[Callable[[], None] | None]) -> None:
 
 
 def answer_within(seconds: float, ask: Callable[[], T]) -> T:
-    """Return what `ask` returns, or raise what it raises. Raise TimeoutError if it has not come back in
-    time."""
+    """Return the result of `ask`, or raise its exception. Raise TimeoutError if the time ends first."""
     with closing(Asker(seconds)) as asker:
         return asker.answer(ask)

@@ -1,4 +1,4 @@
-"""Values by name out of a document that others wrote: each of the type that it has to be, or BadInput."""
+"""Typed access to named values in a foreign document; a wrong type raises BadInput."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from opwatch.errors import BadInput
 from opwatch.foreign import table_of
 from opwatch.frozen import frozen
 
-# What a counter or a clock can be.
+# Upper limit of a counter or a clock value.
 _LIMIT = 1 << 64
 _MOST_ITEMS = 1 << 16
 
@@ -21,7 +21,7 @@ _Kind = TypeVar("_Kind", bound=StrEnum)
 
 @frozen
 class Fields:
-    """A table, and what to call it when something in it is wrong."""
+    """A table, and its name for error messages."""
 
     table: dict[str, Any]
     where: str
@@ -30,20 +30,20 @@ class Fields:
         return self.count_of(self.table.get(key), key)
 
     def count_of(self, value: object, key: str) -> int:
-        """A value that was taken out of the table already."""
+        """Check a value that was already taken from the table."""
         if type(value) is not int or not 0 <= value < _LIMIT:
             raise self.bad(f"{key} is no count")
         return value
 
     def amount(self, key: str) -> float:
-        """A number that may have a fraction, from 0."""
+        """Return a non-negative number, possibly with a fraction."""
         value = self.table.get(key)
         if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < _LIMIT:
             raise self.bad(f"{key} is no number from 0")
         return float(value)
 
     def signed(self, key: str) -> float:
-        """A number of either sign."""
+        """Return a number of either sign."""
         value = self.table.get(key)
         if not isinstance(value, int | float) or isinstance(value, bool) or not -_LIMIT < value < _LIMIT:
             raise self.bad(f"{key} is no number")
@@ -64,14 +64,14 @@ class Fields:
         return value
 
     def kind(self, key: str, kinds: type[_Kind]) -> _Kind:
-        """One of a few words."""
+        """Return a member of the given enumeration."""
         try:
             return kinds(self.text(key))
         except ValueError:
             raise self.bad(f"{key} is none of {', '.join(kinds)}") from None
 
     def moment(self, key: str) -> datetime:
-        """A time of day with its zone."""
+        """Return a date and time with a time zone."""
         try:
             moment = datetime.fromisoformat(self.text(key))
         except ValueError:
@@ -81,21 +81,21 @@ class Fields:
         return moment
 
     def optional(self, key: str, read: Callable[[str], _T]) -> _T | None:
-        """What `read` makes of it, None where it is null or absent."""
+        """Return the result of `read`, or None if the value is null or absent."""
         return None if self.table.get(key) is None else read(key)
 
     def sub(self, key: str) -> Fields:
-        """A table within the table."""
+        """Return a nested table."""
         where = f"{self.where}: {key}"
         return Fields(table_of(self.table.get(key), where), where)
 
     def tables(self, key: str, name: str | None = None) -> list[Fields]:
-        """A list of tables; `name` is what to call one of them, if not by the key."""
+        """Return a list of tables. `name` identifies an element in error messages, by default the key."""
         where = name or key
         return [Fields(table_of(row, where), where) for row in self.rows(key)]
 
     def rows(self, key: str, length: int | None = None) -> list[Any]:
-        """A list; with a length, one of lists that are so long."""
+        """Return a list. With `length`, every element must be a list of that length."""
         rows = self.table.get(key)
         if not isinstance(rows, list) or len(rows) > _MOST_ITEMS:
             raise self.bad(f"{key} is no list")
@@ -104,7 +104,7 @@ class Fields:
         return rows
 
     def amounts(self, key: str, length: int) -> list[list[float]]:
-        """Lists of so many numbers from 0 each."""
+        """Return lists of `length` non-negative numbers."""
         names = [f"{key}, value {place}" for place in range(1, length + 1)]
         rows = [Fields(dict(zip(names, row, strict=True)), self.where) for row in self.rows(key, length)]
         return [[row.amount(name) for name in names] for row in rows]

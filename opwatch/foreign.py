@@ -1,6 +1,6 @@
-"""Bytes that others wrote: the kernel, drives, tools, users. One decoder with bounds for all of them.
+"""Decoders for foreign data from the kernel, drives, tools and users, all with bounds.
 
-Whatever the bytes are, reading them ends soon, takes little memory, and fails with BadInput or not at all.
+For any input, reading ends soon, takes little memory, and either succeeds or raises BadInput.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 else:
     Protocol = object
 
-# A report of everything that a drive knows has 100 KiB; 10,000 mounts have 2 MiB.
+# A full report from a drive has 100 KiB; 10,000 mounts have 2 MiB.
 MOST_BYTES = 64 << 20
-# Four paths of 4096 bytes, each byte escaped as four, make the longest line of mountinfo.
+# The longest line of mountinfo: four paths of 4096 bytes, with each byte escaped as four.
 LONGEST_LINE = 1 << 16
 DEEPEST = 64
-# What the values of a document may take in memory: `[{},{},...]` takes 25 times its own size.
+# Memory limit for the values of a document: `[{},{},...]` takes 25 times its own size.
 MOST_MEMORY = 512 << 20
-# Bytes that Python takes for a table, a list and a member, at most but for the texts themselves.
+# Maximum memory in Python per table, list and member, excluding the text.
 _COSTS = {b"{": 160, b"[": 80, b",": 80}
-# 2^128 has 39 digits: no counter has more.
+# 2^128 has 39 digits, and no counter has more.
 _MOST_DIGITS = 40
 _PART = 1 << 16
 _DEPTH = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
@@ -41,39 +41,43 @@ _ESCAPED = r"\\([0-7]{3})"
 
 
 class Reader(Protocol):
-    """An open file of bytes; None is the answer of one that has nothing now."""
+    """An open binary file. read() returns None if no data are available at the moment."""
 
     def read(self, size: int, /) -> bytes | None: ...
 
 
 def text_of(raw: bytes) -> str:
-    """What people read: a byte that is no UTF-8 is replaced, for it is worth less than the rest."""
+    """Decode text for display; bytes that are not UTF-8 are replaced."""
     return raw.decode("utf-8", "replace")
 
 
 def names_of(raw: bytes) -> str:
-    """What names files: a byte that is no UTF-8 is kept as os.fsdecode() does, so that it can be opened."""
+    """Decode file names; bytes that are not UTF-8 are kept as in os.fsdecode(), so that the file can be
+    opened."""
     return raw.decode("utf-8", "surrogateescape")
 
 
 def lines_of(text: str, longest: int = LONGEST_LINE) -> list[str]:
-    """The lines, without those that are too long to be meant. str.splitlines() would end them at U+2028 too,
-    which names may contain."""
+    """Return the lines, without overlong ones.
+
+    str.splitlines() would also split at U+2028, which file names may contain.
+    """
     return [line.removesuffix("\r") for line in text.split("\n") if len(line) <= longest]
 
 
 def fields_of(line: str) -> list[str]:
-    """What stands between blanks and tabs. str.split() would split names at U+2028 and U+0085 too."""
+    """Split at blanks and tabs. str.split() would also split at U+2028 and U+0085."""
     return [field for field in _BLANKS.split(line) if field]
 
 
 def unescaped(text: str) -> str:
-    """A name of mountinfo, swaps or fstab: the kernel writes blanks and backslashes as three octal digits."""
+    """Decode a name in mountinfo, swaps or fstab, where blanks and backslashes are three octal digits."""
     return re.sub(_ESCAPED, lambda octal: chr(int(octal[1], 8)), text) if "\\" in text else text
 
 
 def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
-    """A whole file; OSError as the kernel says, BadInput where it is none or larger than it can be."""
+    """Return the content of a regular file. Raise OSError from the kernel, or BadInput if not a file or too
+    large."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb", buffering=0) as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -82,8 +86,9 @@ def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
 
 
 def begins_with(path: Path, head: bytes) -> bool:
-    """Whether a file begins so. False for what is none, or cannot be read: whoever reads it says why."""
-    # A pipe is not even opened: its writer would see a reader come and go.
+    """Return whether a file starts with `head`. False if not a file or unreadable; the actual reader reports
+    the error."""
+    # Do not even open a pipe: its writer would see a reader come and go.
     if not path.is_file():
         return False
     try:
@@ -95,7 +100,8 @@ def begins_with(path: Path, head: bytes) -> bool:
 
 
 def read_all(file: Reader, where: str, most: int = MOST_BYTES) -> bytes:
-    """All of an open file. Read in parts: to ask for the most at once would need the memory for it."""
+    """Return all data of an open file. Reads in parts, because one large read would allocate the maximum
+    size."""
     parts: list[bytes] = []
     size = 0
     while part := file.read(_PART):
@@ -107,18 +113,20 @@ def read_all(file: Reader, where: str, most: int = MOST_BYTES) -> bytes:
 
 
 def read_text(path: Path, most: int = MOST_BYTES) -> str:
-    """A file of /proc or /sys, or another that tools wrote."""
+    """Return the text of a file in /proc or /sys, or of a file written by tools."""
     return text_of(read_bytes(path, most))
 
 
 def read_names(path: Path) -> str:
-    """A file of /proc whose names have to lead back to files: mountinfo, swaps."""
+    """Return the text of a /proc file with file names, such as mountinfo or swaps."""
     return names_of(read_bytes(path))
 
 
 def inflated(raw: bytes, most: int, where: str, *, wbits: int = zlib.MAX_WBITS, base: bytes = b"") -> bytes:
-    """What was compressed, within a bound: a few bytes can stand for very many. `wbits` and `base` are those
-    that it was compressed with."""
+    """Decompress with a size limit, because a few bytes can expand to very many.
+
+    `wbits` and `base` (the dictionary) must match the compression.
+    """
     expander = zlib.decompressobj(wbits, zdict=base) if base else zlib.decompressobj(wbits)
     try:
         expanded = expander.decompress(raw, most)
@@ -130,8 +138,10 @@ def inflated(raw: bytes, most: int, where: str, *, wbits: int = zlib.MAX_WBITS, 
 
 
 def parse_json(raw: bytes | str, where: str, most_memory: int = MOST_MEMORY) -> Any:  # noqa: ANN401
-    """A JSON document; BadInput where it is none, goes deeper than any that is meant, or has values that take
-    more than `most_memory` bytes."""
+    """Parse a JSON document.
+
+    Raise BadInput if invalid, too deeply nested, or with values that take more than `most_memory` bytes.
+    """
     encoded = raw.encode("utf-8", "replace") if isinstance(raw, str) else raw
     if len(encoded) > MOST_BYTES:
         raise BadInput(f"{where} has more than {MOST_BYTES} bytes: it is not what it should be")
@@ -149,14 +159,15 @@ def parse_json(raw: bytes | str, where: str, most_memory: int = MOST_MEMORY) -> 
 
 
 def table_of(document: Any, where: str) -> dict[str, Any]:  # noqa: ANN401
-    """A document that has to be a table of names."""
+    """Return the document if it is a table; raise BadInput otherwise."""
     if not isinstance(document, dict):
         raise BadInput(f"{where} is no table of names and values")
     return document
 
 
 def _cost(encoded: bytes) -> int:
-    """The memory that a document takes at most; signs within texts are counted too, to be quick."""
+    """Return an upper bound of the document's memory. Characters within strings are counted too, for
+    speed."""
     return sum(encoded.count(sign) * cost for sign, cost in _COSTS.items())
 
 
@@ -166,19 +177,20 @@ def _depth(encoded: bytes) -> int:
 
 
 def _integer(digits: str) -> int | str:
-    """A number that no counter can have stays a text: int() takes minutes for some, and refuses others."""
+    """Keep a number too large for a counter as text: int() takes minutes for some, and rejects others."""
     return int(digits) if len(digits) <= _MOST_DIGITS else digits
 
 
 def whole(text: str, most_digits: int = 20) -> int | None:
-    """A number of the kernel's, or None."""
+    """Parse an unsigned number from the kernel, or return None."""
     digits = text.strip()
     good = len(digits) <= most_digits and digits.isascii() and digits.isdecimal()
     return int(digits) if good else None
 
 
 def numbers(words: list[str], most_digits: int = 20) -> list[int] | None:
-    """Numbers of the kernel's, None when any of them is none: all are looked at as one."""
+    """Parse unsigned numbers from the kernel, or return None if any is invalid. Checks all digits at once,
+    for speed."""
     digits = "".join(words)
     lengths = [*map(len, words)] or [0]
     good = digits.isascii() and digits.isdecimal() and min(lengths) > 0 and max(lengths) <= most_digits

@@ -1,7 +1,9 @@
-"""Classes of values that never change, as `dataclass(frozen=True, slots=True)` makes them, without its price
-at every start: that compiles six functions a class and imports what takes sources apart, a third of what a
-check of trims took. Here nothing is compiled but the constructor of a class that has many instances. The
-module `dataclasses` takes instances for its own: it is imported when somebody asks it about one."""
+"""Immutable value classes like `dataclass(frozen=True, slots=True)`, but with a lower start-up cost.
+
+dataclasses compiles six functions per class and imports `inspect`, which took a third of the time of a trim
+check. Here only the constructor of a class with many instances is compiled. Functions of `dataclasses` accept
+the instances; the module is imported on first use of `__dataclass_fields__`.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,13 @@ if TYPE_CHECKING:
 __all__ = ["asdict", "field", "frozen", "names_of", "replace"]
 
 
-# Compiling a constructor takes as long as making some twenty instances without one; most classes have fewer.
+# Compiling a constructor takes as long as about twenty calls of the generic one; most classes have fewer
+# instances.
 _MANY = 16
 
 
 class _Made:
-    """Stands in a class for what every instance has its own of."""
+    """Placeholder in a class for a value that every instance creates separately."""
 
     __slots__ = ("factory", "init")
 
@@ -33,7 +36,7 @@ class _Made:
 
 
 class _Columns:
-    """What a class is made of: what its constructor takes, as it is annotated, and what it makes itself."""
+    """The columns of a class: annotated constructor arguments, and values created by factories."""
 
     __slots__ = ("defaults", "made", "taken", "values")
 
@@ -45,14 +48,14 @@ class _Columns:
 
 
 def field(*, default_factory: Callable[[], _T], init: bool = True) -> _T:
-    """As the function of `dataclasses`. What the constructor does not take (`init`) is no part of the value:
-    it is not compared, shown or copied."""
+    """Work like dataclasses.field(). Fields with init=False are not part of the value: not compared, shown or
+    copied."""
     made: Any = _Made(default_factory, init)
     return made  # type: ignore[no-any-return]
 
 
 def names_of(instance: object) -> tuple[str, ...]:
-    """What a value has, in the order of its class. A class of `dataclasses` has them as well."""
+    """Return the field names of a value in class order. Also works for classes of `dataclasses`."""
     names: tuple[str, ...] = instance.__match_args__  # type: ignore[attr-defined]
     return names
 
@@ -76,17 +79,17 @@ def _plain(value: object) -> object:
 if not TYPE_CHECKING:
 
     def replace(instance: object, /, **changes: object) -> object:
-        """As the function of `dataclasses`."""
+        """Work like dataclasses.replace()."""
         kept = {name: getattr(instance, name) for name in names_of(instance) if name not in changes}
         return instance.__class__(**kept, **changes)
 
     def asdict(instance: object) -> dict[str, object]:
-        """As the function of `dataclasses`, of what is made here, but that other values are not copied."""
+        """Work like dataclasses.asdict() for frozen classes, except that other values are not copied."""
         return {name: _plain(getattr(instance, name)) for name in names_of(instance)}
 
 
 class _Fields:
-    """What `dataclasses` knows its classes by, made when it is asked for."""
+    """The attribute by which `dataclasses` recognizes its classes; computed on first access."""
 
     def __get__(self, instance: object, owner: type) -> object:
         dataclasses = importlib.import_module("dataclasses")
@@ -103,7 +106,7 @@ class _Fields:
 
 
 def _compiled(kind: type) -> Callable[..., None]:
-    """A constructor as one would write it: as fast, and its errors name the arguments."""
+    """Compile a constructor like a handwritten one: equally fast, and error messages name the arguments."""
     columns = _columns(kind)
     arguments, lines = ["self"], []
     for name in columns.taken:
@@ -122,8 +125,11 @@ def _compiled(kind: type) -> Callable[..., None]:
 
 
 def _constructor(kind: type) -> Callable[..., None]:
-    """Makes the first instances without being compiled. It makes way for one that is where there are many,
-    and where a call is wrong, which that one puts in words."""
+    """Return a generic constructor for the first instances, which needs no compilation.
+
+    The compiled constructor replaces it after _MANY instances, and on a wrong call, to raise the proper
+    error.
+    """
     columns, put = _columns(kind), object.__setattr__
     taken, is_looked_at = tuple(columns.taken), hasattr(kind, "__post_init__")
     left = _MANY
@@ -180,7 +186,7 @@ _METHODS: dict[str, object] = {
 
 
 def _columns_of(body: type) -> _Columns:
-    """Its own, after those of what it comes from."""
+    """Return the columns of a class, after the columns of its base classes."""
     columns = _Columns()
     for base in reversed(body.__mro__[1:]):
         if inherited := base.__dict__.get("__columns__"):
@@ -203,13 +209,13 @@ def _columns_of(body: type) -> _Columns:
 if not TYPE_CHECKING:
 
     def dataclass_transform(**_: object) -> Callable[[object], object]:
-        """It tells type checkers what the next one does, and nobody else."""
+        """Runtime stub: the decorator only informs type checkers."""
         return lambda decorator: decorator
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def frozen(body: type[_T]) -> type[_T]:
-    """The class, with slots, and a constructor of what it and those it comes from annotate."""
+    """Return the class with slots and a constructor for the annotations of the class and its bases."""
     columns = _columns_of(body)
     names = {*columns.taken, *columns.made}
     written = {name: value for name, value in body.__dict__.items() if name not in names}

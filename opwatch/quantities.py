@@ -1,4 +1,4 @@
-"""Sizes, percentages and counts as people write them, read in one way by every command.
+"""Parse sizes, percentages and counts, in the same form for every command.
 
 Times are in opwatch/times.py.
 """
@@ -16,7 +16,8 @@ _COUNT = r"[0-9]{1,20}"
 
 
 def parse_size(text: str) -> int:
-    """Bytes. K, M, G, T (also KiB ...) are powers of 1024; KB, MB, GB, TB powers of 1000."""
+    """Return the number of bytes. K, M, G, T (also KiB ...) are powers of 1024; KB, MB, GB, TB powers of
+    1000."""
     size = re.fullmatch(_SIZE, text.strip().lower(), re.ASCII)
     if not size or (size[4] == "ib" and not size[3]):
         raise UsageError(f"{text!r} is no size: write 4G or 512M (powers of 1024), or 4GB (of 1000)")
@@ -29,8 +30,10 @@ def parse_size(text: str) -> int:
 
 
 def parse_percentage(text: str) -> tuple[int, int]:
-    """The ratio as numerator and denominator, exactly: (75, 1000) of 7.5%. The % must be there: 1 could be
-    either."""
+    """Return the exact ratio as (numerator, denominator): (75, 1000) for 7.5%.
+
+    The % sign is required, because a bare 1 is ambiguous.
+    """
     percentage = re.fullmatch(_PERCENTAGE, text.strip(), re.ASCII)
     if not percentage:
         raise UsageError(f"{text!r} is no percentage: write it with its sign, such as 7% or 0.5%")
@@ -39,13 +42,13 @@ def parse_percentage(text: str) -> tuple[int, int]:
 
 
 def parse_count(text: str) -> int:
-    """A whole number, 0 included."""
+    """Return a whole number, 0 included."""
     if not re.fullmatch(_COUNT, text.strip(), re.ASCII):
         raise UsageError(f"{text!r} is no whole number")
     return int(text)
 
 
 def _decimal(written: re.Match[str]) -> tuple[int, int]:
-    """The number of the first two groups without its point, and what to divide it by."""
+    """Return (digits without the decimal point, divisor) from the first two groups."""
     fraction = written[2] or ""
     return int(written[1] + fraction), int("1" + "0" * len(fraction))

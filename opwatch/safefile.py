@@ -1,4 +1,4 @@
-"""State files that root writes into folders where others may have planted something: one way for all."""
+"""Safe access for root to state files in folders where other users may have planted files."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ def _refuse_foreign(path: Path, status: os.stat_result) -> None:
 
 
 class NewFile:
-    """A file that gets its name when it is whole. Whoever made it ends it with commit() or abandon().
+    """A file that gets its name only when complete. The caller ends it with commit() or abandon().
 
-    RefusedError where the name is a link or no regular file; OSError as the kernel says.
+    Raises RefusedError if the name is a link or not a regular file; OSError as reported by the kernel.
     """
 
     def __init__(self, path: Path, *, locked: bool = False) -> None:
         self._path = path
-        # Nobody can have planted a name that nobody could guess, and O_EXCL follows no link.
+        # The name is unpredictable, so no other user can have created it, and O_EXCL follows no link.
         self._temporary = f".opwatch-{os.urandom(8).hex()}.new"
-        # The folder is opened once: its name may lead elsewhere a moment later.
+        # Open the folder once, because its path may lead elsewhere a moment later.
         self._folder = _folder(path)
         try:
             with contextlib.suppress(FileNotFoundError):
@@ -60,7 +60,7 @@ class NewFile:
             os.close(self._folder)
             raise
         if locked:
-            # It has no name yet: nobody else can have the lock.
+            # The file has no name yet, so no other process can hold the lock.
             fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def put(self, chunks: Iterable[bytes]) -> None:
@@ -73,16 +73,16 @@ class NewFile:
         os.fsync(self.descriptor)
 
     def commit(self) -> int:
-        """Give it its name. Returns the descriptor, which is the caller's from now on."""
+        """Rename to the final name. Returns the descriptor, which the caller then owns."""
         os.rename(self._temporary, self._path.name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
-        # The name has changed; a folder that cannot be synced (some FUSE file systems) is no failure.
+        # The rename is done; a folder that cannot be synced (some FUSE file systems) is not a failure.
         with contextlib.suppress(OSError):
             os.fsync(self._folder)
         os.close(self._folder)
         return self.descriptor
 
     def abandon(self) -> None:
-        """Leave nothing of it."""
+        """Close and remove the temporary file."""
         os.close(self.descriptor)
         with contextlib.suppress(OSError):
             os.unlink(self._temporary, dir_fd=self._folder)
@@ -90,15 +90,14 @@ class NewFile:
 
 
 def half_written(folder: Path) -> list[Path]:
-    """Return the files in a folder that a killed write has left. None of them may be in use any more."""
+    """Return the temporary files of killed writers in a folder. No writer may be active."""
     return [path for path in folder.glob(".opwatch-*.new") if _TEMPORARY.fullmatch(path.name)]
 
 
 def write_anew(path: Path, chunks: Iterable[bytes], *, locked: bool = False) -> int:
-    """Put new content under a name, all of it or nothing, and give back a descriptor of the new file.
+    """Replace a file's content atomically, and return a descriptor of the new file.
 
-    A reader finds the old content or the new one, after a loss of power too, and whatever fails leaves the
-    old one.
+    Readers see either the old or the new content, even after a power loss. Any failure keeps the old content.
     """
     file = NewFile(path, locked=locked)
     try:
@@ -111,13 +110,16 @@ def write_anew(path: Path, chunks: Iterable[bytes], *, locked: bool = False) -> 
 
 
 def safe_write(path: Path, content: bytes) -> None:
-    """Put new content under a name: all of it or nothing, for our eyes only (0600)."""
+    """Replace a file's content atomically, with mode 0600."""
     os.close(write_anew(path, [content]))
 
 
 def open_own(path: Path) -> tuple[int, bool]:
-    """(a descriptor to read and to append, whether the file was made just now): a regular file of our own,
-    with this one name. RefusedError for all else: root must not write through what others planted."""
+    """Open a regular file that we own, with a single link; create it if missing.
+
+    Return (descriptor for reading and appending, whether the file was created). Raise RefusedError for
+    anything else: root must not write through planted files.
+    """
     folder = _folder(path)
     try:
         while True:
@@ -143,8 +145,10 @@ def open_own(path: Path) -> tuple[int, bool]:
 
 
 def is_locked(descriptor: int, probe: int) -> bool:
-    """Whether somebody's lock on this file keeps us from having this one, LOCK_SH or LOCK_EX. The descriptor
-    is closed, and with it goes the lock where nobody's did."""
+    """Return whether another process's lock conflicts with `probe` (LOCK_SH or LOCK_EX).
+
+    Closes the descriptor, which also releases the probing lock.
+    """
     try:
         fcntl.flock(descriptor, probe | fcntl.LOCK_NB)
     except BlockingIOError:

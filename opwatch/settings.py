@@ -1,4 +1,4 @@
-"""Settings in TOML, our own and other people's: read within bounds of size and depth, or refused."""
+"""Parse TOML settings, our own and other people's, within limits of size and depth."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TOML_BYTES, _TOML_LINE = 1 << 18, 1000
 
 
 def parse_toml(raw: bytes, where: str) -> dict[str, Any]:
-    """A TOML document; BadInput where it is none, or is built to keep a parser busy."""
+    """Return a TOML document. Raise BadInput if invalid, or built to keep a parser busy."""
     if len(raw) > _TOML_BYTES:
         raise BadInput(f"{where} has more than {_TOML_BYTES} bytes: it is no file of settings")
     if max(map(len, raw.split(b"\n"))) > _TOML_LINE:

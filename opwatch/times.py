@@ -1,4 +1,4 @@
-"""Times as people write them, read in one way by every command: 90, 90s, 10m, 1.5h, 200ms."""
+"""Parse and format durations, in the same form for every command: 90, 90s, 10m, 1.5h, 200ms."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FORMS = "90, 90s, 10m or 1.5h"
 
 
 def parse_time(text: str) -> float:
-    """Seconds."""
+    """Return a duration in seconds."""
     read = re.fullmatch(_TIME, text.strip(), re.ASCII)
     if not read:
         raise UsageError(f"{text!r} is no time: write {FORMS}")
@@ -20,7 +20,7 @@ def parse_time(text: str) -> float:
 
 
 def spell(seconds: float) -> str:
-    """A time in the largest unit that takes no fraction of it."""
+    """Format a duration in the largest unit that gives a whole number."""
     for unit in ("d", "h", "m", "s"):
         if seconds >= _UNITS[unit] and not seconds % _UNITS[unit]:
             return f"{seconds / _UNITS[unit]:.0f}{unit}"
@@ -29,7 +29,7 @@ def spell(seconds: float) -> str:
 
 
 def roughly(seconds: float) -> str:
-    """A time as people estimate it."""
+    """Format an estimated duration."""
     for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= length:
             return f"{seconds / length:.1f} {unit}"

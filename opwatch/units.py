@@ -1,20 +1,20 @@
-"""Numbers for people: three significant digits and a unit, in a fixed width."""
+"""Format numbers for people: three significant digits and a unit, in a fixed width."""
 
 from __future__ import annotations
 
 
 def _three_digits(value: float) -> str:
-    """Three significant digits, no exponent: 1.23, 12.3, 123, 1234."""
+    """Format with three significant digits, without an exponent: 1.23, 12.3, 123, 1234."""
     if value >= 99.95:
         return f"{value:.0f}"
     return f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
 
 
 def duration(ns: float | None) -> str:
-    """A time in at most 5 characters: 850n, 17.4u, 1.02m, 68.7s. A dash for None."""
+    """Format a time in at most 5 characters: 850n, 17.4u, 1.02m, 68.7s. A dash for None."""
     if ns is None:
         return "-"
-    # What would be rounded up to 1000 belongs to the next unit.
+    # A value that rounds to 1000 uses the next unit.
     if ns < 999.5:
         return f"{ns:.0f}n"
     if ns < 999.5e3:
@@ -25,19 +25,19 @@ def duration(ns: float | None) -> str:
 
 
 def rate(per_second: float) -> str:
-    """Events a second in at most 6 characters: 0.50, 12.3, 259342, 1.23M."""
+    """Format events per second in at most 6 characters: 0.50, 12.3, 259342, 1.23M."""
     if per_second >= 999_999.5:
         return f"{_three_digits(per_second / 1e6)}M"
     return _three_digits(per_second)
 
 
 def megabytes(bytes_per_second: float) -> str:
-    """MB/s (10^6) in at most 6 characters."""
+    """Format MB/s (10^6) in at most 6 characters."""
     return _three_digits(bytes_per_second / 1e6)
 
 
 def with_error(value: float, error: float) -> str:
-    """A ratio with as many digits as its error allows: 2.31 ± 0.04."""
+    """Format a ratio with as many digits as its error allows: 2.31 ± 0.04."""
     if not error:
         return f"{value:.4f} exactly"
     digits = 1 if error >= 0.1 else 2 if error >= 0.01 else 3 if error >= 0.001 else 4
@@ -45,7 +45,7 @@ def with_error(value: float, error: float) -> str:
 
 
 def size(n_bytes: int | None) -> str:
-    """A request size in at most 5 characters, in powers of 1024: 512, 4k, 1.25M. A dash for None."""
+    """Format a request size in at most 5 characters, in powers of 1024: 512, 4k, 1.25M. A dash for None."""
     if n_bytes is None:
         return "-"
     if n_bytes < 1024:
@@ -59,7 +59,7 @@ def size(n_bytes: int | None) -> str:
 
 
 def binary(n_bytes: int | None, space: str = " ") -> str:
-    """A size in powers of 1024 with its unit: 512 B, 4 KiB, 1.25 MiB. A dash for None."""
+    """Format a size in powers of 1024 with its unit: 512 B, 4 KiB, 1.25 MiB. A dash for None."""
     text = size(n_bytes)
     if text == "-" or text[-1].isdecimal():
         return text if text == "-" else f"{text}{space}B"
@@ -67,7 +67,7 @@ def binary(n_bytes: int | None, space: str = " ") -> str:
 
 
 def capacity(n_bytes: int) -> str:
-    """A capacity as drives are sold, in powers of 1000: 960 GB, 1.92 TB."""
+    """Format a capacity as drives are sold, in powers of 1000: 960 GB, 1.92 TB."""
     value, unit = float(n_bytes), "B"
     for larger in ("kB", "MB", "GB", "TB", "PB"):
         if value < 999.5:
@@ -77,13 +77,14 @@ def capacity(n_bytes: int) -> str:
 
 
 def printable(text: str) -> str:
-    """The text with a question mark for each character that a terminal would obey or cannot show."""
-    if text.isprintable():  # as nearly all of it is
+    """Replace each character that a terminal would interpret or cannot show with a question mark."""
+    if text.isprintable():  # Fast path for almost all text.
         return text
     return "".join(char if char.isprintable() else "?" for char in text)
 
 
 def shortened(text: str, width: int) -> str:
-    """The text in so many columns: the end of a path says more than what is above it."""
+    """Shorten text to `width` columns, keeping the end, because the end of a path is the most specific
+    part."""
     text = printable(text)
     return text if len(text) <= width else "…" + text[len(text) - width + 1 :]

@@ -9,8 +9,8 @@ _VALID = 1 << 31
 
 
 def unmap_alignment(page: bytes) -> int | None:
-    """Return the number of blocks before the first granule from SCSI VPD page B0h, or None if the page
-    does not report it. Pure."""
+    """Return the number of blocks before the first granule from SCSI VPD page B0h, or None if not reported.
+    Pure."""
     if len(page) < 36 or page[1] != _BLOCK_LIMITS or int.from_bytes(page[2:4], "big") < 32:
         return None
     word = int.from_bytes(page[32:36], "big")
@@ -20,8 +20,8 @@ def unmap_alignment(page: bytes) -> int | None:
 def discard_alignment(device: BlockDevice) -> int | None:
     """Return the number of bytes before the first granule, or None if unknown.
 
-    For whole disks, Linux since 5.19 (4e1462ffe899) reports alignment_offset in this attribute, which is
-    something else. For partitions the attribute is correct.
+    For whole disks, the attribute is wrong since Linux 5.19 (4e1462ffe899), which reports alignment_offset in
+    its place. For partitions the attribute is correct.
     """
     number = device.number("discard_alignment")
     said = None if number is None or number < 0 else number

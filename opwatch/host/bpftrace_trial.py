@@ -17,8 +17,8 @@ MOUNT = "sudo mount -t tracefs tracefs /sys/kernel/tracing"
 
 
 def judge(tool: Check, failure: str | None, *, mount_helps: bool) -> Check:
-    """Return the check with the result. `failure` is bpftrace's error message, or None if it could attach.
-    Pure."""
+    """Return the check with the result. `failure` is bpftrace's error message, or None if the script
+    attached. Pure."""
     if failure is None:
         return Check(tool.name, State.OK, f"{tool.finding}; --backend bpftrace can attach")
     if mount_helps:
@@ -31,7 +31,7 @@ def judge(tool: Check, failure: str | None, *, mount_helps: bool) -> Check:
 
 
 def _attempt(argv: Sequence[str]) -> str | None:
-    """Return bpftrace's error message, or None if it attached."""
+    """Return bpftrace's error message, or None if the script attached."""
     try:
         done = subprocess.run(
             [*argv, "-e", _SCRIPT],
@@ -60,7 +60,7 @@ def try_bpftrace(tool: Check, path: str | None) -> Check:
     failure, mount_helps = _attempt([path]), False
     if failure and not (_TRACEFS / "events").is_dir():
         with_mount = f'mount -t tracefs tracefs {_TRACEFS} && exec "$@"'
-        # In a separate mount namespace, so that the machine's mounts do not change.
+        # In a separate mount namespace, to leave the machine's mounts unchanged.
         later = _attempt(["unshare", "--mount", "sh", "-c", with_mount, "sh", path])
         failure, mount_helps = later or failure, later is None
     return judge(tool, failure, mount_helps=mount_helps)

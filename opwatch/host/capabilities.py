@@ -1,4 +1,4 @@
-"""The capabilities of this process."""
+"""The capabilities of the current process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def effective(status: str) -> int:
 
 
 def missing(wanted: Iterable[str] = TRACING) -> list[str]:
-    """Return the wanted capabilities that this process lacks. CAP_SYS_ADMIN implies the tracing ones."""
+    """Return the wanted capabilities that are missing. CAP_SYS_ADMIN implies the tracing capabilities."""
     mask = effective(read_text(Path("/proc/self/status")))
     if mask >> _NUMBERS["CAP_SYS_ADMIN"] & 1:
         return []
@@ -28,5 +28,5 @@ def missing(wanted: Iterable[str] = TRACING) -> list[str]:
 
 
 def has(name: str) -> bool:
-    """Return True if this process holds the capability itself."""
+    """Return True if the process holds the capability directly."""
     return bool(effective(read_text(Path("/proc/self/status"))) >> _NUMBERS[name] & 1)

@@ -1,4 +1,4 @@
-"""All details that sysfs has about a block device. Missing values are None."""
+"""Details of a block device from sysfs. Missing values are None."""
 
 from __future__ import annotations
 
@@ -84,8 +84,8 @@ class DriveIdentity:
 
 @frozen
 class Tracing:
-    """The level at which a device's I/O is counted: requests, bios or mixed; None if it is not counted.
-    `leaves` are (device, level)."""
+    """The level at which a device's I/O is counted: requests, bios or mixed; None if not counted. `leaves`
+    are (device, level)."""
 
     level: str | None
     leaves: tuple[tuple[str, str], ...]
@@ -122,7 +122,7 @@ class Details:
 
 
 def _text(device: BlockDevice, *paths: str) -> str | None:
-    """Return the first of these attributes that is not empty, without padding."""
+    """Return the first non-empty attribute, without padding."""
     for path in paths:
         text = " ".join((device.attribute(path) or "").replace("\0", " ").split())
         if text:
@@ -201,8 +201,8 @@ _VIRTUAL = {"loop": "loop", "zram": "memory", "ram": "memory", "nbd": "network",
 
 
 def transport(folder: Path, kind: str, *, nvme: str | None = None, vendor: str | None = None) -> str | None:
-    """Return a disk's transport, derived from its sysfs directory, or None for stacked and unknown
-    devices. `nvme` is the transport that the NVMe controller reports: pcie, tcp, ... Pure."""
+    """Return a disk's transport, derived from its sysfs directory, or None for stacked and unknown devices.
+    `nvme` is the NVMe controller's transport attribute: pcie, tcp, ... Pure."""
     if folder.name.startswith("nvme"):
         return "nvme" if nvme in (None, "pcie") else f"nvme-{nvme}"
     for pattern, name in _TRANSPORTS:
@@ -225,7 +225,7 @@ def _drivers(disk: BlockDevice) -> tuple[str, ...]:
 
 
 def read_identity(devices: Devices, device: BlockDevice) -> DriveIdentity:
-    """Return the identity of the whole disk. A multipath head gets drivers and transport from its first
+    """Return the identity of the whole disk. A multipath head gets drivers and transport from the first
     path."""
     disk = device.disk
     vendor = _text(disk, "device/vendor")

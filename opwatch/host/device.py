@@ -1,4 +1,4 @@
-"""Block devices as described by sysfs, and the disks that perform a device's I/O."""
+"""Block devices as described by sysfs, and the disks below a device."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from opwatch.frozen import frozen
 
 SECTOR = 512
 _DELETED = " (deleted)"
-# Most reliable first: a WWID, then the UUIDs that device mapper and md store on the disks.
+# Most reliable first: a WWID, then the UUIDs stored on the disks by device mapper and md.
 _LASTING = ("wwid", "device/wwid", "dm/uuid", "md/uuid")
 _SERIALS = ("serial", "device/serial")
 # A path below a multipath head, of controller c: nvmeScCnN.
@@ -23,7 +23,7 @@ _PATH = r"^(nvme(\d+)c\d+n(\d+))$"
 
 @frozen
 class BlockDevice:
-    """A block device. `sysfs` is its real directory; attributes are read from there on demand."""
+    """A block device. `sysfs` is the real directory; attributes are read from there on demand."""
 
     name: str
     dev: tuple[int, int]
@@ -37,7 +37,7 @@ class BlockDevice:
             return None
 
     def number(self, path: str) -> int | None:
-        """Return the value of a numeric attribute, or None if it is missing or not a number."""
+        """Return the value of a numeric attribute, or None if missing or not a number."""
         text = self.attribute(path)
         return int(text) if text and re.fullmatch(r"-?[0-9]+", text) else None
 
@@ -60,7 +60,8 @@ class BlockDevice:
 
     @property
     def is_hidden(self) -> bool:
-        """Return True for a path below an NVMe multipath head: it performs I/O but has no device node."""
+        """Return True for a path below an NVMe multipath head: a device with I/O but without a device
+        node."""
         return self.number("hidden") == 1
 
     @property
@@ -75,7 +76,7 @@ class BlockDevice:
 
     @property
     def sectors(self) -> tuple[int, int]:
-        """Return the first and last sector of a partition on its disk."""
+        """Return the first and last sector of a partition on the disk."""
         start = self.number("start") or 0
         return start, start + (self.number("size") or 0) - 1
 
@@ -86,16 +87,15 @@ class BlockDevice:
         return sorted(folders, key=lambda path: int(path.name))
 
     def below(self) -> list[str]:
-        """Return the names of the devices that this device is built on."""
+        """Return the names of the devices directly below this device."""
         return _names_in(f"{self.sysfs}/slaves")
 
     def holders(self) -> list[str]:
-        """Return the names of the devices built on this device. Holders of its partitions are not
-        included."""
+        """Return the names of the devices built on this device. Excludes holders of partitions."""
         return _names_in(f"{self.sysfs}/holders")
 
     def kind(self) -> str:
-        """Return the type of device: disk, partition, loop, dm (with its target), md (with its level), ..."""
+        """Return the type of device: disk, partition, loop, dm (with target), md (with level), ..."""
         if self.is_partition:
             return "partition"
         dm = self.attribute("dm/uuid")
@@ -111,7 +111,7 @@ class BlockDevice:
 
 
 class LiveAttribute:
-    """A sysfs attribute that is read repeatedly. Kept open, so that a reading is a single system call."""
+    """A sysfs attribute for repeated reads. Kept open, so that a reading is a single system call."""
 
     def __init__(self, path: Path) -> None:
         self.error: OSError | None = None
@@ -122,7 +122,7 @@ class LiveAttribute:
             self.error = error
 
     def read(self) -> str | None:
-        """Return the attribute's current text, or None if it is missing or the device is gone."""
+        """Return the attribute's current text, or None if missing or the device is gone."""
         if self._descriptor < 0:
             return None
         try:
@@ -151,7 +151,7 @@ class Presence:
                 raise OpwatchError(f"{device.name}: {attribute.error.strerror}. Try: ulimit -n 65536")
 
     def holds(self) -> bool:
-        """Return False once the device is gone, has lost its medium or was replaced."""
+        """Return False once the device is gone, has lost the medium or was replaced."""
         size = self._size.read()
         return size is not None and size.strip() != "0" and self._diskseq.read() == self._first_diskseq
 
@@ -162,7 +162,7 @@ class Presence:
 
 @frozen
 class Leaf:
-    """A disk, or a part of a disk, that performs I/O for `origin`."""
+    """A disk, or a part of a disk, below `origin`."""
 
     device: BlockDevice
     origin: BlockDevice
@@ -182,7 +182,7 @@ def _kernel_name(folder: Path) -> str:
 
 
 def _names_in(folder: str) -> list[str]:
-    """Return the names of the devices linked in a directory. Uses scandir because a watch polls it often."""
+    """Return the names of the devices linked in a directory. Uses scandir because a watch polls often."""
     try:
         with os.scandir(folder) as entries:
             return sorted(entry.name.replace("!", "/") for entry in entries)
@@ -191,8 +191,7 @@ def _names_in(folder: str) -> list[str]:
 
 
 def _dm_kind(uuid: str) -> str:
-    """Return the owner of a dm device by its UUID: LVM-..., CRYPT-LUKS2-..., CRYPT-VERITY-...,
-    part1-mpath-..."""
+    """Return the owner of a dm device by UUID: LVM-..., CRYPT-LUKS2-..., CRYPT-VERITY-..., part1-mpath-..."""
     fields = uuid.lower().split("-")
     if len(fields) < 2:
         return "dm"
@@ -203,7 +202,7 @@ def _dm_kind(uuid: str) -> str:
 
 
 def _from_sysfs(folder: Path) -> BlockDevice:
-    # A hidden disk has no dev file, and neither does a disk that vanishes during the reading.
+    # A hidden disk has no dev file, and neither has a disk removed during the reading.
     try:
         text = (folder / "dev").read_text()
     except OSError:
@@ -222,7 +221,8 @@ class Devices:
         self._dev = dev
 
     def disks(self) -> Iterator[BlockDevice]:
-        """Yield whole disks in name order, including hidden ones. Disks that vanish are skipped."""
+        """Yield whole disks in name order, including hidden ones. Skips disks removed during the
+        iteration."""
         for path in sorted(_entries(self._sys / "block")):
             folder = path.resolve()
             if folder.is_dir():
@@ -233,8 +233,8 @@ class Devices:
         return [_from_sysfs(p) for p in sorted(parts, key=lambda p: (len(p.name), p.name))]
 
     def registered(self) -> dict[str, int]:
-        """Return the inode of the sysfs entry of every disk and partition. A device that is removed and
-        added again gets another inode."""
+        """Return the inode of the sysfs entry of every disk and partition. A device that was removed and
+        added again has another inode."""
         try:
             with os.scandir(self._sys / "class" / "block") as entries:
                 return {entry.name.replace("!", "/"): entry.inode() for entry in entries}
@@ -257,8 +257,7 @@ class Devices:
         return _from_sysfs(folder.resolve()) if folder.exists() else None
 
     def resolve(self, text: str) -> BlockDevice:
-        """Return the device that a user means: a kernel name, a node, or a link such as
-        /dev/disk/by-id/..."""
+        """Find a device by the user's input: a kernel name, a node, or a link such as /dev/disk/by-id/..."""
         path = Path(text) if "/" in text else self._dev / text
         if not text:
             raise UsageError(f"'' names no block device. Block devices here: {', '.join(self._names())}")
@@ -285,8 +284,7 @@ class Devices:
         return device
 
     def leaves(self, device: BlockDevice) -> list[Leaf]:
-        """Return the disks that perform a device's I/O: the device itself, or those below dm, md or NVMe
-        multipath."""
+        """Return the disks below a device: the device itself, or the disks below dm, md or NVMe multipath."""
         return [Leaf(leaf, device) for leaf in self._leaves(device)]
 
     def _leaves(self, device: BlockDevice) -> list[BlockDevice]:
@@ -308,7 +306,7 @@ class Devices:
         return list(leaves.values()) or [disk]
 
     def standing_on(self, device: BlockDevice) -> list[BlockDevice]:
-        """Return the whole disk of a device, and all devices below it."""
+        """Return the whole disk of a device, and all devices below."""
         devices = {device.disk.name: device.disk}
         for name in device.disk.below():
             lower = self.by_name(name)
@@ -336,7 +334,7 @@ class Devices:
 
 
 def identity_of(device: BlockDevice) -> str | None:
-    """Return an identity that the device keeps as long as it exists, or None if sysfs has none."""
+    """Return an identity that is stable for the device's lifetime, or None if sysfs lacks an identity."""
     whole = _of_disk(device.disk)
     if whole is None or not device.is_partition:
         return whole
@@ -359,7 +357,7 @@ def _of_disk(disk: BlockDevice) -> str | None:
 
 def _of_loop(disk: BlockDevice, file: str) -> str | None:
     """Return the identity of a loop device's file and the part in use, or None if the file was deleted,
-    because another file may have its name."""
+    because another file may have the same name."""
     if file.endswith(_DELETED):
         return None
     try:

@@ -22,7 +22,7 @@ QUEUE_START = "block_io_start"
 _KERNEL_PACKAGES = {"x86_64": "amd64", "aarch64": "arm64", "ppc64le": "powerpc64le"}
 
 
-# No command fixes a program that the kernel refuses: it is a bug in opwatch.
+# No command fixes a program refused by the kernel: a bug in opwatch.
 REPORT = "report it as a bug, with the output of opwatch doctor --json"
 
 
@@ -34,8 +34,8 @@ class State(enum.StrEnum):
 
 @frozen
 class Check:
-    """The result of one check. `fix` is a command if there is one. `exit_status` is that of tracing
-    attempts; 0 if the problem does not prevent tracing. `log` has the kernel's messages."""
+    """The result of one check. `fix` is a command, if any. `exit_status` applies to tracing attempts; 0 if
+    the problem does not prevent tracing. `log` has the kernel's messages."""
 
     name: str
     state: State
@@ -75,12 +75,12 @@ def _other_kernel(machine: str) -> str:
 
 
 def has_name(btf: bytes, name: str) -> bool:
-    """Return True if a type, or a member of a type, has this name."""
+    """Return True if a type or a type's member has the name."""
     return b"\0" + name.encode() + b"\0" in btf
 
 
 def tracepoints(btf: bytes | None, machine: str) -> Check:
-    """Check that the kernel has the tracepoints that the programs attach to."""
+    """Check that the kernel has the tracepoints for the programs."""
     if not btf:
         return note("tracepoints", "unknown without BTF")
     missing = [name for name in NEEDED if not has_name(btf, f"btf_trace_{name}")]
@@ -110,7 +110,7 @@ def losses(btf: bytes | None) -> Check:
 
 
 def capabilities(missing: Sequence[str], command: str, *, is_root: bool) -> Check:
-    """Check the privileges. `missing` are those of CAP_BPF and CAP_PERFMON that this process lacks."""
+    """Check the privileges. `missing` lists CAP_BPF and CAP_PERFMON, if the process lacks them."""
     if not missing:
         return ok("capabilities", "CAP_BPF and CAP_PERFMON are held")
     if is_root:
@@ -153,7 +153,7 @@ def lockdown(text: str | None, *, securityfs: bool) -> Check:
 
 
 def jit(text: str | None) -> Check:
-    """Check the BPF JIT. `text` is net.core.bpf_jit_enable, or None if this user cannot read it."""
+    """Check the BPF JIT. `text` is net.core.bpf_jit_enable, or None if unreadable for the user."""
     if text is None:
         return note("bpf jit", "unknown: net.core.bpf_jit_enable could not be read")
     if text == "0":
@@ -178,8 +178,8 @@ _SHARED = {"libbpf": "libbpf1", "libelf": "libelf1", "libz": "zlib1g"}
 
 
 def extension(built: Extension, packages: Sequence[str], rebuild: str) -> Check:
-    """Check the extension. `packages` are missing for its build; `rebuild` is the command that builds and
-    installs."""
+    """Check the extension. `packages` are missing for the build; `rebuild` is the build and install
+    command."""
     if built.has_tracer:
         return ok("extension", "opwatch._native is there, with the tracer")
     for library, package in _SHARED.items():
@@ -209,8 +209,7 @@ class Attempt:
 
     @property
     def rejected(self) -> set[str]:
-        """Return the programs that libbpf's log reports as refused; a raw_tp twin by the name of its typed
-        program."""
+        """Return the refused programs in libbpf's log; a raw_tp twin by the name of the typed program."""
         refused = re.findall(r"prog '(\w+)': (?:BPF program load failed|failed to (?:load|attach))", self.log)
         return {name.removesuffix("_raw") for name in refused}
 
@@ -256,7 +255,7 @@ _VERDICTS = {
 
 
 def verdict(checks: Sequence[Check]) -> tuple[int, str]:
-    """Return the exit status and its meaning as a sentence."""
+    """Return the exit status and a sentence with the meaning."""
     statuses = {check.exit_status for check in checks}
     for status, words in _VERDICTS.items():
         if status in statuses:

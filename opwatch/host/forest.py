@@ -1,4 +1,4 @@
-"""Block devices as trees: disks, their partitions, and the devices built on them."""
+"""Block devices as trees: disks, their partitions, and stacked devices."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from opwatch.host.device import BlockDevice, Devices
 
 @frozen
 class Node:
-    """A device and the devices built on it. A device on top of several others appears under each; all
-    nodes but the first have `again` set and no children."""
+    """A device and the devices on top. A device on top of several others appears under each; all nodes but
+    the first have `again` set and no children."""
 
     device: BlockDevice
     children: tuple[Node, ...] = ()
@@ -20,7 +20,7 @@ class Node:
 
 
 def natural(name: str) -> list[tuple[int, str]]:
-    """Return a sort key that orders sda2 before sda10, and sdz before sdaa."""
+    """Return a sort key; orders sda2 before sda10, and sdz before sdaa."""
     key = []
     for letters, digits in re.findall(r"(\D+)|(\d+)", name):
         key.append((len(letters or digits.lstrip("0")), letters or digits))
@@ -58,5 +58,5 @@ class _Builder:
 
 
 def forest(devices: Devices) -> list[Node]:
-    """Return trees that contain every device at least once."""
+    """Return the trees, with every device at least once."""
     return _Builder(devices).forest()

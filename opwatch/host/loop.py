@@ -1,9 +1,9 @@
-"""Loop devices held by descriptor, because a number or a path names whichever device has it at the moment.
+"""Loop devices held by descriptor, because numbers and paths are reused.
 
-A loop device stays bound to its file as long as a descriptor of it is open: LOOP_CLR_FD on a device with
-other openers only requests that it be cleared at the last close (since Linux 3.7, commit a1ecac3b0656), and
-LOOP_CONFIGURE on a bound device is refused. The holder of a descriptor may therefore also use the number,
-as long as the node with that name is the device's.
+A loop device remains bound to a file while a descriptor is open: LOOP_CLR_FD on a device with other openers
+only schedules the clearing for the last close (since Linux 3.7, commit a1ecac3b0656), and LOOP_CONFIGURE on a
+bound device is refused. The holder of a descriptor may therefore also use the number, as long as the node
+still belongs to the device.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _RESERVED = bytes(64)
 # linux/fs.h
 _GET_DISKSEQ = 0x80081280
 _NO_SUCH_IOCTL = (errno.ENOTTY, errno.EINVAL, errno.ENOSYS)
-# Another process may take the number that the kernel has just returned as free.
+# Another process may take a number just returned as free by the kernel.
 _ATTEMPTS = 64
 
 
 @frozen
 class Binding:
-    """Options for binding a loop device to its file."""
+    """Options for binding a loop device to a file."""
 
     direct_io: bool = False
     partscan: bool = True
@@ -60,7 +60,7 @@ class Binding:
 
 @frozen
 class LoopIdentity:
-    """Distinguishes a loop device from later ones with the same number."""
+    """Distinguishes a loop device from later devices with the same number."""
 
     dev: tuple[int, int]
     backing: tuple[int, int]  # st_dev and st_ino of the file
@@ -88,8 +88,8 @@ def backing_of(descriptor: int) -> tuple[int, int] | None:
 
 
 def backing_device_of(descriptor: int) -> int | None:
-    """Return the st_rdev of the block device behind a loop device, or the st_dev of the file system that
-    holds its file, or None if nothing is attached. May block like backing_of()."""
+    """Return the st_rdev of the block device behind a loop device, or the st_dev of the file system of the
+    backing file, or None if nothing is attached. May block like backing_of()."""
     status = _status_of(descriptor)
     return status and _number(status[2])
 
@@ -109,13 +109,13 @@ def _status_of(descriptor: int) -> tuple[int, int, int] | None:
 
 
 def _number(packed: int) -> int:
-    """Convert a device number from the kernel's packing to that of the C library."""
+    """Convert a device number from the kernel's packing to the C library's packing."""
     return os.makedev((packed >> 8) & 0xFFF, (packed & 0xFF) | ((packed >> 12) & 0xFFF00))
 
 
 class LoopDevice(Closing):
-    """An open loop device. `node` is its device node, valid as long as require_same() does not raise;
-    `path` leads to the descriptor, for other processes."""
+    """An open loop device. `node` is the device node, valid as long as require_same() does not raise; `path`
+    leads to the descriptor, for other processes."""
 
     def __init__(self, descriptor: int, node: str) -> None:
         self._descriptor = descriptor
@@ -129,7 +129,7 @@ class LoopDevice(Closing):
 
     @property
     def path(self) -> str:
-        """Return a path for tools that leads to this device even if its node has changed."""
+        """Return a path for tools; valid even if the device node has changed."""
         return f"/proc/{os.getpid()}/fd/{self.fileno()}"
 
     def fileno(self) -> int:
@@ -145,7 +145,7 @@ class LoopDevice(Closing):
         return LoopIdentity((os.major(number), os.minor(number)), backing, diskseq(self.fileno()))
 
     def require_same(self) -> None:
-        """Raise RefusedError if the disk is not the one that was opened, or its node belongs to another
+        """Raise RefusedError if the disk was replaced since the opening, or the node belongs to another
         device."""
         if self._now() != self.identity:
             raise RefusedError(f"{self.node} has another file behind it than the one it was opened with")
@@ -192,7 +192,7 @@ def attach(backing: int, binding: Binding | None = None) -> LoopDevice:
 
 
 def backing_device_by_name(name: str) -> int | None:
-    """Return backing_device_of() of the loop device with this kernel name, such as loop3."""
+    """Return backing_device_of() of a loop device by kernel name, such as loop3."""
     descriptor = _open_node(int(name.removeprefix("loop")), read_only=True)
     try:
         return backing_device_of(descriptor)
@@ -201,7 +201,7 @@ def backing_device_by_name(name: str) -> int | None:
 
 
 def open_loop(node: str) -> LoopDevice:
-    """Open a bound loop device and hold it. Compare its identity before using it."""
+    """Open a bound loop device and hold it. Compare the identity before using the device."""
     number = Path(node).name.removeprefix("loop")
     if not number.isdigit():
         raise OpwatchError(f"{node} is no loop device")
@@ -214,8 +214,8 @@ def open_loop(node: str) -> LoopDevice:
 
 
 def loops_over(backing: tuple[int, int], sys: Path = Path("/sys")) -> Iterator[LoopDevice]:
-    """Yield an open LoopDevice for each loop device over the file with this st_dev and st_ino; the caller
-    closes them. Skip devices that cannot be opened."""
+    """Yield an open LoopDevice for each loop device over the file with the given st_dev and st_ino; the
+    caller closes the devices. Skip unopenable devices."""
     for folder in sorted((sys / "block").glob("loop*/loop")):
         with contextlib.suppress(OpwatchError):
             device = open_loop(f"/dev/{folder.parent.name}")
@@ -244,7 +244,7 @@ def _free_number() -> int:
 
 
 def _open_node(number: int, *, read_only: bool = False) -> int:
-    """Return a descriptor of loop device `number`, and never of another file with its name."""
+    """Return a descriptor of loop device `number`, and never of another file with the same name."""
     node = f"/dev/loop{number}"
     wanted = _number_of(number)
     try:
@@ -325,7 +325,7 @@ def _again(descriptor: int, request: int, argument: bytes | int) -> None:
 
 
 def _allow_discards(name: str) -> None:
-    """Raise the discard limit to the maximum, because a loop device keeps the limit set by its previous
+    """Raise the discard limit to the maximum, because a loop device keeps the limit set by the previous
     user."""
     queue = Path("/sys/block") / name / "queue"
     with contextlib.suppress(OSError, ValueError):

@@ -1,8 +1,7 @@
 """Finds the mounts of a device in all mount namespaces. A process's own table covers only one namespace.
 
-Two functions, because neither replaces the other: `is_claimed` asks the kernel, which knows every mount,
-even mounts that no process sees any more (umount --lazy); `survey` reports where, as far as permissions
-allow.
+Two functions, because neither replaces the other: `is_claimed` asks the kernel, which knows every mount, even
+after umount --lazy, when no process sees the mount; `survey` reports where, as far as permissions allow.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from opwatch.host.device import BlockDevice, Devices
 from opwatch.host.sight import out_of_sight
 from opwatch.host.usage import Mount, parse_mountinfo
 
-# Errors from /proc for a thread that has ended or is about to: its mountinfo gives EINVAL.
+# Errors from /proc for a thread that has ended or is ending: mountinfo gives EINVAL.
 _ENDED = (errno.ENOENT, errno.ESRCH, errno.EINVAL)
 # Each pass over /proc finds threads started while the threads of the previous pass ended.
 _LOOKS = 4
@@ -27,7 +26,7 @@ _LOOKS = 4
 
 @frozen
 class MountSpace:
-    """A mount namespace, identified by a process in it; `pid` is None for our own."""
+    """A mount namespace, identified by a member process; `pid` is None for our own."""
 
     identity: str
     pid: int | None
@@ -38,7 +37,7 @@ class MountSpace:
 
 @frozen
 class MountedIn:
-    """A mount of a device, and the namespace in which it is visible."""
+    """A mount of a device, and the namespace where the mount is visible."""
 
     mount: Mount
     space: MountSpace
@@ -50,15 +49,15 @@ class MountedIn:
 
 @frozen
 class Survey:
-    """Mounts found, and sentences about places that could not be inspected; no sentences if all were."""
+    """Mounts found, and one sentence per place that could not be inspected."""
 
     mounts: tuple[MountedIn, ...]
     unseen: tuple[str, ...]
 
 
 def is_claimed(device: str) -> bool:
-    """Return True if the kernel holds this device or one of its partitions exclusively: a mount in any
-    namespace, swap, dm, md. Opens the device without writing."""
+    """Return True if the kernel holds the device or a partition exclusively: a mount in any namespace, swap,
+    dm, md. Opens the device without writing."""
     try:
         os.close(os.open(device, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC))
     except OSError as error:
@@ -71,7 +70,7 @@ def is_claimed(device: str) -> bool:
 def survey(
     numbers: Collection[tuple[int, int]], nodes: Collection[str] = (), proc: Path = Path("/proc")
 ) -> Survey:
-    """Find the mounts of devices with these numbers in all mount namespaces.
+    """Find the mounts of devices, by number, in all mount namespaces.
 
     File systems with a separate device number, such as btrfs, are found by their source, which must be in
     `nodes`.
@@ -88,7 +87,7 @@ def survey(
 
 
 def elsewhere(mounts: Sequence[Mount], proc: Path = Path("/proc")) -> Survey:
-    """Return file systems on block devices that are mounted only in other namespaces, each once."""
+    """Return block device file systems with mounts only in other namespaces, each once."""
     passed = {mount.dev for mount in mounts}
     tables, unseen = _tables(proc, passed)
     further = []
@@ -101,7 +100,7 @@ def elsewhere(mounts: Sequence[Mount], proc: Path = Path("/proc")) -> Survey:
 
 
 def survey_of(device: BlockDevice, devices: Devices) -> Survey:
-    """Find the mounts of a disk and its partitions."""
+    """Find the mounts of a disk and all partitions."""
     parts = [device, *devices.partitions(device)]
     return survey([part.dev for part in parts], [f"/dev/{part.name}" for part in parts])
 
@@ -134,7 +133,8 @@ def _tables(
             else:
                 tables |= {name: read} if read else {}
     else:
-        # If all threads of a namespace ended before we could read its table, it may still have mounts.
+        # If all threads of a namespace ended before we could read the table, the namespace may still have
+        # mounts.
         unread |= {name: f"the mounts {spaces[name][0]}" for name in spaces if name not in tables}
     return list(tables.values()), [*unseen, *unread.values()]
 
@@ -174,7 +174,8 @@ def _spaces(proc: Path) -> tuple[dict[str, list[MountSpace]], list[str]]:
         except OSError as error:
             denied += error.errno not in _ENDED
         else:
-            # A thread may be in another namespace than its process, and has its table below its own number.
+            # A thread may be in another namespace than its process; the thread's table is below the thread's
+            # number.
             spaces.setdefault(identity, []).append(MountSpace(identity, int(task.name)))
     which = f"{denied} threads" if denied > 1 else "a thread"
     unseen = [f"{which} whose mount namespace may not be read"] if denied else []
@@ -202,6 +203,6 @@ def _out_of_sight(proc: Path, spaces: Collection[str]) -> list[str]:
 
 
 def _pinned(mounts: Collection[Mount]) -> set[str]:
-    """Return the namespaces that a bind mount keeps alive."""
+    """Return the namespaces kept alive by a bind mount."""
     roots = {mount.root for mount in mounts if mount.filesystem == "nsfs"}
     return {root for root in roots if root.startswith("mnt:[")}

@@ -1,4 +1,4 @@
-"""Commands that run this opwatch with missing privileges, or add a package to its environment.
+"""Commands to run opwatch with more privileges, or to add a package to its environment.
 
 opwatch is not in any package index: installing `opwatch` by name would install another project's code.
 """
@@ -20,7 +20,7 @@ TEXTUAL = "textual>=8,<9"
 
 
 def own_command() -> str:
-    """Return the shell command of this opwatch by its full path, because sudo uses another PATH.
+    """Return the shell command of this opwatch by full path, because sudo uses another PATH.
 
     Without a script, run the module with -P, which does not import from the current directory.
     """
@@ -37,15 +37,15 @@ def own_command() -> str:
 
 
 def _script() -> Path | None:
-    """Return the script that was called, by path or by searching PATH like a shell. shutil.which() would
-    do, but the import takes longer than the rest of this module."""
+    """Return the called script, by path or by searching PATH like a shell. shutil.which() would do, but the
+    import takes longer than the rest of the module."""
     folder, name = os.path.split(sys.argv[0])
     candidates = (Path(place, name) for place in ([folder] if folder else os.get_exec_path()))
     return next((path for path in candidates if path.is_file() and os.access(path, os.X_OK)), None)
 
 
 def _is_installed() -> bool:
-    # importlib.metadata would do, but the import takes longer than the rest of this module.
+    # importlib.metadata would do, but the import takes longer than the rest of the module.
     return any(True for folder in sys.path for _ in Path(folder or ".").glob("opwatch-*.dist-info"))
 
 
@@ -66,9 +66,9 @@ _OF_A_RECORDER = (
 
 
 def keep_recorder_privileges() -> None:
-    """Drop every capability that a recorder does not need. Call this before threads are started; processes
-    started later are limited as well."""
-    # If the kernel cannot limit them, go on with all capabilities.
+    """Drop every capability not needed by a recorder. Call before threads are started; processes started
+    later are limited as well."""
+    # If the kernel cannot limit capabilities, keep all.
     with contextlib.suppress(ImportError, OSError):
         from opwatch import _native
 
@@ -81,6 +81,6 @@ def require_root(what: str, needs: str, command: str, otherwise: str = "") -> No
 
 
 def install_command(requirement: str) -> str:
-    """Return the shell command that installs a package for this Python."""
+    """Return the shell command for installing a package into this Python."""
     sudo = "" if os.access(sys.prefix, os.W_OK) else "sudo "
     return f"{sudo}{shlex.quote(sys.executable)} -m pip install {shlex.quote(requirement)}"

@@ -12,7 +12,7 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def ending_with(parent: int) -> Callable[[], None]:
-    """Return a preexec function for a tool that must not outlive the thread that started it."""
+    """Return a preexec function for a tool that must not outlive the calling thread."""
     import ctypes
     import signal
 
@@ -29,7 +29,7 @@ def ending_with(parent: int) -> Callable[[], None]:
 def run_tool(argv: Sequence[str], timeout_s: float = 60, *, ends_with_us: bool = False) -> str:
     """Return the output of a tool. If the tool fails, raise OpwatchError with the tool's message.
 
-    With `ends_with_us`, the tool ends even if we are killed. Use this for tools that hold a device open.
+    With `ends_with_us`, the tool ends even if we are killed. Use for tools with a device open.
     """
     import shutil
     import subprocess

@@ -15,8 +15,7 @@ _NO_TMPFILE = (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT)
 
 
 def nameless_file(folder: Path, size_bytes: int) -> int:
-    """Return a new sparse file that disappears with its last descriptor, so that a kill at any moment
-    leaves none."""
+    """Return a new sparse file that disappears with the last descriptor, even after a kill at any moment."""
     try:
         descriptor = _without_name(folder)
         try:
@@ -36,7 +35,7 @@ def _without_name(folder: Path) -> int:
     except OSError as error:
         if error.errno not in _NO_TMPFILE:
             raise
-    # Some file systems, such as FUSE, have no unnamed files. Use a named one and unlink it at once.
+    # Some file systems, such as FUSE, have no unnamed files. Use a named file and unlink immediately.
     path = folder / f"opwatch-{os.urandom(8).hex()}"
     descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | flags, 0o600)
     path.unlink()
@@ -44,10 +43,10 @@ def _without_name(folder: Path) -> int:
 
 
 class ScratchDisk:
-    """A disk that exists inside its `with` block and leaves nothing behind.
+    """A disk for the duration of a `with` block.
 
-    `node` is its device node, exclusive as long as the disk exists; `path` is the same for tools, by
-    descriptor; `backing` is its file.
+    `node` is the device node, exclusive as long as the disk exists; `path` is the same for tools, by
+    descriptor; `backing` is the file.
     """
 
     def __init__(self, size_bytes: int, *, direct_io: bool = False, folder: Path = MEMORY) -> None:
@@ -84,8 +83,7 @@ class ScratchDisk:
 
     @property
     def path(self) -> str:
-        """Return a path for tools, by descriptor. Raise RefusedError if it is not the disk that was
-        created."""
+        """Return a path for tools, by descriptor. Raise RefusedError if the disk was replaced."""
         if self._device is None:
             raise OpwatchError("this disk has been detached")
         self._device.require_same()

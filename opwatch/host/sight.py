@@ -1,4 +1,4 @@
-"""Processes of this machine that /proc hides from us."""
+"""Processes hidden from us by /proc."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _HIDING = re.compile(r"hidepid=(1|2|4|noaccess|invisible|ptraceable)")
 
 
 def out_of_sight(proc: Path, mounts: Sequence[Mount]) -> list[str]:
-    """Return each kind of process that this /proc hides, with the reason; empty if it shows all. `mounts`
-    are our own."""
+    """Return each kind of process hidden by /proc, with the reason; empty if all are visible. `mounts` are
+    our own."""
     unseen = []
     if _hides(proc, mounts) and not _may_see_all(proc):
         unseen.append(f"processes of other users: {proc} hides them (hidepid)")
@@ -30,7 +30,7 @@ def out_of_sight(proc: Path, mounts: Sequence[Mount]) -> list[str]:
 
 
 def _hides(proc: Path, mounts: Sequence[Mount]) -> bool:
-    """Return True if the visible /proc, mounted last, has hidepid and we are not in its group."""
+    """Return True if the visible /proc, mounted last, has hidepid and we are not in the group."""
     options = [mount.super_options for mount in mounts if mount.point == str(proc)][-1:]
     for option in options[0] if options else ():
         if _HIDING.fullmatch(option):

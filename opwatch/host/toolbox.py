@@ -1,4 +1,4 @@
-"""Checks for programs that opwatch works with, and for the requirements of its build."""
+"""Checks for companion programs, and for the build requirements."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from opwatch.frozen import frozen
 from opwatch.host.bpftrace_trial import try_bpftrace
 from opwatch.host.diagnosis import Check, note, ok
 
-# Administrators' directories that are not in a user's PATH, and bcc's tool directory.
+# Administrators' directories missing in a user's PATH, and bcc's tool directory.
 PATH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin:/usr/share/bcc/tools"
 TIMEOUT_S = 10
 
 
 @frozen
 class Tool:
-    """A program that opwatch can use. `commands` are alternative names, preferred first. `ask` are the
+    """A program for optional use by opwatch. `commands` are alternative names, preferred first. `ask` are the
     arguments for printing the version; empty if the program cannot print one."""
 
     name: str
@@ -67,14 +67,14 @@ def version(text: str) -> tuple[int, ...]:
 
 @frozen
 class ToolAnswer:
-    """A tool's output, or the reason why it could not be run."""
+    """A tool's output, or the reason why the tool could not run."""
 
     text: str
     failure: str | None = None
 
 
 def judge(tool: Tool, path: str | None, answer: ToolAnswer | None) -> Check:
-    """Check a tool. `answer` is its version output, or None if it was not asked. Pure."""
+    """Check a tool. `answer` is the version output, or None if not asked. Pure."""
     install = f"sudo apt-get install {tool.package}"
     if not path:
         return note(tool.name, f"missing; it {tool.purpose}", install)
@@ -120,7 +120,7 @@ def check_tools(machine: str | None = None) -> list[Check]:
     return checks
 
 
-# Package -> commands; any one of them is enough.
+# Package -> commands; any single command is enough.
 _BUILD_COMMANDS = {
     "gcc": ("gcc", "cc"),
     "make": ("make",),
@@ -134,7 +134,7 @@ _BUILD_HEADERS = {"libbpf-dev": "bpf/libbpf.h", "libelf-dev": "libelf.h", "zlib1
 def missing_packages(
     which: Callable[[str], str | None], headers: Sequence[Path], python_headers: Path
 ) -> list[str]:
-    """Return the Debian packages that are missing for a build with the tracer."""
+    """Return the missing Debian packages for a build with the tracer."""
     missing = [
         package
         for package, commands in _BUILD_COMMANDS.items()

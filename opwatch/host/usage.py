@@ -1,4 +1,4 @@
-"""Users of a block device: mounts, swap, and file systems that span several devices."""
+"""Users of a block device: mounts, swap, and multi-device file systems."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ from opwatch.host.device import BlockDevice
 class Mount:
     """A line of mountinfo.
 
-    `dev` is major:minor; a major of 0 is not a block device. `options` are those of this mount,
-    `super_options` those of the file system. `number` is the kernel's mount ID, `root` the directory of the
-    file system that is mounted.
+    `dev` is major:minor; a major of 0 is not a block device. `options` belong to the mount, `super_options`
+    to the file system. `number` is the kernel's mount ID, `root` the mounted directory of the file system.
     """
 
     dev: str
@@ -59,8 +58,8 @@ def parse_mountinfo(text: str) -> list[Mount]:
 
 
 def mount_of(path: str, mounts: Sequence[Mount]) -> Mount | None:
-    """Return the mount that contains an absolute path without symlinks, or None: the last one among those
-    with the longest matching mount point. Pure."""
+    """Return the mount that contains an absolute path without symlinks, or None: the last mount among the
+    longest matching mount points. Pure."""
     holder = None
     for mount in mounts:
         inside = path == mount.point or path.startswith(mount.point.rstrip("/") + "/")
@@ -70,7 +69,7 @@ def mount_of(path: str, mounts: Sequence[Mount]) -> Mount | None:
 
 
 def number_of_mount(point: Path, mounts: Sequence[Mount]) -> tuple[int, int] | None:
-    """Return st_dev of the topmost mount at this very point, or None if nothing is mounted there.
+    """Return st_dev of the topmost mount at exactly `point`, or None if nothing is mounted there.
 
     Uses the mount table because a dead FUSE mount does not answer stat(). Pure.
     """
@@ -99,7 +98,7 @@ def _read(path: Path) -> str:
 
 @frozen
 class Usage:
-    """Users of devices, as visible in this mount namespace."""
+    """Users of devices, as visible in our mount namespace."""
 
     mounts: list[Mount]
     swaps: list[str]

@@ -1,8 +1,8 @@
-"""The timeline of a measurement: readings of the idle drive, the work, the wait until the pages show all
-of it.
+"""The timeline of a measurement: readings of the idle drive, the work, the wait until the log pages include
+all of the work.
 
-This module does not read a drive, start a command or print. The caller provides these functions, for one
-interval or for many in a row.
+The module itself does not read a drive, start a command or print. The caller provides these functions, for
+one interval or for many in a row.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from opwatch.waf.measure import Measurement
 from opwatch.waf.span import Amplification
 from opwatch.waf.trail import LONGEST_NS, Poll, Trail
 
-# Readings before the work. They show whether other processes write, and how old the drive's pages are.
+# Readings before the work. Show whether other processes write, and the age of the drive's pages.
 LEAD_POLLS = 3
 _TALK_S = 10.0
 
@@ -47,7 +47,7 @@ class Pastime(Protocol):
     def now(self) -> float: ...
     def wait(self, until: float) -> End: ...
     def reap(self) -> None:
-        """Note that the command has ended, so that wait() does not report it again."""
+        """Note that the command has ended, to prevent another report by wait()."""
 
 
 class Talk(Protocol):
@@ -92,8 +92,8 @@ class Course:
         return end
 
     def settle(self, *, has_work: bool) -> End:
-        """Read until the pages show all of the work. With `until_error` and no command, return at once:
-        the error was small enough, and another slow reading would only increase it."""
+        """Read until the log pages include all of the work. With `until_error` and no command, return at
+        once: the error was small enough, and another slow reading would only increase the error."""
         if self._plan.until_error and not has_work:
             return End.COUNT
         self._pace(self._plan.idle_poll_s)
@@ -138,7 +138,7 @@ class Course:
         if not self._holds():
             return End.VANISHED
         self.trail.add(self._poll())
-        # Keep a minimum distance between readings even if this one was slow.
+        # Keep a minimum distance between readings even after a slow reading.
         self._due = max(self._due + self._every_s, self._pastime.now() + min(self._every_s, 0.05))
         return end
 

@@ -1,6 +1,6 @@
 """The event stream of a run, in the order in which the events became known. All output is derived from it.
 
-Entries are immutable values; nothing in them is looked up later.
+Entries are immutable values; nothing is looked up later.
 """
 
 from __future__ import annotations
@@ -23,10 +23,9 @@ if TYPE_CHECKING:
 class Began:
     """A disk is watched from now on.
 
-    `place` is the disk's unique number in this run; `drive`, the disk whose firmware counters apply to it,
-    None if they are not read; `discards`, set if discards are traced; `owners`, set if requests are counted
-    by owner. A disk that was added during the watch has an `arrival`, and `text` describes that to the
-    user.
+    `place` is the disk's unique number in this run; `drive`, the disk with the relevant firmware counters,
+    None if not read; `discards`, set if discards are traced; `owners`, set if requests are counted by owner.
+    A disk added during the watch has an `arrival`, described for the user by `text`.
     """
 
     place: int
@@ -40,7 +39,7 @@ class Began:
 
 @frozen
 class Ticked:
-    """An interval has ended for these disks, by place."""
+    """An interval has ended. Samples are by place."""
 
     samples: Mapping[int, DiskSample]
     discards: Mapping[int, DiscardSample] = field(default_factory=dict)
@@ -68,7 +67,8 @@ class NotWatched:
 
 @frozen
 class Looked:
-    """The counters of one drive were read. The entry may be late: the sample has its own time."""
+    """The counters of one drive were read. The entry may be late; the sample contains the time of the
+    reading."""
 
     sample: FirmwareSample
 
@@ -77,9 +77,9 @@ class Looked:
 class Slowed:
     """Requests took longer than a limit.
 
-    `counts` has their number since the disk was attached, by place. `requests` are those that were recorded
-    individually since the previous Slowed entry; some are missing if there were too many at a time. The
-    first entry of a place is the base of its counts.
+    `counts` has their number since the disk was attached, by place. `requests` were recorded individually
+    since the previous Slowed entry; some are missing if too many came at a time. The first entry of a place
+    is the base of its counts.
     """
 
     at_ns: int
@@ -90,17 +90,16 @@ class Slowed:
 
 @frozen
 class Blinded:
-    """From now on it is known that the kernel skips BPF programs while PID 1 is current: some requests
-    start or end unseen, and are not counted."""
+    """The kernel was found to skip BPF programs while PID 1 is current: some requests start or end unseen,
+    and are not counted."""
 
     at_ns: int
 
 
 @frozen
 class Ended:
-    """The last samples of every disk that was watched until now, by place. `leaving` has those that were
-    already gone. With `with_rest`, show the time after the last interval as another interval, if it has
-    any activity."""
+    """The last samples of every watched disk, by place. `leaving` has the samples of disks already gone. With
+    `with_rest`, show the time after the last interval as another interval, if any activity occurred."""
 
     samples: Mapping[int, DiskSample]
     discards: Mapping[int, DiscardSample] = field(default_factory=dict)

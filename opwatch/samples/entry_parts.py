@@ -31,8 +31,7 @@ def samples_in(entry: RunEntry) -> Mapping[int, DiskSample]:
 
 
 def first_moment(entry: RunEntry) -> int:
-    """Return the time at which the entry became known, by the samples' clock; 0 if it has neither samples
-    nor a time."""
+    """Return the time at which the entry became known, by the samples' clock; 0 without samples and time."""
     if isinstance(entry, NotWatched):
         return entry.event.at_ns
     if isinstance(entry, Slowed | Blinded):

@@ -1,4 +1,4 @@
-"""Tracks the set of disks that perform the watched I/O: which disks were added or removed, and why."""
+"""Tracks the set of watched disks: additions and removals, with reasons."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Why(enum.Enum):
 
 
 class Member:
-    """A disk, or a part of a disk, from its arrival to its departure."""
+    """A disk, or a part of a disk, from arrival to departure."""
 
     def __init__(self, leaf: Leaf) -> None:
         self.leaf = leaf
@@ -39,11 +39,11 @@ class Member:
         return self.leaf.device.name
 
     def is_present(self) -> bool:
-        """Return True if the device still exists and was not replaced by another with its name."""
+        """Return True if the device still exists and was not replaced by another with the same name."""
         return self._presence.holds()
 
     def is_unmoved(self) -> bool:
-        """Return True unless this is a partition that was moved or resized."""
+        """Return True unless the member is a moved or resized partition."""
         return self._sectors is None or self._sectors == _sectors(self.leaf.device)
 
     def close(self) -> None:
@@ -51,28 +51,28 @@ class Member:
 
 
 class Named:
-    """A device that the user named. It may vanish and come back as another sysfs device."""
+    """A device named by the user. The drive may vanish and come back as another sysfs device."""
 
     def __init__(self, device: BlockDevice) -> None:
         self.device, self.identity = device, identity_of(device)
         self._presence = Presence(device)
         self._gone_at: float | None = None
-        # The last other drive that was refused under this name.
+        # The last other drive refused under the same name.
         self._refused: tuple[str | None, str | None] | None = None
 
     def is_present(self) -> bool:
-        """Return True if the device is present. Once it was gone, only is_back_as() makes it present
+        """Return True if the device is present. Once gone, only is_back_as() makes the device present
         again."""
         if self._gone_at is None and not self._presence.holds():
             self._gone_at = _now()
         return self._gone_at is None
 
     def is_given_up(self, within_s: float) -> bool:
-        """Return True if the device has been gone for this long."""
+        """Return True if the device has been gone for `within_s` seconds."""
         return not self.is_present() and self._gone_at is not None and _now() - self._gone_at >= within_s
 
     def is_back_as(self, device: BlockDevice) -> bool:
-        """Return True if `device` is the same drive. From then on it is the named device."""
+        """Return True if `device` is the same drive. If so, `device` becomes the named device."""
         if self.identity is None:
             return False
         try:
@@ -88,7 +88,7 @@ class Named:
         return True
 
     def why_refused(self, device: BlockDevice) -> str | None:
-        """Return the reason why a device with this name is not watched, or None if it was reported before."""
+        """Return the reason why a device with this name is not watched, or None if already reported."""
         now = identity_of(device), device.disk.attribute("diskseq")
         if self._refused == now:
             return None
@@ -103,7 +103,7 @@ class Named:
 
 @frozen
 class Departure:
-    """A disk that is no longer watched."""
+    """A disk leaving the watch."""
 
     member: Member
     why: Why
@@ -111,8 +111,7 @@ class Departure:
 
 @frozen
 class Change:
-    """Changes of the set between two polls. `refused` are new disks that cannot be watched, with the
-    reason."""
+    """Changes of the set between two polls. `refused` are unwatchable new disks, with the reason."""
 
     came: tuple[Member, ...]
     left: tuple[Departure, ...]
@@ -122,10 +121,9 @@ class Change:
 class Membership:
     """Tracks a selection's disks.
 
-    Uses the state of sysfs only: kernel events may be lost, and only trigger a poll. `registered` is
-    sysfs's state at the last poll: the same number means the same device with the same statistics. If a
-    named device goes, wait `return_within_s` for it, and watch it again when the same drive comes back with
-    its name.
+    Uses the state of sysfs only: kernel events may be lost, and only trigger a poll. `registered` is sysfs's
+    state at the last poll: the same number means the same device with the same statistics. If a named device
+    goes, wait `return_within_s` for it, and resume when the same drive comes back with the same name.
     """
 
     def __init__(self, devices: Devices, selection: Selection, return_within_s: float = 0.0) -> None:
@@ -138,11 +136,11 @@ class Membership:
         # Before computing the set, so that the next poll notices changes made during the computation.
         self._note_state()
         self.members = [Member(leaf) for leaf in selection.leaves()]
-        # Disks that are being added appear step by step: poll again soon.
+        # New disks appear step by step: poll again soon.
         self.is_unsettled = False
 
     def vanished(self) -> str | None:
-        """Return the first named device that is gone and no longer waited for, or None."""
+        """Return the first named device gone for longer than the waiting time, or None."""
         given_up = (named for named in self._named if named.is_given_up(self.return_within_s))
         return next((named.device.name for named in given_up), None)
 
@@ -151,8 +149,7 @@ class Membership:
         return next((named.device.name for named in self._named if not named.is_present()), None)
 
     def absence(self, member: Member) -> Why | None:
-        """Return GONE or REPLACED for a device that changed since the last poll, or None if it is still
-        present."""
+        """Return GONE or REPLACED for a device changed since the last poll, or None if still present."""
         if member.is_present():
             return None
         now = self._devices.by_name(member.name)
@@ -176,7 +173,7 @@ class Membership:
         return change if change.came or change.left or change.refused else None
 
     def _take_back(self, registered: dict[str, int]) -> tuple[list[tuple[Leaf, str]], bool]:
-        """Select named drives that have come back. Return other drives with their names, each reported
+        """Select the named drives back in the system. Return other drives with their names, each reported
         once, and True if a drive has come back."""
         refused: list[tuple[Leaf, str]] = []
         gone = [named for named in self._named if not named.is_present()]
@@ -185,7 +182,7 @@ class Membership:
             device = self._devices.by_name(name)
             if not device or not device.size_bytes or named.is_back_as(device):
                 continue
-            # A disk that is being added does not have all attributes yet: check again at the next poll.
+            # A new disk may not have all attributes yet: check again at the next poll.
             is_complete = registered.get(name) == self.registered.get(name)
             if is_complete and (why := named.why_refused(device)):
                 refused.append((Leaf(device, device), why))
@@ -194,7 +191,7 @@ class Membership:
         return refused, len(absent) < len(gone)
 
     def forget(self, member: Member) -> None:
-        """Remove a member that could not be watched. It is added again at the next change."""
+        """Remove an unwatchable member. The next change adds the member again."""
         self.members.remove(member)
         self.is_unsettled = False
         member.close()
@@ -244,7 +241,7 @@ class Membership:
     def _arrivals(
         self, leaves: Sequence[Leaf], before: dict[str, int]
     ) -> tuple[list[Member], list[tuple[Leaf, str]]]:
-        """Return the new members, and new disks that cannot be watched."""
+        """Return the new members, and unwatchable new disks."""
         watched = {member.leaf for member in self.members}
         came: list[Member] = []
         refused: list[tuple[Leaf, str]] = []
@@ -262,13 +259,13 @@ class Membership:
                 )
                 came.append(member)
             else:
-                # A named disk, or one below a stacked device, is a leaf even without a medium.
+                # A named disk, or a disk below a stacked device, is a leaf even without a medium.
                 member.close()
                 self._empty.append(leaf.device)
         return came, refused
 
     def _why_it_left(self, member: Member, leaves: Sequence[Leaf]) -> Why | None:
-        """Return the reason why a member left, or None if it has not."""
+        """Return the reason why a member left, or None if still present."""
         absence = self.absence(member)
         if absence:
             return absence
@@ -277,7 +274,7 @@ class Membership:
         return None if member.leaf in leaves else Why.UNUSED
 
     def _is_complete(self, leaf: Leaf, before: dict[str, int]) -> bool:
-        """Return True if sysfs has the whole disk. The queues of a disk that is being added appear last."""
+        """Return True if sysfs has the whole disk. The queues of a new disk appear last."""
         disk = leaf.device.disk
         return disk.is_request_based or self.registered.get(disk.name) == before.get(disk.name)
 

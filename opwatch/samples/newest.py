@@ -1,4 +1,4 @@
-"""The newest state of everything that is watched, for runs that start or end within another run."""
+"""The newest state of all watched disks, for runs within another run."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from opwatch.trim.audit.live import DiscardSample
 
 @dataclass(slots=True)
 class Newest:
-    """Takes the entries of a run in order; another run can start or end after any of them."""
+    """Takes the entries of a run in order; another run can start or end after any entry."""
 
     has_ended: bool = False
     _began: dict[int, Began] = field(default_factory=dict)
     _samples: dict[int, DiskSample] = field(default_factory=dict)
     _discards: dict[int, DiscardSample] = field(default_factory=dict)
     _owners: dict[int, OwnerSample] = field(default_factory=dict)
-    # The last reading of a drive is the first of its later figures.
+    # The last reading of a drive is the base of later figures.
     _looks: dict[str, Looked] = field(default_factory=dict)
     _slowed: Slowed | None = None
     _blinded: list[RunEntry] = field(default_factory=list)
@@ -63,8 +63,8 @@ class Newest:
         return not self._samples
 
     def as_begun(self) -> list[RunEntry]:
-        """Return entries as if each disk had started with its newest sample, and each drive had been read
-        at that time."""
+        """Return entries as if the run started now: every disk with the newest sample, every drive with the
+        latest reading."""
         begun = [
             replace(
                 began,
@@ -86,5 +86,5 @@ class Newest:
         return [replace(self._slowed, counts=counts, requests=())]
 
     def as_ended(self) -> Ended:
-        """Return an end as if each disk had ended with its newest sample."""
+        """Return an end as if each disk had ended with the newest sample."""
         return Ended(dict(self._samples), dict(self._discards), owners=dict(self._owners))

@@ -1,4 +1,4 @@
-"""The data that a sink receives: one disk over one interval."""
+"""The input of a sink: one disk over one interval."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ class Arrival:
     slack_bytes: dict[str, int] | None = None
 
     def known_by(self, first: SurplusBounds, now: SurplusBounds) -> Arrival:
-        """Return the arrival with what is known by now. Both bounds are of requests that the kernel
-        counted and the tracer did not: `first` by the first reading, on which `unseen` is based, `now` by
-        all readings since."""
+        """Return the arrival with the current knowledge. Both bounds cover requests counted by the kernel but
+        not by the tracer: `first` by the first reading, on which `unseen` is based, `now` by all readings
+        since."""
 
         def unseen(counts: dict[str, int] | None, unit: str) -> dict[str, int] | None:
             return counts and {
@@ -77,7 +77,7 @@ class Arrival:
 
 @frozen
 class Leaving:
-    """A disk's departure from a watch that goes on. `doubt` names counts that may belong to another disk."""
+    """A disk's departure from a continuing watch. `doubt` names counts possibly from another disk."""
 
     at: datetime
     at_ns: int
@@ -104,16 +104,15 @@ class Event:
 class Observation:
     """The results of one interval or, if `final`, of the whole time since the start.
 
-    `origin` is the device that the user named; `device` performs its I/O. `level` is the layer at which
-    requests are counted; `lacks`, data that the backend cannot provide, and why; `live`, write
-    amplification from firmware counters, None if they are not read; `discards`, senders of discards and I/O
-    that waited for them, None if not requested; `arrival`, in the first interval and the summary of an
-    added disk; `leaving`, in the last interval and the summary of a disk that was removed; `blind`,
-    programs that this kernel skips, and the effect on counts; `losses`, requests that were not traced, with
-    causes; `stall`, set if requests were in flight and none completed (in the summary: at the end); `slow`,
-    requests above a limit, None if not requested; `owners`, requests by owner, None if not requested;
-    `kernel_times`, the values of iostat, None if the kernel has none; `cpu`, the machine's CPU use, None if
-    not read.
+    `origin` is the device named by the user; `device` performs the I/O. `level` is the layer at which
+    requests are counted; `lacks`, data missing in the backend, and why; `live`, write amplification from
+    firmware counters, None if not read; `discards`, senders of discards and delayed I/O, None if not
+    requested; `arrival`, in the first interval and the summary of an added disk; `leaving`, in the last
+    interval and the summary of a removed disk; `blind`, programs skipped by the kernel, and the effect on
+    counts; `losses`, requests that were not traced, with causes; `stall`, set if requests were in flight and
+    none completed (in the summary: at the end); `slow`, requests above a limit, None if not requested;
+    `owners`, requests by owner, None if not requested; `kernel_times`, the values of iostat, None if the
+    kernel has none; `cpu`, the machine's CPU use, None if not read.
     """
 
     device: str
@@ -145,7 +144,7 @@ class Observation:
 
     @property
     def absent(self) -> dict[str, str]:
-        """Return the missing data and the reasons. Zeros in these fields are not measurements."""
+        """Return the missing data and the reasons. Zeros in missing fields are not measurements."""
         return lacking(self.lacks)
 
     @property
@@ -167,9 +166,9 @@ class Sink(Protocol):
     """A consumer of observations."""
 
     def begin(self, notes: list[str]) -> None:
-        """Begin, with notes that the user should know in advance. Called once."""
+        """Begin, with advance notes for the user. Called once."""
 
     def write(self, observation: Observation) -> None: ...
 
     def tell(self, event: Event) -> None:
-        """Report that disks were added or removed."""
+        """Report added or removed disks."""

@@ -1,4 +1,4 @@
-"""Derives an observation from two samples of a disk. Pure, and the only place that does so."""
+"""Derives an observation from two samples of a disk. Pure, and the only such derivation."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def observe(
 
 
 def tally(first: DiskSample, now: DiskSample) -> Tally:
-    """Return the tally of a run's losses from its first sample to this one."""
+    """Return the tally of a run's losses from the first sample to `now`."""
     return tally_losses(_account(first, now), now.disk.in_flight, now.disk.flush_queues)
 
 
@@ -72,8 +72,8 @@ def losses_of(
 ) -> tuple[Loss, ...]:
     """Return the losses between two samples.
 
-    `lost` is the growth of the run's tally in an interval; without `lost`, the losses are those of the
-    whole run. `is_blind`: the kernel skips programs while PID 1 is current.
+    `lost` is the growth of the run's tally in an interval; without `lost`, the losses cover the whole run.
+    `is_blind`: the kernel skips programs while PID 1 is current.
     """
     is_whole = lost is None
     grown = tally(then, now) if lost is None else lost

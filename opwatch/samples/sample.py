@@ -12,9 +12,9 @@ from opwatch.trace.trust import Reading
 class WatchedDisk:
     """Facts about a disk since it was attached.
 
-    `origin` is the device that the user named, `device` performs its I/O; `level` is the layer at which
-    requests are counted; `lacks`, data that the backend cannot provide, and why; `in_flight`, the number of
-    requests in flight at the attachment.
+    `origin` is the device named by the user, `device` performs the I/O; `level` is the layer at which
+    requests are counted; `lacks`, data missing in the backend, and why; `in_flight`, the number of requests
+    in flight at the attachment.
     """
 
     device: str
@@ -28,8 +28,8 @@ class WatchedDisk:
 
 @frozen
 class DiskSample:
-    """A reading, with the clocks at that time. `misses` are program runs that the kernel skipped, all
-    disks together; None if unknown. `cpu` is the machine's CPU time, read with the anchor."""
+    """A reading, with the clocks at that time. `misses` are program runs skipped by the kernel, all disks
+    together; None if unknown. `cpu` is the machine's CPU time, read with the anchor."""
 
     disk: WatchedDisk
     reading: Reading

@@ -1,4 +1,4 @@
-"""The devices that the user asked to watch, and the disks that perform their I/O at the moment."""
+"""The devices requested by the user, and the disks currently below."""
 
 from __future__ import annotations
 
@@ -14,15 +14,14 @@ class Selection:
     def __init__(self, devices: Devices, names: Sequence[str] | None) -> None:
         self._devices = devices
         self.named = [devices.resolve(name) for name in names or ()]
-        # Named devices that have gone: another disk may have their name.
+        # Named devices no longer present; another disk may have the same name.
         self.absent: set[BlockDevice] = set()
         for device in self.named:
             if not device.size_bytes:
                 raise UsageError(f"{device.name} has no medium (its size is 0)")
 
     def leaves(self) -> list[Leaf]:
-        """Return the disks to trace now, each once, for the first of the named devices that are built on
-        it."""
+        """Return the disks to trace now. A disk shared by several named devices belongs to the first."""
         if not self.named:
             return self._all_disks()
         by_device: dict[BlockDevice, Leaf] = {}
@@ -41,7 +40,7 @@ class Selection:
         return [Leaf(disk, disk) for disk in visible] + paths
 
     def notes(self) -> list[str]:
-        """Return notes on where the named devices' I/O is counted, if that is not obvious."""
+        """Return notes on where the named devices' I/O is counted, if not obvious."""
         return [note for device in self.named for note in _notes(device, self._devices.leaves(device))]
 
 

@@ -1,4 +1,4 @@
-"""Requests that took longer than a limit, as stored and displayed."""
+"""Requests slower than a limit, as stored and displayed."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from datetime import datetime, timedelta
 from opwatch.frozen import frozen
 from opwatch.trace.slow import Submitter
 
-# The kernel sends one flush for all that wait for one, so the flush has no single submitter.
+# The kernel combines waiting flush requests into a single flush, which therefore has no single submitter.
 _FLUSH = "flush"
 
 
 @frozen
 class SlowRequest:
-    """A slow request of the disk at this place; see SlowRecord. `cgroup` is the path of a control group,
-    or None if it was already gone."""
+    """A slow request of the disk at `place`; see SlowRecord. `cgroup` is the path of a control group, or None
+    if already gone."""
 
     place: int
     end_ns: int
@@ -46,7 +46,7 @@ class SlowRequest:
 @frozen
 class SlowIo:
     """Requests slower than `limit_ns` in an interval: `count` of them, of which `noted` were recorded
-    individually. `requests` are those or, in a summary, the slowest."""
+    individually. `requests` holds the recorded requests or, in a summary, the slowest."""
 
     limit_ns: int
     count: int

@@ -47,5 +47,5 @@ class SlowTally:
         return interval
 
     def summary(self) -> SlowIo:
-        """Return the number of slow requests in the whole run, with the slowest of them."""
+        """Return the number of slow requests in the whole run, with the slowest."""
         return SlowIo(self._limit_ns, self._count - self._begin, self._noted_in_all, self._slowest)

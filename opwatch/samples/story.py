@@ -1,5 +1,5 @@
-"""Derives a run's output from its entries. Pure, and the only place that does so: a live run and a
-recorded one give the same output."""
+"""Derives a run's output from its entries. Pure, and the only such derivation, so live and recorded runs give
+the same output."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from opwatch.waf.live import Live
     from opwatch.waf.live_trail import LiveTrail
 
-# Summaries of removed disks are kept until the end, except the oldest if there are more than this.
+# Summaries of removed disks are kept until the end, except the oldest beyond this number.
 MOST_PAST = 256
 
 News = Observation | Event
@@ -54,8 +54,8 @@ class _Moment:
 
 @dataclass(slots=True)
 class _Disk:
-    """A watched disk. `last` is the start of its next interval; `beside` are the bounds of requests that
-    the kernel counted and the tracer did not."""
+    """A watched disk. `last` is the start of the next interval; `beside` bounds the requests counted by the
+    kernel but not by the tracer."""
 
     first: _Moment
     last: _Moment
@@ -67,13 +67,13 @@ class _Disk:
     slow: SlowTally | None = None
     # True until the first interval, which shows the arrival.
     is_news: bool = False
-    # Losses that earlier intervals reported.
+    # Losses reported by earlier intervals.
     lost: Tally = field(default_factory=Tally)
     # The stall in which the last interval ended.
     stall: Stall | None = None
 
     def stall_until(self, now: DiskSample) -> Stall | None:
-        """Return the disk's stall since its last interval, or None."""
+        """Return the disk's stall since the last interval, or None."""
         return stall_between(self.last.sample.reading, now.reading, self.stall, missed=bool(self.lost))
 
     def take_losses(self, now: DiskSample) -> Tally:
@@ -106,7 +106,7 @@ class _Disk:
 
 class Story:
     """Takes the entries of a run in order. After the last, `unexplained` and `explained` have each disk's
-    losses, with its name."""
+    losses, with the disk's name."""
 
     def __init__(self) -> None:
         self.unexplained: list[str] = []
@@ -119,7 +119,7 @@ class Story:
         self._not_watched: list[str] = []
 
     def take(self, entry: RunEntry) -> list[News]:
-        """Return the output of this entry. Raise BadInput if the entry contradicts earlier ones."""
+        """Return the output of an entry. Raise BadInput if the entry contradicts earlier ones."""
         match entry:
             case Began():
                 return self._begin(entry)

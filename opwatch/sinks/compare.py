@@ -57,7 +57,7 @@ def title(metric: str) -> str:
 
 
 def shown_value(metric: str, estimate: Estimate) -> str:
-    """Return one figure of a run as text, or a dash if it has none."""
+    """Return a figure of a run as text, or a dash if missing."""
     value = estimate.value
     if value is None:
         return "-"
@@ -175,7 +175,7 @@ def _change(decision: Decision) -> str:
 
 
 def document(comparison: RunComparison, decisions: Iterable[Decision]) -> dict[str, Any]:
-    """Return a comparison and its rulings as one JSON document."""
+    """Return a comparison with the rulings as a JSON document."""
     return {
         "schema": SCHEMA,
         "type": "compare",

@@ -21,7 +21,7 @@ from opwatch.sinks.compare import (
     title,
 )
 
-# Characters with a meaning anywhere in a line, and those with a meaning at its start only.
+# Characters with a meaning anywhere in a line, and characters with a meaning only at the start.
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|~@&]|#(?=\d))")
 _AT_BEGIN = re.compile(r"^([-+#=]|\d+(?=[.)](?:\s|$)))")
 
@@ -43,8 +43,8 @@ def escaped_cell(text: str) -> str:
 
 
 def fenced(lines: Iterable[str]) -> list[str]:
-    """Return lines as a Markdown code block. The fence is longer than any in the lines, so that no line ends
-    it."""
+    """Return lines as a Markdown code block. The fence is longer than any fence in the lines, so no line can
+    close the block."""
     block = list(lines)
     longest = max((len(run) for line in block for run in re.findall("`+", line)), default=0)
     fence = "`" * max(3, longest + 1)
@@ -52,7 +52,7 @@ def fenced(lines: Iterable[str]) -> list[str]:
 
 
 def as_text(text: str) -> str:
-    """Return text from a file, escaped so that Markdown reads no tag, code or link in it."""
+    """Return text from a file, with Markdown tags, code and links escaped."""
     return re.sub(r"([\\`<\[])", r"\\\1", units.printable(text))
 
 

@@ -178,7 +178,7 @@ def _pace(pace: Pace, is_mean: bool) -> str:
 
 
 def _of_health(report: Report) -> list[str]:
-    """Return lines with the health that the drive reports and the predicted end of its rated life."""
+    """Return lines with the reported health and the predicted end of the rated life."""
     shown: list[str] = []
     if report.lifetime:
         says = f"lifetime WAF: {_lifetime(report.lifetime)} since it was new: its past, not a workload's"

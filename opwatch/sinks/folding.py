@@ -36,7 +36,7 @@ def folded(text: str, head: str = "", indent: int | None = None, *, keep_words: 
 def advice(parts: Sequence[str], head: str) -> list[str]:
     """Return lines for an advice of alternating sentences and commands.
 
-    Sentences are wrapped after `head`; each command gets its own line so that it can be copied.
+    Sentences are wrapped after `head`; each command gets a separate line for copying.
     """
     lines: list[str] = []
     for index, part in enumerate(parts):

@@ -1,4 +1,4 @@
-"""JSON lines, schema opwatch/1: one object per device and interval, and one per summary."""
+"""JSON lines, schema opwatch/1: one object per device and interval, and per summary."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from opwatch.waf.live import Live
 
 _IDLE = idle_op()
-# Fields that are null if the source cannot measure them.
+# Fields that are null without a measurement.
 _ABSENT = {
     ERRORS: ("errors", "error_bytes", "errors_by_status"),
     ISSUED: ("issued", "sequential_ratio"),

@@ -33,7 +33,7 @@ HEADER = "op           /s   MB/s  mean   p50   p90   p99 p99.9   max    qd size 
 LEGEND = "requests and MB a second; latency in the device (n, u, m: ns, us, ms); qd: queue"
 REPEAT_HEADER = 20
 BAR = 40
-# An interval shorter than this share of the requested length shows its length.
+# Show the length of intervals shorter than this share of the requested length.
 _SHORTER = 0.95
 # A failing disk has hundreds of slow requests; JSON lists all of them.
 _MOST_SLOW = 10
@@ -303,8 +303,8 @@ class Lines:
                 self._print(queue, LineKind.ROW)
 
     def _time(self, observation: Observation) -> str:
-        """Return the end time of an interval, in milliseconds if intervals are under 1 s, and its length if
-        it is short."""
+        """Return the end time of an interval, in milliseconds if intervals are under 1 s, and the length of a
+        short interval."""
         at, seconds = observation.at.astimezone(), observation.interval.seconds
         time = at.isoformat(timespec="milliseconds")[11:23] if 0 < self._every_s < 1 else f"{at:%H:%M:%S}"
         return f"{time} ({seconds:.3f} s)" if seconds < _SHORTER * self._every_s else time

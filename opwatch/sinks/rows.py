@@ -1,6 +1,6 @@
-"""Observations as rows of selected fields: CSV, or JSON lines of these fields alone.
+"""Observations as rows of selected fields: CSV, or JSON lines of the selected fields alone.
 
-A field is its path in the JSON document of an observation: `ops.read.latency_ns.p99`.
+A field is named by the path in the JSON document of an observation: `ops.read.latency_ns.p99`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _cell(value: object) -> str:
     if isinstance(value, (Mapping, list)):
         return printable(json.dumps(value))
     text = printable(str(value))
-    # A spreadsheet would run a text with one of these prefixes as a formula.
+    # A spreadsheet would run a text with such a prefix as a formula.
     return f"'{text}" if isinstance(value, str) and text.startswith(_FORMULA) else text
 
 

@@ -29,7 +29,7 @@ PATIENCE_S = 1.0
 _LOOK_S = 0.2
 _CHUNK_BYTES = 4096
 _SURROGATE = re.compile("[\ud800-\udfff]")
-# ASCII replacements for encodings that lack these characters; any other character becomes a question mark.
+# ASCII replacements for limited encodings; any other character becomes a question mark.
 _SIGNS = {"±": "+-", "µ": "u", "├": "|", "└": "`", "─": "-", "│": "|", "…": "+"}
 _BARS_FROM_THE_LOWEST = dict(zip("▁▂▃▄▅▆▇█", ".:-=+*#@", strict=True))
 _ASCII = str.maketrans(_SIGNS | _BARS_FROM_THE_LOWEST)
@@ -120,10 +120,10 @@ def width_of(stream: TextIO) -> int | None:
 
 
 def _reopened(descriptor: int) -> int | None:
-    """Reopen a pipe or a terminal for non-blocking writes, or return None if that is impossible.
+    """Reopen a pipe or a terminal for non-blocking writes, or return None if impossible.
 
-    Setting O_NONBLOCK on the descriptor itself would affect every process that shares it, such as the command
-    that opwatch runs.
+    Setting O_NONBLOCK on the descriptor itself would affect every process sharing the descriptor, such as the
+    command under opwatch.
     """
     mode = os.fstat(descriptor).st_mode
     if not (stat.S_ISFIFO(mode) or os.isatty(descriptor)):
@@ -176,10 +176,10 @@ class _Pipe:
 
 
 class PaintedTerminal:
-    """A terminal that another component draws on: text passes through unescaped.
+    """A terminal under the control of another component: text passes through unescaped.
 
-    Once the terminal is gone, or is full after hurry(), all further text is dropped silently, so that the
-    caller never blocks forever.
+    Once the terminal is gone, or is full after hurry(), further text is dropped silently instead of blocking
+    the caller forever.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -243,8 +243,8 @@ class Writer:
     def json(self, document: object, indent: int | None = None) -> None:
         """Print one JSON document.
 
-        json.dumps() escapes every control character except DEL. Bytes of names that are not UTF-8 become
-        U+FFFD, because most parsers reject a lone surrogate.
+        json.dumps() escapes every control character except DEL. Invalid UTF-8 in names becomes U+FFFD,
+        because most parsers reject a lone surrogate.
         """
         text = json.dumps(document, indent=indent)
         if "\\ud" in text:
@@ -252,7 +252,7 @@ class Writer:
         self._put(text.replace("\x7f", "\\u007f") + "\n")
 
     def part(self, text: str) -> None:
-        """Print text without a line end, so that over() can replace it later."""
+        """Print text without a line end; over() can replace the text later."""
         self._put(encodable(text, self._encoding))
 
     def over(self, text: str) -> None:

@@ -24,7 +24,7 @@ _HEADER = f"  {'layer':<10} {'device':<11} {'in':>15} {'out':>15} {'completed':>
 
 
 class _Folded(str):
-    """A line that must not be wrapped: it fits, or is a command to copy."""
+    """A line exempt from wrapping: short enough, or a command to copy."""
 
 
 def _amount(n_bytes: int | None) -> str:
@@ -272,7 +272,7 @@ def _evidence(audit: Audit) -> dict[str, Any]:
 def document(audit: Audit, blind: str | None = None) -> dict[str, Any]:
     """Return the audit as the object to print.
 
-    `blind` names contexts in which this kernel runs no BPF programs, so that discards may be missing.
+    `blind` names contexts where the kernel runs no BPF programs, so discards may be missing.
     """
     evidence = audit.evidence
     asked, filesystem = evidence.asked, evidence.before.filesystem

@@ -24,7 +24,7 @@ _LABEL = 10
 
 @frozen
 class Checked:
-    """One mount or device with its prediction, and the reasons why fstrim may not reach it on schedule."""
+    """A mount or device with a prediction, and the reasons why a scheduled fstrim may miss it."""
 
     stack: Stack
     forecast: Forecast
@@ -158,7 +158,7 @@ def lines(checked: Checked) -> list[str]:
     rows += _space(checked.forecast)
     # A disabled fstrim.timer is reported once, at the end.
     here = [problem for problem in checked.schedule if problem.code != "timer-off"]
-    # If no discard arrives, reasons that hide its result do not matter.
+    # If no discard arrives, reasons for a hidden result do not matter.
     lost = checked.forecast.outlook is Outlook.NOTHING
     for problem in (*checked.forecast.reasons, *here):
         if lost and problem.cause.effect is Effect.HIDES:

@@ -115,8 +115,8 @@ def untrimmable_rows(space: ReadDevice | Part) -> Iterator[str]:
 
 
 def _between(limits: Bounds, shown: str, scale: float = 1.0) -> str:
-    """Return bounds as "12.3 (11.9 to 12.8)", the bounds alone if no value is known, or one figure if they
-    agree."""
+    """Return bounds as "12.3 (11.9 to 12.8)", the bounds alone if no value is known, or a single figure if
+    the bounds agree."""
     low, high = (format(edge * scale, shown) for edge in (limits.low, limits.high))
     if low == high:
         return low

@@ -18,7 +18,7 @@ BELOW_ONE = "below 1: the drive compresses, or its counters leave something out"
 
 @frozen
 class Outcome:
-    """A measurement and its device. `parts` holds host bytes per device, as the kernel counts them."""
+    """A measurement with the device. `parts` holds the kernel's count of host bytes per device."""
 
     device: str
     origin: str

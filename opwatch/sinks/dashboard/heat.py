@@ -129,7 +129,7 @@ def _cell_counts(column: Column, scale: LatencyScale) -> list[int]:
 def _levels(counts: Sequence[int], hottest: int) -> list[int]:
     """Return the heat of each cell of a column, from the bottom.
 
-    The scale is logarithmic, so that one slow request among ten thousand is visible.
+    The scale is logarithmic, so a single slow request among ten thousand is visible.
     """
     full = math.log2(hottest + 1)
     return [math.ceil(math.log2(count + 1) / full * LEVELS) if count else 0 for count in counts]
@@ -145,7 +145,7 @@ def _line(column: Column, scale: LatencyScale, height: int) -> dict[int, Line]:
 
 
 def _row(grid: Sequence[tuple[list[int], dict[int, Line]]], row: int, empty: str, cursor: int | None) -> Row:
-    """Return one row of a map, with one piece per change of tone."""
+    """Return a row of a map, with a piece per change of tone."""
     pieces: Row = [(empty, Tone.PLAIN)] if empty else []
     run = ""
     tone: Tone | Heat = _NO_HEAT

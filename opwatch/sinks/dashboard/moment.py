@@ -1,4 +1,4 @@
-"""Compact form of one disk's interval, so that an hour of many disks fits into memory: every displayed
+"""Compact form of a disk's interval, small enough to keep an hour of many disks in memory: every displayed
 number, and the latency distribution."""
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Times(NamedTuple):
 
 @frozen
 class OpMoment:
-    """One operation in an interval. `queue` is None if it was not measured."""
+    """One operation in an interval. `queue` is None if not measured."""
 
     count: int
     bytes: int
@@ -121,7 +121,7 @@ def _unpacked(raw: bytes) -> OpMoment:
 
 @frozen
 class DiskMoment:
-    """An interval of one disk. `packed` holds its operations by name."""
+    """An interval of one disk. `packed` holds the operations by name."""
 
     at: datetime
     begin_ns: int
@@ -144,7 +144,7 @@ class DiskMoment:
         return (self.end_ns - self.begin_ns) / 1e9
 
     def op(self, name: str) -> OpMoment | None:
-        """Return one of its operations, or None if it had no requests."""
+        """Return an operation of the interval, or None without requests."""
         raw = self.packed.get(name)
         return None if raw is None else _unpacked(raw)
 

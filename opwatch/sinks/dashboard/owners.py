@@ -24,8 +24,8 @@ _SHARE = struct.Struct("<5Q")
 class OwnersMoment:
     """Owners of one disk in an interval, most bytes first.
 
-    `packed` holds their shares, followed by the share of the `more` others. `no_room` is the part of the
-    others that found the owner table full.
+    `packed` holds the owners' shares, followed by the share of the `more` others. `no_room` is the part of
+    the others not counted individually because the owner table was full.
     """
 
     by: str

@@ -112,7 +112,7 @@ def trust_row(disk: DiskPast, moment: DiskMoment | None) -> Row:
 
 
 def drive_rows(past: Past, disk: DiskPast, moment: DiskMoment | None, width: int) -> list[Row]:
-    """Return one or two rows with the drive's health and its write amplification."""
+    """Return one or two rows with the drive's health and write amplification."""
     if moment is None:
         return []
     health, row = past.health(disk, moment.end_ns), []
@@ -146,7 +146,8 @@ def _health(health: SmartLog) -> Row:
 
 
 def disk_rows(past: Past, chosen: DiskPast, cursor_ns: int | None, most: int, width: int) -> list[Row]:
-    """Return a row for the selected disk and those around it. If some do not fit, a last row counts them."""
+    """Return rows for the selected disk and the disks around it. A last row counts the disks without
+    space."""
     disks = past.listed()
     if len(disks) < 2 or most < 1:
         return []

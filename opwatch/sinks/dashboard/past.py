@@ -30,8 +30,8 @@ class EventMark:
 
 @dataclass(slots=True)
 class DiskPast:
-    """One disk. `doubtful` counts intervals with unexplained requests since the start, `dropped` those too
-    old to be kept, and `requests` all requests since the first interval."""
+    """One disk. `doubtful` counts intervals with unexplained requests since the start, `dropped` the expired
+    ones, and `requests` all requests since the first interval."""
 
     name: str
     label: str
@@ -69,7 +69,7 @@ class Past:
         self._health: dict[str, _Health] = {}
 
     def take(self, entry: RunEntry) -> None:
-        """Take an entry, before the observations that result from it."""
+        """Take an entry, before the resulting observations."""
         if isinstance(entry, Began):
             if entry.drive:
                 self._drives[entry.sample.disk.device] = entry.drive
@@ -94,7 +94,7 @@ class Past:
         disk.doubtful += bool(observation.unexplained)
 
     def listed(self) -> list[DiskPast]:
-        """Return the disks in screen order; those that never had a request come last."""
+        """Return the disks in screen order, disks without any request last."""
         return sorted(self.disks.values(), key=lambda disk: not disk.requests)
 
     def tell(self, event: Event) -> None:

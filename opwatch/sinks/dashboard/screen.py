@@ -25,7 +25,7 @@ _WIDE = 150
 _TALL = 40
 # Distance of clock times below the map, in columns.
 _EVERY = 20
-# An interval shows its real length if it differs by more than this share.
+# Show an interval's real length if different by more than this share.
 _UNEVEN = 0.1
 KEYS = "q quit  space {pause}  ←→ time  +- zoom  ↑↓ disk  rwdf op{keep}  ? help"
 HELP = (
@@ -84,7 +84,7 @@ def screen(past: Past, view: View, frame: Frame) -> list[Row]:
 
 
 def _message(past: Past, frame: Frame) -> list[Row]:
-    """Return the last message in as many rows as it needs; it overlays the rows above the keys."""
+    """Return the rows of the last message, which overlay the rows above the keys."""
     note = past.note()
     lines = textwrap.wrap(clean(note), max(frame.width, 20)) if note else []
     most = min(max(frame.height // 4, 1), frame.height - 1)
@@ -147,8 +147,8 @@ class _Composed:
         return [*rows, *self._drive_rows()]
 
     def _drive_rows(self) -> list[Row]:
-        """Return the drive's report, with as many rows as any column in view needs, so that the map keeps its
-        height."""
+        """Return the drive's report, padded to the largest number of rows in view to keep the map's height
+        constant."""
         in_view = [
             drive_rows(self._past, self._disk, column[-1], self._frame.width) for column in self._columns
         ]
@@ -156,7 +156,7 @@ class _Composed:
         return [*rows, *[blank] * (max(map(len, in_view), default=0) - len(rows))]
 
     def _length_of(self, moment: DiskMoment) -> str:
-        """Return the nominal interval length, or the real one if it differs much."""
+        """Return the nominal interval length, or the real length if very different."""
         meant_s = self._frame.interval_s or moment.seconds
         is_even = abs(moment.seconds - meant_s) <= _UNEVEN * meant_s
         return _length(meant_s if is_even else moment.seconds)

@@ -12,8 +12,8 @@ from opwatch.trace.abi import OPS
 
 # Intervals per column.
 ZOOMS = (1, 2, 5, 10, 30, 60)
-# Without a choice by the user, the view switches to another disk or operation only if it has more than this
-# many times the requests of the shown one.
+# Without a choice by the user, the view switches to another disk or operation only if busier than the shown
+# one by this factor.
 _BUSIER = 2
 # Number of columns in which the busiest operation is determined.
 _RECENT = 30
@@ -23,10 +23,10 @@ Columns = Sequence[Sequence[DiskMoment]]
 
 @dataclass(slots=True)
 class View:
-    """The part of the past that is shown.
+    """The displayed part of the past.
 
-    `cursor_ns` is the end of the interval whose numbers are shown, None for the newest one. `edge_ns` is the
-    end of the map when it was paused. `chosen_op` is None for the busiest operation in the map. Until
+    `cursor_ns` is the end of the interval with the displayed numbers, None for the newest interval. `edge_ns`
+    is the end of the paused map. `chosen_op` is None for the busiest operation in the map. Until
     `has_chosen_disk` is set, the busiest disk is shown.
     """
 
@@ -53,8 +53,7 @@ class View:
         return shown or max(past.disks.values(), key=lambda disk: disk.requests, default=None)
 
     def follow_busiest(self, past: Past) -> None:
-        """Show the busiest disk, unless the user chose one. Two disks that are about equally busy do not
-        alternate."""
+        """Show the busiest disk, unless the user chose one. Two about equally busy disks do not alternate."""
         shown = self.disk(past)
         if shown is None or self.has_chosen_disk or self.is_paused:
             return
@@ -112,9 +111,9 @@ class View:
         return bisect_left([moments[-1].end_ns for moments in columns], disk.moments[place].end_ns)
 
     def op(self, columns: Columns) -> str:
-        """Return the operation that the map shows: the chosen one, or the busiest in its newest columns.
+        """Return the operation in the map: the chosen operation, or the busiest in the newest columns.
 
-        As with disks, two that are about equally busy do not alternate.
+        As with disks, two about equally busy operations do not alternate.
         """
         if self.chosen_op:
             return self.chosen_op

@@ -57,8 +57,7 @@ FAMILIES = (REQUESTS, BYTES, ERRORS, LATENCY, DEPTH, WAF, WAF_ERROR, UNEXPLAINED
 
 @dataclass(slots=True)
 class _Points:
-    """Values of one sample name with one set of labels, and their times. The label text is stored only
-    once."""
+    """Values of one sample name with one set of labels, and the times. The label text is stored only once."""
 
     labels: str
     moments: array[float] = field(default_factory=lambda: array("d"))
@@ -96,7 +95,7 @@ class OpenMetrics:
             at = self._newest[device] + 1e-6
         self._newest[device] = at
         of_device = {"device": device}
-        # A metric that the source cannot measure has no series, because a 0 would claim that there were none.
+        # A metric missing in the source has no series, because a 0 would claim a measurement of zero.
         self._absent[device] = observation.absent
         for name, op in observation.interval.ops.items():
             self._put_op(at, {**of_device, "op": name}, op)

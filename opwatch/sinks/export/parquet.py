@@ -17,7 +17,7 @@ from opwatch.host.privilege import DUCKDB, install_command
 from opwatch.samples.observation import Event, Observation
 from opwatch.sinks.export.table import COLUMNS, rows
 
-# Maximum rows per part, each written as one file per day and model. This bounds the memory use.
+# Maximum rows per part, which bounds the memory use. A part is written as one file per day and model.
 _MOST_ROWS = 100_000
 UNKNOWN = "unknown"
 _COPY = """
@@ -46,8 +46,8 @@ def duckdb_module() -> Any:  # noqa: ANN401
 class ParquetSet:
     """A data set from construction to close().
 
-    commit() gives it its final name once it is complete; otherwise close() removes it. The folder is always
-    new, so nothing is ever overwritten.
+    commit() renames a complete data set to the final name; otherwise close() removes all files. The folder is
+    always new, so nothing is ever overwritten.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -55,8 +55,8 @@ class ParquetSet:
         if os.path.lexists(folder):
             raise _exists(folder)
         self._folder, self._parts = folder, 0
-        # A sibling of the target, so that a rename suffices; not hidden, so that users find leftovers of a
-        # killed dump.
+        # A sibling of the target, so a rename suffices; not hidden, so users can find leftovers of a killed
+        # dump.
         self._unfinished = folder.with_name(f"{folder.name}.unfinished-{os.urandom(4).hex()}")
         try:
             self._unfinished.mkdir(mode=0o700)
@@ -92,7 +92,7 @@ class ParquetSet:
     def commit(self) -> None:
         """Rename the data set to its final name."""
         try:
-            # A rename replaces an empty folder. mkdir() ensures that this folder is ours and the name was
+            # A rename replaces an empty folder. mkdir() ensures that the folder is ours and the name was
             # free.
             self._folder.mkdir(mode=0o700)
             self._unfinished.rename(self._folder)

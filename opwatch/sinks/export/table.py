@@ -44,7 +44,7 @@ COLUMNS = {
     "cpus": "BIGINT",
     "busy_cores": "DOUBLE",
 }
-# These operations have a row even in an interval without any of them.
+# Operations with a row in every interval, even without requests.
 _OPS = ("read", "write", "discard", "flush")
 _IDLE = idle_op()
 

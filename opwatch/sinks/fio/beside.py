@@ -40,7 +40,7 @@ def compared_lines(runs: Iterable[tuple[str, Sequence[JobBeside]]]) -> Iterator[
 
 
 def compared_document(runs: Iterable[tuple[str, Sequence[JobBeside]]]) -> list[dict[str, Any]]:
-    """Return one object per recording with its rows, which may be empty."""
+    """Return one object per recording with the rows, which may be empty."""
     return [{"file": name, "rows": [document(row) for row in rows]} for name, rows in runs]
 
 

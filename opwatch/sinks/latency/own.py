@@ -113,7 +113,7 @@ def _monitor_lines(log: MonitorLog) -> list[str]:
 
 
 def lines(drive_latency: DriveLatency) -> list[str]:
-    """Return the latencies that the drive reported, and the reads that failed."""
+    """Return the latencies reported by the drive, and the failed reads."""
     shown = title(drive_latency.drive)
     if drive_latency.amazon:
         shown += _amazon_lines(drive_latency.amazon)

@@ -1,4 +1,4 @@
-"""Owners on all disks as one table, largest first. With `other` it adds up to the total of the disks."""
+"""Owners on all disks as one table, largest first. With `other` the rows add up to the total of the disks."""
 
 from __future__ import annotations
 

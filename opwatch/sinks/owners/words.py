@@ -29,8 +29,8 @@ def owner_words(owner: Owned) -> str:
 
 
 def owner_lines(owners: Owners, seconds: float, columns: int = 80) -> list[str]:
-    """Return rows for the largest owners of each operation, and one that completes the sum, in at most
-    `columns` columns."""
+    """Return rows for the largest owners of each operation, and a remainder row that completes the sum, in at
+    most `columns` columns."""
     ops = dict.fromkeys(op for one in owners.owners for op in one.ops) | dict.fromkeys(owners.other)
     if not ops:
         return []

@@ -13,7 +13,7 @@ _OPS = {"read": Ink.READ, "write": Ink.WRITE, "flush": Ink.FLUSH, "discard": Ink
 _BY_UNIT = {"n": Ink.FAINT, "u": Ink.PLAIN, "m": Ink.SLOW, "s": Ink.SLOWEST}
 _DURATION = re.compile(r"<?[0-9.]+([nums])")
 _WORDS = re.compile(r"\s+|\S+")
-# A row starts with the name of its operation; its 80-column part ends with the errors.
+# A row starts with the name of the operation; the 80-column part ends with the errors.
 _NAME, _ROW = 7, 78
 
 

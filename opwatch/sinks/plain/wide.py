@@ -20,7 +20,7 @@ TIMES_HEADER = "  await %util"
 def shape(histogram: Histogram) -> str:
     """Return the latency distribution as one bar per octave.
 
-    Latencies below a microsecond are in the first bar, those above ten seconds in the last. Heights are
+    Latencies below a microsecond are in the first bar, latencies above ten seconds in the last. Heights are
     relative to the highest bar, and an octave with requests is never blank.
     """
     counts = [0] * _OCTAVES

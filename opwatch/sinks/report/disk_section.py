@@ -1,4 +1,4 @@
-"""One disk of a report: its table, its plots, and its slow requests."""
+"""One disk of a report: table, plots, and slow requests."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _of(changes: Iterable[CourseChanges], figure: str, op: str | None) -> list[C
 
 
 def marked(figure: Figure, changes: Iterable[CourseChanges], begin_ns: int) -> Figure:
-    """Return a plot over time with the levels of its figure, and flags at the changes between them."""
+    """Return a plot over time with the levels, and flags at the changes of level."""
     layers, flags = list(figure.layers), list(figure.flags)
     if not any(layers):
         return figure

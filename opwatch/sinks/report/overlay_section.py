@@ -60,7 +60,7 @@ def _op_figures(op: str, overlaid: Overlaid, back: Backdrop, points: int) -> Ite
 def overlaid_figures(
     runs: Sequence[ReportedRun], devices: Sequence[str]
 ) -> Iterator[tuple[str, Figure | None]]:
-    """Yield all plots of one row of disks, each with its heading: the operation or another subject."""
+    """Yield all plots of a row of disks, each with a heading: the operation or another subject."""
     overlaid = _pictures(runs, devices)
     back = Backdrop(elapsed(max(run.picture.seconds for run in runs)))
     points = points_for(len(runs))

@@ -41,7 +41,7 @@ def page(runs: Sequence[ReportedRun], comparison: RunComparison | None, pairs: D
 
 
 def document_of(title: str, body: str) -> str:
-    """Return a page with its style and its content security policy."""
+    """Return a page with style and content security policy."""
     style = files("opwatch.sinks.report").joinpath("style.css").read_text("utf-8")
     return (
         f'{BEGIN}\n<html lang=en><head><meta charset=utf-8><meta name=viewport content="width=device-width,'

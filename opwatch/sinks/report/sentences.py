@@ -42,7 +42,7 @@ def _op(name: str, op: OpInterval, seconds: float) -> str:
 
 
 def disk_sentences(final: Observation) -> Iterator[str]:
-    """Yield the activity of one disk, and its errors."""
+    """Yield the activity and the errors of a disk."""
     seconds = final.interval.seconds
     ops = [_op(name, op, seconds) for name, op in final.interval.ops.items() if op.count]
     head = f"{final.label}, {amounts.span(seconds)}: "

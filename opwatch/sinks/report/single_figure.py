@@ -19,7 +19,7 @@ _NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
 
 @frozen
 class SingleFigure:
-    """A page with one plot, its file name without extension, and its height."""
+    """A page with a single plot, the file name without extension, and the height."""
 
     name: str
     html: str

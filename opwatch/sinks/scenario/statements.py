@@ -9,6 +9,6 @@ from opwatch.sinks.folding import folded
 
 
 def statement_lines(holder: Fields) -> Iterator[str]:
-    """Yield the verdicts in this part of a document, each with its reason."""
+    """Yield the verdicts in a part of a document, each with the reason."""
     for statement in holder.tables("statements", "a statement"):
         yield from folded(f"{statement.text('what')}: {statement.text('verdict')}; {statement.text('why')}")

@@ -1,4 +1,4 @@
-"""Fields that an experiment adds to the document of its sweep."""
+"""Fields added by an experiment to the sweep's document."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ _MIB = 1 << 20
 
 
 def scenario_lines(scenario: Fields) -> Iterator[str]:
-    """Yield the experiment's source, its results, and whether they match the author's findings."""
+    """Yield the experiment's source and results, and whether the results match the author's."""
     yield from folded(f"scenario {scenario.text('name')}: {scenario.text('title')}")
     yield from folded(f"source: {scenario.text('source')}. {scenario.text('remark')}")
     kind = scenario.kind("kind", ScenarioKind)

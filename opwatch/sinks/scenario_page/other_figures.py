@@ -101,7 +101,7 @@ def _rounds(run: Fields) -> Iterator[tuple[float, float]]:
 
 
 class _Bars(NamedTuple):
-    """Bars of one colour, one per group; None for a missing bar."""
+    """Bars of the same colour, one per group; None for a missing bar."""
 
     kind: str
     name: str

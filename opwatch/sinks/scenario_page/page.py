@@ -1,4 +1,4 @@
-"""Experiments as one page: the author's findings and the verdicts on them, plots, and tables."""
+"""Experiments as one page: the author's findings with verdicts, plots, and tables."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def experiment_figures(document: Mapping[str, Any]) -> list[Figure]:
 
 
 def single_experiment_figures(documents: Sequence[tuple[str, Mapping[str, Any]]]) -> Iterator[SingleFigure]:
-    """Yield each plot as a separate page, named after its experiment and its position."""
+    """Yield each plot as a separate page, named after the experiment and the plot's position."""
     taken: dict[str, int] = {}
     for _, document in documents:
         name = _checked(document).sub("scenario").kind("kind", ScenarioKind).value.replace(" ", "-")

@@ -23,7 +23,7 @@ _MOST_POINTS, _MOST_DOTS = 300, 4000
 # A round shorter than a second has no per-second counts. If the counts cover less than this share of a round,
 # the round is plotted instead.
 _LEAST_SEEN = 0.5
-# Flags closer than this share one label.
+# Flags at a smaller distance share a label.
 ONE_PLACE = EXTENT // 50
 
 
@@ -43,10 +43,10 @@ class _Point(NamedTuple):
 
 
 class _Course(NamedTuple):
-    """A level and its colour.
+    """A level and a colour.
 
-    `points` are its seconds if they were counted, or else its rounds. `stretches` are merged points, used to
-    find steps. `steady` is the start of its steady-state window.
+    `points` are seconds if counted, otherwise rounds. `stretches` are merged points, used to find steps.
+    `steady` is the start of the steady-state window.
     """
 
     kind: str
@@ -100,7 +100,7 @@ def _course(place: int, level: Fields, facts: Fields, ratio: float) -> _Course:
 def _dots(rounds: Sequence[_Point], seconds: Sequence[_Point]) -> tuple[list[_Point], bool, bool]:
     """Return (points, whether some are seconds, whether some are rounds).
 
-    A round is replaced by its seconds, unless they cover too little of it.
+    A round is replaced by per-second points, unless the points cover too little of the round.
     """
     spots: list[_Point] = []
     left, places = list(seconds), set()
@@ -204,7 +204,7 @@ def _name(course: _Course) -> str:
 
 
 def _flags(courses: Sequence[_Course], x: AxisScale, *, is_of_time: bool) -> Iterator[Flag]:
-    """Yield flags for each level's cliff, its predicted cliff, and the steps after it."""
+    """Yield flags for each level's cliff, predicted cliff, and later steps."""
     yield from _cliffs(courses, x, "seconds" if is_of_time else "host_bytes")
     for course in courses:
         foretold = number(course.facts, "predicted_cliff_bytes")

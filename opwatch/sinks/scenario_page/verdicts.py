@@ -10,7 +10,7 @@ from opwatch.scenarios.scenario import ScenarioKind, ScenarioVerdict
 
 
 class PageVerdict(NamedTuple):
-    """One finding, whether it holds here, and the reason."""
+    """A finding, whether reproduced, and the reason."""
 
     what: str
     verdict: ScenarioVerdict

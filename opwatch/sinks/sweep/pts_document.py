@@ -1,5 +1,5 @@
-"""The JSON document of an SNIA test, docs/schema/sweep-test.json: every field that the specification requires
-in its report, under names that all tests share."""
+"""The JSON document of an SNIA test, docs/schema/sweep-test.json: all report fields required by the
+specification, under names common to all tests."""
 
 from __future__ import annotations
 

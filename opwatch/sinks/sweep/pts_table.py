@@ -1,4 +1,4 @@
-"""The report of an SNIA test as text, built from its document, so that new and stored tests look the same."""
+"""The report of an SNIA test as text, built from the JSON document, so new and stored tests look the same."""
 
 from __future__ import annotations
 

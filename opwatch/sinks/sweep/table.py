@@ -1,4 +1,4 @@
-"""The table of a sweep, built from its document, so that new and stored sweeps look the same."""
+"""The table of a sweep, built from the JSON document, so new and stored sweeps look the same."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def _pts(level: Fields) -> str:
 
 
 def _host_bound(levels: Sequence[Fields]) -> Iterator[str]:
-    """Yield a warning for levels that were limited by this host instead of the drive."""
+    """Yield a warning for levels limited by the host instead of the drive."""
     ratios = [(level.text("label"), number(_figures(level), "load_cpu_ratio")) for level in levels]
     bound = [label for label, ratio in ratios if ratio is not None and ratio >= HOST_BOUND]
     if bound:

@@ -13,7 +13,7 @@ from opwatch.sinks.report.plots.scales import EXTENT, AxisScale, capacities, lin
 from opwatch.sinks.report.plots.traces import Backdrop
 from opwatch.waf.span import IntervalBytes
 
-# Line style of a drive, its name, its course, and the start of its run.
+# Line style, name and timeline of a drive, and the start of the run.
 NamedCourse: TypeAlias = tuple[str, str, DriveCourse, int]
 
 _MOST_POINTS = 600

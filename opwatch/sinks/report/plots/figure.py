@@ -1,4 +1,4 @@
-"""A plot as HTML: SVG lines that stretch with the page, and labels around them that do not."""
+"""A plot as HTML: SVG lines that stretch with the page, with labels of constant size around."""
 
 from __future__ import annotations
 

@@ -14,8 +14,8 @@ _BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:%|[nµm]?s|min|h|[KMGT]i?B)(?!\w))")
 
 
 def text(words: object) -> str:
-    """Return text that is safe anywhere in a page, including attributes. Characters that control a terminal
-    or the text direction become question marks."""
+    """Return text escaped for any place in a page, including attributes. Control characters, for terminals or
+    the text direction, become question marks."""
     return html.escape(units.printable(str(words)), quote=True)
 
 
@@ -36,7 +36,7 @@ def lines_of(texts: Iterable[str]) -> str:
 
 
 def items(texts: Iterable[str], kind: str = "") -> str:
-    """Return a list, or nothing without items. A number and its unit stay on one line."""
+    """Return a list, or nothing without items. A number and the unit stay on the same line."""
     lines = "".join(f"<li>{_BEFORE_UNIT.sub('&nbsp;', text(words))}</li>" for words in texts)
     return f"<ul{f' class={kind}' if kind else ''}>{lines}</ul>" if lines else ""
 

@@ -100,7 +100,7 @@ def _stacked(
     back: Backdrop,
     y: AxisScale,
 ) -> Iterator[tuple[int, int, int, int]]:
-    """Yield the boxes of one part of each column, stacked on the parts before it."""
+    """Yield the boxes of a part of each column, stacked on the previous parts."""
     for column, one in zip(columns, bins, strict=True):
         below = sum(column[:place])
         top, bottom = (EXTENT - y.at(value) for value in (below + column[place], below))

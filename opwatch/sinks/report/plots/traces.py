@@ -19,7 +19,7 @@ SINCE_BEGIN = "time since the begin"
 
 @frozen
 class OpTrace:
-    """One operation of one run, with its line style and its name in the legend."""
+    """One operation of one run, with the line style and the name in the legend."""
 
     kind: str
     name: str

@@ -1,1 +1,1 @@
-"""The commands: one file each, and the command line that binds them."""
+"""The command line, and the commands in one file each."""

@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
 
-# A parser or one of its option groups.
+# A parser or an option group.
 Options = argparse._ActionsContainer
 _USAGE = "usage: "
 # Columns that argparse leaves free at the right.
@@ -185,8 +185,8 @@ class Parser(argparse.ArgumentParser):
             say(line, head="")
 
     def _get_formatter(self) -> argparse.HelpFormatter:
-        # argparse would fold lines wider than ours again. It creates a formatter for every argument, and
-        # imports shutil unless it is given a width.
+        # Our own width, because argparse would fold the lines again. argparse creates a formatter for every
+        # argument, and imports shutil unless given a width.
         made: type[argparse.HelpFormatter] = self.formatter_class  # type: ignore[assignment]
         return made(self.prog, width=columns() - _MARGIN)
 

@@ -58,7 +58,7 @@ def attach(
 def _attach_ours(
     leaves: Sequence[Leaf], owners: Attribution, *, queue_time: bool, raw_tp: bool, slow_ns: int
 ) -> Tracer:
-    """Return opwatch's own tracer, without owners if they are optional and the kernel refuses them."""
+    """Return opwatch's own tracer, without owners if optional and refused by the kernel."""
 
     def tracer(by: By | None) -> BlockTracer:
         return BlockTracer(leaves, queue_time=queue_time, raw_tp=raw_tp, slow_ns=slow_ns, by=by)

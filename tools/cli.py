@@ -14,7 +14,7 @@ from opwatch.times import parse_time
 from opwatch.tools.arguments import Parser, meant
 from opwatch.tools.command import Command, imported
 
-# Command -> its purpose. Each command is a module of the same name, imported when it is called.
+# Maps a command to its purpose. Each command is a module of the same name, imported on demand.
 COMMANDS = {
     "watch": "latency, rates and sizes of every block operation, live (the default)",
     "top": "whose the requests are, on all disks: processes or control groups, the largest first",
@@ -138,19 +138,19 @@ def report(error: OpwatchError) -> int:
 
 
 def _stand_in_for_closed_streams() -> None:
-    """Open /dev/null in place of a standard stream that was closed at the start, so that no file of ours gets
-    its number."""
+    """Open /dev/null in place of a closed standard stream, so that none of our files gets the stream's
+    number."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number, which is this one
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number, which is the stream's
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(number, "w" if number else "r"))
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command; return its exit status."""
+    """Run a command and return the exit status."""
     _stand_in_for_closed_streams()
     try:
         command, args = parse(sys.argv[1:] if argv is None else argv)

@@ -50,8 +50,7 @@ def imported(name: str) -> ModuleType:
 
 
 class VerbParser(Parser):
-    """A parser that adds its arguments only when its verb is chosen, so that no other verb's module is
-    imported."""
+    """A parser that adds arguments only for the chosen verb, to avoid importing the other verbs' modules."""
 
     chosen: Callable[[], Command] | None = None
 
@@ -67,7 +66,7 @@ class VerbParser(Parser):
 def add_verbs(
     parser: argparse.ArgumentParser, verbs: Mapping[str, str], module_of: Callable[[str], Command]
 ) -> None:
-    """Accept one of these verbs, each with its purpose, as the first argument."""
+    """Accept a verb as the first argument; `verbs` maps verbs to purposes."""
     group = parser.add_subparsers(
         dest="verb", required=True, metavar="|".join(verbs), parser_class=VerbParser
     )

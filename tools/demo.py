@@ -1,8 +1,8 @@
 """`make demo`: the main use on a simulated SSD: the effect of over-provisioning and trim on write
 amplification.
 
-One drive is loaded under the live view, a filesystem on it is trimmed, and it is swept at three levels of
-over-provisioning to a proven steady state. Takes less than two minutes and leaves nothing behind.
+A drive is loaded under the live view, a filesystem on the drive is trimmed, and the drive is swept at three
+levels of over-provisioning to a proven steady state. Takes less than two minutes and leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ OWN_OP = Fraction(7, 100)
 OP_LEVELS = "0,12,28%"
 PHYSICAL_BYTES = physical_bytes(USER_BYTES, OWN_OP)
 SECONDS = 15
-# A level that is not steady by then is reported as such, so that the demo ends on a busy machine too.
+# A level without steady state by then is reported as unsteady, so the demo ends on a busy machine too.
 MOST_ROUNDS = 40
 NOT_REACHED = 6
 # Exit statuses of fio, a shell and a sweep after an interrupt.

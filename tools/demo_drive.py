@@ -1,8 +1,8 @@
-"""The drive of a demo, and the removal of drives that killed demos left behind.
+"""The drive of a demo, and the removal of drives left behind by killed demos.
 
-A drive belongs to a demo if it has a claim: a file that the demo created before the drive, with an unused
-name, and keeps locked. A claim that can be locked belongs to a dead demo. The name alone proves nothing,
-because any user may call a drive demo-1.
+A drive belongs to a demo if it has a claim: a file created by the demo before the drive, with an unused name,
+and kept locked. An unlocked claim belongs to a dead demo. The name alone proves nothing, because any user may
+call a drive demo-1.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def life_of(pid: int) -> ServerLife | None:
 
 
 class DriveClaim:
-    """A claim to the drive of this name, locked while it is open."""
+    """A claim to a drive by name, locked while open."""
 
     def __init__(self, name: str, descriptor: int) -> None:
         self.name = name
@@ -66,14 +66,14 @@ class DriveClaim:
         os.pwrite(self._descriptor, json.dumps([server.pid, server.started_ticks]).encode(), 0)
 
     def fits(self, record: Record | None) -> bool:
-        """Return whether the drive with this name is the one created for the claim."""
+        """Return whether the drive was created for the claim."""
         try:
             text = os.pread(self._descriptor, 200, 0)
             wanted = ServerLife(*json.loads(text)) if text else None
         except (ValueError, TypeError):
             return False
         if wanted is None or record is None:
-            # The demo was killed while it created the drive. Before that, no drive had this name.
+            # The demo was killed during the drive's creation. Earlier, no drive had the name.
             return True
         now = life_of(record.pid)
         return record.pid == wanted.pid and now in (wanted, None)
@@ -97,7 +97,7 @@ def _new_claim() -> DriveClaim:
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         claim = DriveClaim(name, os.open(CLAIMS / name, flags, 0o600))
         fcntl.flock(claim._descriptor, fcntl.LOCK_EX)
-        # A cleaner may have removed the file between its creation and its lock.
+        # A cleaner may have removed the file between creation and lock.
         if claim.path.exists():
             return claim
         claim.close()
@@ -120,7 +120,7 @@ def _dead_claims() -> Iterator[DriveClaim]:
 
 
 def destroy(name: str, say: Callable[[str], None]) -> bool:
-    """Remove a drive and print messages about it; return whether it is gone."""
+    """Remove a drive and print messages; return whether the drive is gone."""
     try:
         for note in life.destroy(name):
             say(note)
@@ -139,11 +139,11 @@ def remove_leftovers(say: Callable[[str], None]) -> None:
 
 
 def _guard() -> tuple[subprocess.Popen[bytes], int]:
-    """Return a process that cleans up if we die, and the descriptor whose closing triggers it."""
+    """Return a process that cleans up if we die, and its trigger: a descriptor to be closed."""
     listen, lifeline = os.pipe2(os.O_CLOEXEC)
     try:
         again = [sys.executable, "-P", "-m", "opwatch.tools.demo_drive"]
-        # The guard gets its own session, so that a signal from the terminal does not end it.
+        # The guard gets a separate session to survive signals from the terminal.
         guard = subprocess.Popen(
             ["sh", "-c", 'read _; exec "$@"', "sh", *again],
             stdin=listen,

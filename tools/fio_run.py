@@ -1,4 +1,4 @@
-"""fio after `--` in a recorded run: adds options to its command, and records its output."""
+"""fio after `--` in a recorded run: adds options to the command, and records the output."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class RecordedFio:
             say(f"fio's logs are not kept, and its jobs are no phases: {self._plan.no_logs}")
 
     def keep(self, recorder: Recorder) -> None:
-        """Pass on fio's output to the user after its end, and record its report, logs and phases."""
+        """Pass on fio's output to the user after fio's end, and record report, logs and phases."""
         report = self._keep_report(recorder)
         logs = list(self._keep_logs(recorder))
         if not report or self._plan.no_logs:
@@ -118,7 +118,7 @@ class RecordedFio:
 
 
 def _rest(text: str) -> bytes:
-    """Return fio's output without the JSON report, or all of it if it has no report."""
+    """Return fio's output without the JSON report, or all output without a report."""
     with contextlib.suppress(BadInput):
         return without_json(text).encode()
     return text.encode()
@@ -142,7 +142,7 @@ def _begin_of(name: str) -> bytes | None:
 
 
 def show_beside(run: RecordedRun, print_lines: Callable[[Iterable[str]], None], *, as_json: bool) -> None:
-    """Show fio's own latencies beside those of the disks, if it ran in the recording."""
+    """Show fio's own latencies beside the disks' latencies, if fio ran in the recording."""
     rows = beside(run)
     if as_json:
         for row in rows:

@@ -67,7 +67,7 @@ class KeptAudits(AbstractContextManager["KeptAudits"]):
 
 
 def is_of_audit(run: RecordedRun) -> bool:
-    """Return whether `opwatch trim audit` made this recording: it has audits and no disks."""
+    """Return whether `opwatch trim audit` made the recording, which then has audits and no disks."""
     return any(event.kind in (AUDIT, NO_AUDIT) for event in run.events)
 
 

@@ -1,4 +1,4 @@
-"""Readings of one drive's counters, recorded as they are taken: the recording of `opwatch waf`."""
+"""Readings of a drive's counters, recorded immediately: the recording of `opwatch waf`."""
 
 from __future__ import annotations
 

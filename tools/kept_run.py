@@ -1,4 +1,4 @@
-"""A live run that is recorded: entries for its file, from the run and about the recording itself."""
+"""A live run with a recording: entries for the file, from the run and about the recording itself."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _REASONS = {
 
 
 def header(every_s: float | None) -> dict[str, str | int]:
-    """Return the header of a recording: where and when it was made. `every_s` is None for one without
+    """Return the header of a recording, with place and time. `every_s` is None for a recording without
     intervals."""
     system = os.uname()
     interval = {} if every_s is None else {"interval_ns": round(every_s * 1e9)}
@@ -67,7 +67,7 @@ def _boot() -> str:
 
 
 class LiveSource(Source, Protocol):
-    """A live run. `end` is the reason for its end, None until then; `status` is its command's exit status."""
+    """A live run. `end` is the reason for the end, None until then; `status` is the command's exit status."""
 
     end: End | None
     status: int
@@ -79,7 +79,8 @@ class LiveSource(Source, Protocol):
 
 
 def made(path: Path, headline: Mapping[str, str | int], clocks: Anchor | None = None) -> RecordingFile:
-    """Create a recording with this header. `clocks` are for a run whose samples do not hold them."""
+    """Create a recording with the given header. `clocks` are for a run without clock readings in the
+    samples."""
     try:
         target = RecordingFile(path, headline)
         if clocks:
@@ -127,8 +128,8 @@ def notes_for(target: RecordingTarget, recorder: Recorder) -> NoteTaker:
 
 
 class KeptRun:
-    """A source whose entries are recorded as they become known, until it is closed. `problem` is the reason
-    why some are missing, or None."""
+    """A source that records entries immediately, until closed. `problem` is the reason for missing entries,
+    or None."""
 
     def __init__(
         self,
@@ -138,7 +139,7 @@ class KeptRun:
         fio: RecordedFio | None = None,
     ) -> None:
         self._live, self._command, self._target = live, command, target
-        # This object closes it.
+        # close() closes fio as well.
         self.fio = fio
         self._recorder = Recorder(target, say)
         self._taker = notes_for(target, self._recorder)
@@ -180,7 +181,7 @@ class KeptRun:
     def show_rest(self, print_lines: Callable[[Iterable[str]], None], *, as_json: bool) -> None:
         """Show notes as JSON, and fio's figures beside ours.
 
-        Call it after everything is written, because it reads the recording as a replay does.
+        Call after everything is written, because the recording is read as in a replay.
         """
         if (self.fio or as_json) and not self.problem:
             with closing(RecordedRun(self.path)) as run:
@@ -224,7 +225,7 @@ def show_notes(run: RecordedRun) -> None:
 
 
 def warn_of_own_disk(recorder: Recorder, path: Path, disks: Iterable[str]) -> None:
-    """Warn if the recording is stored on a disk that it records."""
+    """Warn if the recording is stored on a recorded disk."""
     number, devices = recorder.device(), Devices()
     below = devices.by_number(os.major(number), os.minor(number))
     own = {leaf.device.disk.name for leaf in devices.leaves(below)} if below else set()

@@ -1,4 +1,4 @@
-"""A sweep that is recorded as it runs: one file for the whole sweep, in which levels and steps are phases."""
+"""The recording of a running sweep: one file for the whole sweep, with levels and steps as phases."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ EVERY_S = 1.0
 class KeptSweep:
     """Watches and records the drive of a sweep inside the context.
 
-    The sweep itself reads the drive's counters, so that its pages have a single reader. `problem` is the
-    reason why entries are missing, or None.
+    The sweep itself reads the drive's counters, so the log pages have a single reader. `problem` is the
+    reason for missing entries, or None.
     """
 
     def __init__(self, path: Path, disk: BlockDevice, name: str) -> None:
@@ -81,8 +81,8 @@ class KeptSweep:
         self._recorder.take(Looked(sample))
 
     def began(self, phase: str) -> None:
-        """Record the start of a level or a step. Its first sample is taken inside, so that it covers nothing
-        else."""
+        """Record the start of a level or a step. The first sample is taken inside, so the phase covers
+        nothing else."""
         self._recorder.event(PHASE_BEGAN, phase)
         self.tick()
 
@@ -120,7 +120,7 @@ class KeptTime:
             end = self._time.wait(min(until, self._due))
             if self._time.now() >= self._due:
                 self._kept.tick()
-                # Missed samples are merged into this one.
+                # Missed samples are merged into the current sample.
                 self._due = max(self._due + EVERY_S, self._time.now())
             if end is not End.TICK or self._time.now() >= until:
                 return end

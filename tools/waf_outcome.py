@@ -102,7 +102,8 @@ def show_run(run: WafRun, *, as_json: bool, status: int = 0) -> None:
 
 
 def is_of_waf(run: RecordedRun) -> bool:
-    """Return whether `opwatch waf` made this recording: it has readings of one drive and no disks."""
+    """Return whether `opwatch waf` made the recording, which then has readings of a single drive and no
+    disks."""
     return any(event.kind == WAF for event in run.events)
 
 

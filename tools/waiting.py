@@ -38,9 +38,9 @@ class CannotRun(OpwatchError):
 
 
 class Waiter:
-    """Handles SIGINT, SIGTERM and SIGHUP inside the context, and owns the command if there is one.
+    """Handles SIGINT, SIGTERM and SIGHUP inside the context, and owns the command, if any.
 
-    `news` is another descriptor that ends a wait when it is readable, or -1.
+    `news` is another descriptor that ends a wait when readable, or -1.
     """
 
     def __init__(self, news: int = -1) -> None:
@@ -91,7 +91,7 @@ class Waiter:
         self._poll.register(self._pidfd, select.POLLIN)
 
     def follow(self, process: subprocess.Popen[bytes]) -> None:
-        """Let the end of this process end a wait from now on. finish() ends it if it is still running."""
+        """Let the end of `process` end a wait from now on. finish() ends a process still running."""
         self._command = process
         self._pidfd = os.pidfd_open(process.pid)
         self._poll.register(self._pidfd, select.POLLIN)
@@ -124,7 +124,7 @@ class Waiter:
         return End.NEWS if ready else End.TICK
 
     def reap(self) -> None:
-        """Reap a command that has ended, so that wait() does not report it again."""
+        """Reap an ended command, to prevent another report by wait()."""
         if self._command and self._pidfd >= 0:
             self._command.wait()
             self._poll.unregister(self._pidfd)
@@ -134,7 +134,8 @@ class Waiter:
     def finish(self, *, stop: bool) -> int:
         """Wait for the command; return its exit status as a shell does, or 0 without a command.
 
-        `stop` terminates it first. Every further signal to us is passed on: SIGTERM once more, then SIGKILL.
+        `stop` terminates the command first. Every further signal to us is passed on: SIGTERM once more, then
+        SIGKILL.
         """
         if self._news >= 0:
             # The descriptor is not read from here on.
@@ -156,7 +157,7 @@ class LiveRun:
     """The machine as a source: intervals until the end, then the remainder.
 
     `end` is the reason for the end, None until then; `status` is the command's exit status; `gone` is the
-    named device that vanished. `for_s` ends the run after this wall time, however many intervals that takes.
+    vanished named device. `for_s` ends the run after a wall time, regardless of the number of intervals.
     """
 
     def __init__(
@@ -200,7 +201,7 @@ class LiveRun:
         self.end = yield from self._intervals()
         self.gone = self._watching.absent()
         self.status = self._waiter.finish(stop=self.end in (End.SIGNAL, End.VANISHED))
-        # A run that ends early has a remainder too, so that its intervals add up to the summary.
+        # A run with an early end has a remainder too, so the intervals add up to the summary.
         is_early = self.end in (End.SIGNAL, End.VANISHED)
         yield from self._watching.summary(with_rest=is_early or not (self._args.count or self._for_s))
 
@@ -237,5 +238,6 @@ class LiveRun:
                 return End.COUNT
 
     def _at_most(self, due: float, deadline: float) -> float:
-        """Return when the interval ends: at the deadline if less than a twentieth of one would follow it."""
+        """Return when the interval ends: at the deadline if less than a twentieth of an interval would
+        remain."""
         return due if deadline - due > self._args.interval / 20 else deadline

@@ -41,8 +41,8 @@ _PROBE_S = 1.0
 
 @dataclass(slots=True)
 class _Row:
-    """A watched disk at its place, from its first sample on. `beside` bounds the requests that the kernel
-    counted and the tracer did not, over all readings."""
+    """A watched disk at a place, from the first sample on. `beside` bounds the requests counted by the kernel
+    but not by the tracer, over all readings."""
 
     place: int
     member: Member
@@ -55,8 +55,8 @@ class _Row:
 
 
 class Watching:
-    """Watches disks from construction to close(). Each method returns the entries that became known; callers
-    interpret them."""
+    """Watches disks from construction to close(). Each method returns the new entries for interpretation by
+    the caller."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class Watching:
         return self._membership.absent()
 
     def look(self) -> list[RunEntry]:
-        """Scan for disks that came or left, and attach or detach them."""
+        """Scan for added and removed disks, and attach or detach."""
         self._unwatched.begin_look()
         change = self._membership.look()
         entries = self._follow(change) if change else []
@@ -129,15 +129,16 @@ class Watching:
         entries = self.look() if is_due else []
         samples = self._samples(self._rows, self._tracers.read())
         discards, owners = self._discards.read(), self._owners.read(samples)
-        # Entries known by now belong to this interval. They are processed only after the samples are taken.
+        # Entries known by now belong to the current interval, but are processed only after the samples are
+        # taken.
         looks = [*self._looks_at_drives(), *self._blinded(samples)]
         return [*entries, *looks, *self._slowed(samples), Ticked(samples, discards, owners)]
 
     def summary(self, *, with_rest: bool) -> list[RunEntry]:
         """End the watch.
 
-        `with_rest` reports the remainder after the last interval as an interval, if it has any I/O, so that
-        the intervals add up to the summary.
+        `with_rest` reports the remainder after the last interval as an interval, if any I/O occurred, so the
+        intervals add up to the summary.
         """
         # A command may have changed the disks just before it ended.
         entries = [] if self.vanished() else self.look()
@@ -187,8 +188,7 @@ class Watching:
         leaves = dict(zip(places, (member.leaf for member in members), strict=True))
         if not are_late:
             self._add_discards(leaves, may_fail=not self._discards.is_required)
-        # Read this before the first reading: requests that end between the two were in flight at attach time
-        # as well.
+        # Read before the first sample: requests that end in between were in flight at attach time as well.
         in_flight = {place: _in_flight(leaf.device) for place, leaf in leaves.items()}
         readings = self._tracers.read_first(places)
         misses, anchor, cpu = self._tracers.misses(), read_anchor(), self._cpu.read()
@@ -309,7 +309,7 @@ class Watching:
         return Leaving(anchor.wall(at_ns), at_ns, why.value, doubt)
 
     def _refuse(self, leaf: Leaf, reason: str) -> list[RunEntry]:
-        """Record a new disk that cannot be watched. It is retried, but reported once."""
+        """Record an unwatchable new disk. Attaching is retried, but the failure is reported once."""
         name, anchor = leaf.device.name, read_anchor()
         if name in self._not_watched:
             return []

@@ -1,5 +1,5 @@
-"""`opwatch counters`: every firmware counter of a drive in bytes, with the proof of its unit or the reason
-why it is missing."""
+"""`opwatch counters`: every firmware counter of a drive in bytes, with the proof of the unit or the reason
+for a missing unit."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def _without(drive_report: Report, failed: OpwatchError | None) -> Report:
 
 
 def _of_polls(polls: Sequence[Evidence], catalogue: Catalogue, rated: int | None) -> Report:
-    """Return the report of one poll, or of the later of two with the changes between them."""
+    """Return the report of a poll; with two polls, of the later poll with the changes since the earlier."""
     reports = [report(poll, catalogue) for poll in polls]
     if len(polls) == 1:
         return reports[0]

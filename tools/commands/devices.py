@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _is_empty(device: BlockDevice) -> bool:
-    # List a drive that lost its capacity, but not a loop device without a file.
+    # List a drive without capacity after a failure, but not a loop device without a file.
     return device.number("size") == 0 and device.kind() in _OFTEN_EMPTY
 
 

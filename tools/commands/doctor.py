@@ -1,4 +1,4 @@
-"""`opwatch doctor`: this machine's tracing features, missing parts, and the commands that fix them."""
+"""`opwatch doctor`: tracing features of the machine, missing parts, and commands for fixing."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ def find_extension() -> Extension:
 def rebuild_command(direct_url: str | None, checkout: Path) -> str:
     """Return the command that rebuilds and reinstalls opwatch.
 
-    `direct_url` is pip's record of the install source; `checkout` is the folder that holds the package, a
-    source tree if it contains setup.py.
+    `direct_url` is pip's record of the install source; `checkout` is the folder of the package, a source tree
+    if setup.py exists.
     """
     origin = json.loads(direct_url) if direct_url else {}
     url = urllib.parse.urlparse(origin.get("url", ""))
@@ -177,7 +177,7 @@ def _lines(check: Check, width: int | None) -> list[str]:
             subsequent_indent=" " * len(begin),
             break_long_words=False,
         )
-    # Never wrap a command, so that it can be copied.
+    # Never wrap a command, to allow copying.
     if check.fix:
         lines.append(f"{'':<8}fix: {check.fix}")
     log = (check.log or "").strip().splitlines()

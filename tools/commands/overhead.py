@@ -176,7 +176,7 @@ class Throughput:
     def confidence(self) -> float:
         """Return the probability that the range of the ratios contains the true median.
 
-        Each ratio is above or below the median with equal probability, so that all n are on one side in 2 of
+        Each ratio is above or below the median with equal probability, so all n are on the same side in 2 of
         2^n cases.
         """
         return 1 - 2.0 ** (1 - len(self.ratios))

@@ -106,7 +106,7 @@ def _say_lines(texts: Iterable[str]) -> None:
 
 
 def _status(args: argparse.Namespace, kept: KeptRun, end: End | None, status: int) -> int:
-    """Return the exit status of a recording: 7 if a signal ended it before it was complete."""
+    """Return the exit status of a recording: 7 if a signal ended an incomplete recording."""
     if kept.problem:
         return status or 1
     if not args.quiet:

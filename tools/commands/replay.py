@@ -71,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_part_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the recording, its interval, and the part of it to show."""
+    """Add arguments for the recording, the interval, and the part to show."""
     parser.add_argument("file", type=file_name, metavar="FILE", help="a recording")
     parser.add_argument(
         "interval",
@@ -179,14 +179,14 @@ class Replay:
             raise NotEnoughData(f"{self._run.name} has nothing in that time")
 
     def _steps(self, *marks: int | None) -> Steps | None:
-        """Return the intervals to show if they are longer than the recorded ones."""
+        """Return the intervals to show if longer than the recorded intervals."""
         if self.step_ns <= self._recorded_ns:
             return None
         return Steps(self.step_ns, self._recorded_ns, tuple(mark for mark in marks if mark is not None))
 
     def _around(self, at_ns: int) -> Iterator[RunEntry]:
-        """Return the entries from the last samples before a time to the first samples after it, or to those
-        one interval later."""
+        """Return the entries from the last samples before a time to the first samples after that time, or an
+        interval later."""
         steps = self._steps(at_ns - 1)
         chosen = between(self._run.entries(at_ns - 1, steps), at_ns - 1, None)
         if steps:

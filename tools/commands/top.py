@@ -105,7 +105,7 @@ class _Tables:
         return [(text, ink if self._is_inked else Ink.PLAIN) for text, ink in spans]
 
     def _most(self, below: Sequence[str]) -> int:
-        """Return the number of owners that fit with these lines below the table."""
+        """Return the number of owners with space on the screen, given the lines below the table."""
         width = self._writer.width
         if self._rows or width is None:
             return self._rows or _ROWS

@@ -195,7 +195,7 @@ def by_of(args: argparse.Namespace) -> By | None:
 
 
 def live_waf(devices: Devices, args: argparse.Namespace) -> LiveWaf:
-    """Return the reader of firmware counters. By default it reads named drives that have log pages."""
+    """Return the reader of firmware counters. By default, named drives with log pages are read."""
     wanted = args.waf != 0 and (args.dev or args.waf is not None)
 
     def drives(leaves: Sequence[Leaf]) -> dict[str, BlockDevice]:
@@ -229,9 +229,9 @@ def _notes(selection: Selection, tracers: TracerSet, *, verbose: bool) -> list[s
 def attached(
     args: argparse.Namespace, stack: ExitStack, offered: By | None = None, for_s: float | None = None
 ) -> LiveRun:
-    """Return the requested watch, attached until the stack is closed, with its command not yet started.
+    """Return the requested watch, attached until the stack is closed. The command is not started yet.
 
-    `offered` is the default kind of owners, used if the kernel supports it. `for_s` limits the run time.
+    `offered` is the default kind of owners, used if supported by the kernel. `for_s` limits the run time.
     """
     devices = Devices()
     slow_ns, raw_tp = round(args.slow * 1e9), args.hooks == "raw_tp"

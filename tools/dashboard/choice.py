@@ -25,8 +25,8 @@ def add_screen_arguments(form: Options) -> None:
 def shows_dashboard(args: argparse.Namespace, *, unless: str | None = None) -> bool:
     """Return whether to show the dashboard.
 
-    `unless` names a requested option that it does not support. Raise UsageError if the user asked for a
-    dashboard and it is impossible.
+    `unless` names a requested option without dashboard support. Raise UsageError if the user requested an
+    impossible dashboard.
     """
     reason = unless or _reason()
     if args.tui and reason:

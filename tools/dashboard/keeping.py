@@ -1,4 +1,4 @@
-"""The data of a live dashboard that its user can save as a recording."""
+"""The data of a live dashboard, which the user can save as a recording."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from opwatch.tools.kept_run import KeptRun, LiveSource, header, made, whole
 _KEEP = RingBounds(keep_s=3600, most_bytes=64 << 20)
 _IN_MEMORY = (Path("/run"), Path("/dev/shm"))
 _NAME = "opwatch-shown-"
-# A folder younger than this may not have been locked by its recorder yet.
+# A younger folder may not have been locked by the recorder yet.
 _YOUNG_S = 60.0
 
 

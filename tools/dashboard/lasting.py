@@ -1,4 +1,4 @@
-"""A terminal that may disappear, or stop being read, while a dashboard uses it."""
+"""A dashboard's terminal, which may disappear or stop being read."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def _hung_up(descriptor: int, timeout_ms: int = 0) -> bool:
 
 
 class _Over(threading.Event):
-    """Ends the thread that reads keys, on request or after a hang-up. A terminal that has hung up is always
-    readable, but returns nothing."""
+    """Ends the thread for reading keys, on request or after a hang-up. A hung-up terminal is always readable,
+    but returns nothing."""
 
     def __init__(self, descriptor: int) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class _Over(threading.Event):
 class LastingDriver(LinuxDriver):
     """Writes to the terminal as long as possible.
 
-    Textual's own writer thread dies at its first error, and its callers then block forever.
+    Textual's own writer thread dies at the first error, and the callers then block forever.
     """
 
     def __init__(self, *args: Any, **named: Any) -> None:  # noqa: ANN401
@@ -50,7 +50,7 @@ class LastingDriver(LinuxDriver):
 class HangUp(Closing):
     """Calls a function repeatedly, on a separate thread, once the terminal of standard input has hung up.
 
-    SIGHUP reports this too, but nohup makes processes ignore it.
+    SIGHUP reports a hang-up too, but processes under nohup ignore the signal.
     """
 
     def __init__(self, tell: Callable[[], None]) -> None:

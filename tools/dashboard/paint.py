@@ -62,8 +62,8 @@ def _without_colour(style: Style) -> Style:
 
 @cache
 def _heat(heat: Heat, colours: int) -> tuple[str, Style]:
-    """Return the glyph and style of two cells. With 256 colours each cell has its own; otherwise the hotter
-    one is shown by density."""
+    """Return the glyph and style of two cells. With 256 colours each cell has a separate colour; otherwise
+    density shows the hotter cell."""
     upper, lower = min(heat.upper, LEVELS), min(heat.lower, LEVELS)
     hotter = max(upper, lower)
     if heat.line is not Line.NONE:

@@ -16,7 +16,7 @@ from opwatch.sinks.dashboard.view import View
 from opwatch.tools.dashboard.app import DashboardApp
 from opwatch.tools.dashboard.lasting import HangUp
 
-# Maximum number of queued entries of a file that is read faster than it is shown.
+# Maximum number of queued entries if a file is read faster than displayed.
 _MOST_WAITING = 256
 
 
@@ -65,7 +65,7 @@ class DashboardRun:
             raise self._error
 
     def _leave(self) -> None:
-        """Leave a terminal that has hung up; the run ends with its screen."""
+        """Leave a hung-up terminal; the run ends with the screen."""
         if not self._is_abandoned:
             self.app.call_later(self.app.exit)
 

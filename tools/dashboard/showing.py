@@ -29,7 +29,7 @@ _RUNNING = "opwatch.tools.dashboard.running"
 
 
 class StoppableSource(Source, Protocol):
-    """A watch that runs until it is asked to end."""
+    """A watch without a fixed end, which stops on request."""
 
     end: End | None
     status: int
@@ -71,8 +71,8 @@ class LateHour:
         return KeptHour(self._live, self._interval_s)
 
     def write(self, tell: Callable[[str], None]) -> None:
-        """Save the kept data as a recording and report its path. Call it from a thread that may block until
-        the first interval."""
+        """Save the kept data as a recording and report the path. Call from a thread that may block until the
+        first interval."""
         self._is_begun.wait()
         if self._hour:
             self._hour.write(tell)
@@ -116,8 +116,8 @@ class LiveScreen:
     def show(
         self, live: StoppableSource, kept: KeptRun | None, story: Story, sink: Sink, interval_s: float
     ) -> None:
-        """Show the watch until it ends or the user quits, then its summary. With `kept` it is already
-        recorded, and needs no hour of its own."""
+        """Show the watch until the end or until the user quits, then the summary. With `kept` the watch is
+        already recorded, and no hour of data is kept for saving."""
         from opwatch.tools.dashboard.running import DashboardRun  # see _prepare()
 
         with closing(LateHour(live, interval_s)) as hour:
@@ -136,6 +136,6 @@ class LiveScreen:
 
 def _prepare() -> None:
     """Import the screen, which takes about as long as attaching."""
-    # If the import fails, the code that needs it reports the error.
+    # If the import fails, the code that needs the module reports the error.
     with contextlib.suppress(ImportError):
         imported(_RUNNING)

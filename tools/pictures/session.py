@@ -1,4 +1,4 @@
-"""A running Chromium that renders several pages, controlled by its DevTools protocol through two pipes."""
+"""A running Chromium for rendering several pages, controlled by the DevTools protocol through two pipes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CHUNK = 1 << 16
 
 
 class BrowserSession:
-    """One running browser with one page."""
+    """A running browser with a single page."""
 
     def __init__(self, name: str, commands: int, answers: int) -> None:
         self._name, self._commands, self._answers = name, commands, answers
@@ -83,7 +83,7 @@ class BrowserSession:
 
 @contextlib.contextmanager
 def browser_session(path: str, options: Sequence[str]) -> Iterator[BrowserSession]:
-    """Yield a browser that runs during the context. Its temporary profile is removed at the end."""
+    """Yield a browser that runs during the context. The temporary profile is removed at the end."""
     with tempfile.TemporaryDirectory(prefix="opwatch-", ignore_cleanup_errors=True) as profile:
         read_commands, commands = os.pipe()
         answers, write_answers = os.pipe()

@@ -15,8 +15,8 @@ from opwatch.sinks.terminal import say
 from opwatch.tools.kept_run import KeptRun
 
 _LONGEST_S = 120.0
-# Minimum distance between recordings if a rule fires all day, so that the stored ones cover hours. Each has
-# all rules that fired since the previous one.
+# Minimum distance between recordings if a rule fires all day, so the stored recordings cover hours. Each
+# names all rules that fired since the previous recording.
 _APART_S = 300.0
 
 
@@ -29,7 +29,7 @@ class Catcher:
         self._rules, self._kept, self._folder, self._after_s = rules, kept, folder, after_s
         self._apart_s = min(_APART_S, keep_s / 2)
         self._story = Story()
-        # The first firing that the next recording covers, and the time to write it.
+        # The first firing in the next recording, and the time for writing the recording.
         self._first: Firing | None = None
         self._due = 0.0
         self._writing: subprocess.Popen[bytes] | None = None
@@ -39,7 +39,7 @@ class Catcher:
         for news in self._story.take(entry):
             for firing in self._rules.take(news):
                 self._note(firing)
-        # Write one recording at a time; the next one waits for a later entry.
+        # Write one recording at a time; the next recording waits for a later entry.
         is_writing = self._writing is not None and self._writing.poll() is None
         if self._first and not is_writing and time.monotonic() >= self._due:
             self._write(self._first)
@@ -70,7 +70,7 @@ class Catcher:
             self._due = max(time.monotonic() + self._after_s, self._written + self._apart_s)
 
     def _write(self, firing: Firing) -> None:
-        """Start a process that writes the recording, so that no sample has to wait."""
+        """Start a process that writes the recording, to keep sampling undelayed."""
         self._first = None
         self._written = time.monotonic()
         for removed in self._folder.make_room():

@@ -21,7 +21,7 @@ from opwatch.sweep.journal.state import SweepState
 from opwatch.sweep.methods import METHODS
 from opwatch.sweep.purges import PURGES
 
-# Name of a sweep, and its state or the reason why its journal is unreadable.
+# Name of a sweep, and the state or the reason for an unreadable journal.
 KeptState = tuple[str, SweepState | BadInput]
 
 

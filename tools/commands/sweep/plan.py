@@ -159,7 +159,7 @@ def _of_sweep(sweep: VirtualSweep, args: argparse.Namespace) -> SweepPlan:
         method=method_of(args.method).name,
         workload=sweep.load.name,
         levels=sweep.levels,
-        # A drive that is written while it is new is not filled first.
+        # A drive to be written while new is not filled first.
         steps=tuple(step for step in steps if step.at_most),
         life_bytes=args.rated,
         life_reason="--rated says what the host may write in its life",

@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
             # Until sanitize ends, the drive's identity cannot be read.
             with closing(ProgressTalk(quiet=args.quiet)) as talk:
                 wait_for_sanitize(state.identity, talk.show, journal.resume_words)
-        # Do this first: without its namespace the drive has no disk that identifies it.
+        # This must come first: without the namespace the drive has no disk for identification.
         undo_namespaces(devices, consent_from(args), journal, state)
         consent = replace(consent_from(args), planned=state.identity)
         name = drive_now(devices, state.identity, sizes_of(state))
@@ -86,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _resume_experiment(args: argparse.Namespace) -> int:
-    """Resume an experiment on filesystems. It destroys no user data, so it needs no confirmation."""
+    """Resume an experiment on filesystems. Destroys no user data, so no confirmation is needed."""
     given = ["destroy", "confirm", "allow_virtual", "max_write", "max_life", "max_temperature"]
     refuse_others(args, given, "a sweep of a drive")
     journal, state = experiment_again(args.journals or FOLDER, args.name)
@@ -96,8 +96,8 @@ def _resume_experiment(args: argparse.Namespace) -> int:
 
 
 def sizes_of(state: SweepState) -> set[int]:
-    """Return the possible current sizes of the drive: its own, and that of the level at which a sweep was
-    killed."""
+    """Return the possible current sizes of the drive: the size at the start, and the size of the level at
+    which a sweep was killed."""
     undone = [parse_undo(text) for text in state.undo]
     lowered = {undo.shown_bytes for undo in undone if isinstance(undo, HighestUndo)}
     return {state.identity.size_bytes} | lowered

@@ -10,7 +10,7 @@ from opwatch.collectors.audit.kernel_types import read_ahead
 from opwatch.errors import UsageError
 from opwatch.tools.command import Command, add_verbs
 
-# Verb -> its purpose. Each verb lives in the module of its name.
+# Maps a verb to its purpose. Each verb is a module of the same name.
 VERBS = {
     "audit": "trim, and follow what becomes of it, layer by layer, down to the drive",
     "check": "foretell: will a trim get through, how much of it, and which layer stops it",

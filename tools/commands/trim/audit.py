@@ -119,10 +119,10 @@ def _first_of_each(usage: Usage, mounts: Sequence[Mount]) -> tuple[list[Mount], 
 
 
 def _import_the_rest() -> None:
-    """Import the modules that judge and print.
+    """Import the modules for judging and printing.
 
-    The import takes as long as a small trim, so it runs during one. That is why the functions below import
-    the ledger and the sink, and the top of the module does not.
+    The import takes as long as a small trim, and therefore runs during the trim. For the same reason, the
+    functions below import the ledger and the sink instead of the top of the module.
     """
     from opwatch.sinks import trim_audit  # noqa: F401
     from opwatch.trim.audit import ledger  # noqa: F401
@@ -144,9 +144,9 @@ def audit_mount(
     prove: bool = False,
     leaving: ExitStack | None = None,
 ) -> Audit:
-    """Trim one filesystem, or the given part of it; follow the trim and judge it.
+    """Trim a filesystem, or the given part; follow and judge the trim.
 
-    The BPF programs are detached when this returns, or when `leaving` is closed.
+    The BPF programs are detached on return, or when `leaving` is closed.
     """
     loading = Loading(loader(Following(filesystem=mount.filesystem)))
     # Import this while the programs are being loaded.
@@ -182,7 +182,7 @@ def _kept(args: argparse.Namespace, audited: Sequence[Mount | Stack]) -> Kept:
     """Return the recorder of the audits, created before anything is trimmed."""
     if not args.output:
         return nullcontext()
-    # Imported here so that a trim of our own starts without it.
+    # Imported here to start our own trim without the import.
     from opwatch.tools.kept_audits import KeptAudits
 
     return KeptAudits(args.output, audited)
@@ -253,12 +253,12 @@ class _Presences:
             presence.close()
 
     def vanished(self) -> str | None:
-        """Return the first disk that is gone or was replaced under its name, or None."""
+        """Return the first missing or replaced disk, or None."""
         return next((name for name, presence in self._presences.items() if not presence.holds()), None)
 
 
 def _watched(args: argparse.Namespace) -> tuple[Stack, Mount | None, str]:
-    """Return the watched stack, its mount if any, and its name."""
+    """Return the watched stack, the mount if any, and the name."""
     from opwatch.collectors.stack.layers import LayerReader  # as in _watch()
 
     if args.dev:
@@ -271,7 +271,7 @@ def _watched(args: argparse.Namespace) -> tuple[Stack, Mount | None, str]:
 
 
 def _watch(args: argparse.Namespace, contexts: ContextProbe) -> int:
-    # Imported here so that a trim of our own starts without them.
+    # Imported here to start our own trim without the import.
     from opwatch.collectors.audit import trimming
     from opwatch.samples.end import End
     from opwatch.tools.waiting import Waiter

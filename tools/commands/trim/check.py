@@ -66,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 @frozen
 class _Subject:
-    """A mount to check, or a device without one. `asked` is the user's path if it differs from the mount
+    """A mount to check, or an unmounted device. `asked` is the user's path if different from the mount
     point."""
 
     mount: Mount | None = None
@@ -111,10 +111,10 @@ class CheckRun:
                     yield _Subject(mount)
 
     def out_of_sight(self, devices: Sequence[str], *, everywhere: bool) -> Unseen:
-        """Return the things that this check could not inspect.
+        """Return the places closed to the check.
 
-        Filesystems mounted only in other mount namespaces are included if they are on these devices, or all
-        of them with `everywhere`.
+        Filesystems mounted only in other mount namespaces are included if on the given devices, or all with
+        `everywhere`.
         """
         unseen = list(self.deleted.unseen)
         mounts: dict[str, MountedIn] = {}
@@ -200,8 +200,8 @@ def _misplaced(subject: _Subject) -> list[Reason]:
 
 
 def held_open(dev: int, deleted: Sequence[DeletedFile]) -> tuple[int, str] | None:
-    """Return (bytes, description) of a filesystem's deleted files that are open, or None. `dev` is its
-    st_dev."""
+    """Return (bytes, description) of a filesystem's deleted but open files, or None. `dev` is the
+    filesystem's st_dev."""
     open_ones = sorted((file for file in deleted if file.dev == dev), key=lambda file: -file.bytes)
     total = sum(file.bytes for file in open_ones)
     if not total:
@@ -213,10 +213,10 @@ def held_open(dev: int, deleted: Sequence[DeletedFile]) -> tuple[int, str] | Non
 
 
 def free_space(mount: Mount, stack: Stack, deleted: Sequence[DeletedFile] = ()) -> Space:
-    """Return the free extents of a mount, as far as they are readable.
+    """Return the free extents of a mount, as far as readable.
 
-    They are read through a reference to the inspected mount, because another one may be at its mount point by
-    now.
+    Reads through a reference to the inspected mount, because another mount may now be at the same mount
+    point.
     """
     try:
         with referred(mount) as place:

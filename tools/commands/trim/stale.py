@@ -109,7 +109,7 @@ def _mounts_on(device: BlockDevice, reader: LayerReader, usage: Usage) -> list[M
 
 
 def _require_nothing_on(device: BlockDevice, devices: Devices, usage: Usage) -> None:
-    """Refuse a device that is in use: an unmounted device counts as entirely free only if it is empty."""
+    """Refuse a device in use: an unmounted device counts as entirely free only if empty."""
     name = device.name
     parts = [partition.name for partition in devices.partitions(device)]
     why = None

@@ -60,7 +60,7 @@ DRIVE_OPTIONS = (
 
 
 def add_drive_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the drive, and the options that confirm the destruction of its contents."""
+    """Add the drive, and the options for confirming the destruction of the data."""
     add_device_argument(parser)
     add_consent_arguments(parser)
 
@@ -180,7 +180,7 @@ def level_request(
     method: str = DEFAULT_METHOD,
     mount: HeldMount | None = None,
 ) -> SweepRequest:
-    """Return the request for these levels and this load."""
+    """Return the request for the levels and the load."""
     if args.settle is not None:
         pace = replace(pace, settle_s=args.settle)
     purge = purge_of(args.purge or DISCARD.name).name

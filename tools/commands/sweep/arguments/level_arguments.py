@@ -112,8 +112,8 @@ def add_load_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_model_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the simulated drive and its workload. No option has a default, because with a real drive they are
-    refused."""
+    """Add the simulated drive and the workload. No option has a default, because all are refused with a real
+    drive."""
 
     known = ", ".join(profiles.names())
     parser.add_argument(
@@ -186,7 +186,7 @@ def profile_of(text: str) -> profiles.Profile:
 
 
 def virtual_from(args: argparse.Namespace) -> VirtualSweep:
-    """Return the sweep that `--virtual` requests. Raise UsageError if it is impossible."""
+    """Return the sweep requested by `--virtual`. Raise UsageError if impossible."""
     if method_of(args.method).name != DEFAULT_METHOD:
         raise UsageError(
             f"--method {args.method}: a simulated drive has its levels by {DEFAULT_METHOD} alone"

@@ -50,7 +50,7 @@ def add_sponsor_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def refuse_level_options(args: argparse.Namespace) -> None:
-    """Raise UsageError for options that define levels, because a test defines them itself."""
+    """Raise UsageError for options on levels, because a test has predefined levels."""
     given = [name for name, usual in LEVEL_DEFAULTS.items() if getattr(args, name) != usual]
     if given:
         options = ", ".join(f"--{name}" for name in given)

@@ -55,7 +55,7 @@ class _Keeping:
     def stopped(self, error: OpwatchError) -> OpwatchError:
         """Return the error to report, with the command to resume."""
         is_signal = isinstance(error, SweepStopped)
-        # If the disk is full this append fails too, and the original error is the one to report.
+        # If the disk is full, the append fails too; report the original error.
         with contextlib.suppress(OpwatchError):
             self.append("stopped", {"reason": "a signal" if is_signal else str(error)})
         if not is_signal:

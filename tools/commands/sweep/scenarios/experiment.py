@@ -36,7 +36,7 @@ Experiment = Callable[[Scenario, argparse.Namespace], dict[str, Any]]
 
 
 def experiment_of(scenario: Scenario) -> Experiment | None:
-    """Return the function that runs an experiment, or None if it has levels."""
+    """Return the function for running an experiment, or None for an experiment with levels."""
     return _EXPERIMENTS.get(scenario.kind)
 
 

@@ -29,7 +29,7 @@ from opwatch.tools.commands.sweep.scenarios.plain_arguments import mix_loads_of
 
 
 def mixed(scenario: Scenario, args: argparse.Namespace) -> dict[str, Any]:
-    """Run it, and return its document."""
+    """Run the experiment, and return the JSON document."""
     if args.virtual is not None:
         raise UsageError(
             f"--scenario {scenario.name}: no model of a set of drives is here; make the sets "
@@ -94,7 +94,7 @@ def _request(
 
 
 def filling_steps(name: str, files: int, copies: int, setup: UntrimmedSetup) -> tuple[SweepStep, ...]:
-    """Return the steps that one run of the untrimmed cliff writes."""
+    """Return the writing steps of a run of the untrimmed cliff."""
     return (
         SweepStep(StepKind.FILL, f"{name}: files", write_bytes=files, seconds=None),
         SweepStep(StepKind.FILL, f"{name}: copies, which are removed", write_bytes=copies, seconds=None),

@@ -1,4 +1,4 @@
-"""A published experiment on a drive: from the arguments to the request, and from its levels to its
+"""A published experiment on a drive: from the arguments to the request, and from the levels to the report
 section."""
 
 from __future__ import annotations

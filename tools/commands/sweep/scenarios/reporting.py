@@ -1,4 +1,4 @@
-"""`opwatch report` of stored experiments: one page for all of them."""
+"""`opwatch report` of stored experiments: one page for all."""
 
 from __future__ import annotations
 

@@ -102,8 +102,7 @@ def add_loader_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def scenario_from(args: argparse.Namespace) -> ScenarioRun:
-    """Return the run that `--scenario` requests. Raise UsageError for options that the experiment fixes
-    itself."""
+    """Return the run requested by `--scenario`. Raise UsageError for options fixed by the experiment."""
     scenario = with_changes(scenario_of(args.scenario), args.set)
     refuse_others(args, ["on"], "scenario mixed-io")
     if args.virtual is None:
@@ -139,7 +138,7 @@ def _showing(profile: Profile, levels: tuple[OpLevel, ...], unit: int) -> Profil
 
 
 def _on_time(model: ModelDrive) -> ModelDrive:
-    """Return the model with times since its start scaled to its size."""
+    """Return the model with times since the start scaled to the model's size."""
     timing = dict(model.profile.timing)
     timing |= {key: round(timing[key] * model.ratio) for key in _SINCE_BEGIN if key in timing}
     return replace(model, profile=replace(model.profile, timing=timing))

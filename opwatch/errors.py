@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class OpwatchError(Exception):
-    """An error whose message says what failed, where, and what to do."""
+    """An error. The message says what failed, where, and what to do."""
 
     exit_status = 1
     # Output of another program about the error: the kernel log, or compiler messages.

@@ -24,7 +24,7 @@ Options = argparse._ActionsContainer
 _USAGE = "usage: "
 # Columns that argparse leaves free at the right.
 _MARGIN = 2
-# Stands for a space at which a line must not be folded.
+# Represents a space at which a line must not be folded.
 _JOINT = "\N{OPEN BOX}"
 
 
@@ -155,7 +155,7 @@ def _within_columns(line: str) -> list[str]:
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose messages escape the typed words, which may hold control characters."""
+    """A parser that escapes typed words in its messages, because they may hold control characters."""
 
     def parse_known_args(  # type: ignore[override]  # argparse has overloads for namespaces of other classes
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None

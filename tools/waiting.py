@@ -134,7 +134,7 @@ class Waiter:
     def finish(self, *, stop: bool) -> int:
         """Wait for the command; return its exit status as a shell does, or 0 without a command.
 
-        `stop` terminates the command first. Every further signal to us is passed on: SIGTERM once more, then
+        `stop` terminates the command first. Every further signal to us is passed on: SIGTERM again, then
         SIGKILL.
         """
         if self._news >= 0:
@@ -201,7 +201,7 @@ class LiveRun:
         self.end = yield from self._intervals()
         self.gone = self._watching.absent()
         self.status = self._waiter.finish(stop=self.end in (End.SIGNAL, End.VANISHED))
-        # A run with an early end has a remainder too, so the intervals add up to the summary.
+        # A run that ends early has a remainder too, so the intervals add up to the summary.
         is_early = self.end in (End.SIGNAL, End.VANISHED)
         yield from self._watching.summary(with_rest=is_early or not (self._args.count or self._for_s))
 

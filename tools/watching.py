@@ -309,7 +309,8 @@ class Watching:
         return Leaving(anchor.wall(at_ns), at_ns, why.value, doubt)
 
     def _refuse(self, leaf: Leaf, reason: str) -> list[RunEntry]:
-        """Record an unwatchable new disk. Attaching is retried, but the failure is reported once."""
+        """Record a new disk that cannot be watched. Attaching is retried, but the failure is reported
+        once."""
         name, anchor = leaf.device.name, read_anchor()
         if name in self._not_watched:
             return []

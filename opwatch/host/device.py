@@ -1,4 +1,4 @@
-"""Block devices as described by sysfs, and the disks below a device."""
+"""Block devices as described by sysfs, and the disks that perform a device's I/O."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ class Presence:
 
 @frozen
 class Leaf:
-    """A disk, or a part of a disk, below `origin`."""
+    """A disk, or a part of a disk, that performs I/O for `origin`."""
 
     device: BlockDevice
     origin: BlockDevice
@@ -284,7 +284,8 @@ class Devices:
         return device
 
     def leaves(self, device: BlockDevice) -> list[Leaf]:
-        """Return the disks below a device: the device itself, or the disks below dm, md or NVMe multipath."""
+        """Return the disks that perform a device's I/O: the device itself, or the disks below dm, md or NVMe
+        multipath."""
         return [Leaf(leaf, device) for leaf in self._leaves(device)]
 
     def _leaves(self, device: BlockDevice) -> list[BlockDevice]:

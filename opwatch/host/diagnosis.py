@@ -215,7 +215,7 @@ class Attempt:
 
 
 def _failed(name: str, attempt: Attempt, what: str) -> Check:
-    """Return the check of a program whose set could not be loaded."""
+    """Return the check of a program in a set that could not be loaded."""
     assert attempt.error
     if isinstance(attempt.error, PermissionMissing):
         # Attempts are made only with the capabilities.

@@ -53,7 +53,7 @@ class _Builder:
         under_heads = {path.name for disk in disks for path in self._devices.paths(disk)}
         bottom = [disk for disk in disks if not disk.below() and disk.name not in under_heads]
         trees = [self.node(disk) for disk in bottom]
-        # Devices whose lower devices vanished during the reading are roots.
+        # A device is a root if all lower devices vanished during the reading.
         return trees + [self.node(disk) for disk in disks if disk.name not in self._shown]
 
 

@@ -1,9 +1,9 @@
-"""Loop devices held by descriptor, because numbers and paths are reused.
+"""Loop devices held by descriptor, because a number or a path may pass to another device.
 
-A loop device remains bound to a file while a descriptor is open: LOOP_CLR_FD on a device with other openers
-only schedules the clearing for the last close (since Linux 3.7, commit a1ecac3b0656), and LOOP_CONFIGURE on a
-bound device is refused. The holder of a descriptor may therefore also use the number, as long as the node
-still belongs to the device.
+A loop device remains bound to a file while a descriptor of the device is open: LOOP_CLR_FD on a device with
+other openers only schedules the clearing for the last close (since Linux 3.7, commit a1ecac3b0656), and
+LOOP_CONFIGURE on a bound device is refused. The holder of a descriptor may therefore also use
+the number, as long as the node still belongs to the device.
 """
 
 from __future__ import annotations
@@ -215,7 +215,7 @@ def open_loop(node: str) -> LoopDevice:
 
 def loops_over(backing: tuple[int, int], sys: Path = Path("/sys")) -> Iterator[LoopDevice]:
     """Yield an open LoopDevice for each loop device over the file with the given st_dev and st_ino; the
-    caller closes the devices. Skip unopenable devices."""
+    caller closes the devices. Skip devices that cannot be opened."""
     for folder in sorted((sys / "block").glob("loop*/loop")):
         with contextlib.suppress(OpwatchError):
             device = open_loop(f"/dev/{folder.parent.name}")

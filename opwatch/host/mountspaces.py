@@ -183,7 +183,7 @@ def _spaces(proc: Path) -> tuple[dict[str, list[MountSpace]], list[str]]:
 
 
 def _tasks(proc: Path) -> tuple[list[Path], int]:
-    """Return the threads, ordered by process, and the number of processes whose threads cannot be listed."""
+    """Return the threads, ordered by process, and the number of processes without a readable thread list."""
     tasks, denied = [], 0
     for process in sorted(proc.glob("[0-9]*"), key=lambda path: int(path.name)):
         try:

@@ -68,8 +68,8 @@ class _Completion:
 def read_blkparse(raw: bytes, name: str) -> ImportedFile:
     """Parse blkparse text into entries.
 
-    Raise BadInput, with the line, if the text is not from blkparse, or if its summary shows that events are
-    missing.
+    Raise BadInput, with the line, if the text is not from blkparse, or if its summary disagrees with the
+    events.
     """
     trace = _Trace()
     completions = sorted(_completions(raw, name, trace), key=lambda completion: completion.at_ns)
@@ -145,7 +145,7 @@ class _Trace:
 
 
 def _check(trace: _Trace, name: str) -> None:
-    """Raise BadInput if the summary counts completions that the events lack."""
+    """Raise BadInput if the completions and the summary disagree."""
     # A device with a single CPU has no total.
     sums = {**trace.by_cpu, **trace.totals}.values()
     if not sums:

@@ -8,7 +8,7 @@ from opwatch.errors import BadInput
 from opwatch.fio.results import TRANSFERS, FioJob, FioLatency, FioOperation, FioReport
 from opwatch.frozen import frozen
 
-# Operations whose durations differ by less than this share form one row.
+# Operations with durations within this share of each other form one row.
 _SAME_TIME = 0.01
 # fio prints KiB/s as whole numbers; before 2.2, requests per second as well.
 _ROUNDED, _TOLERANCE = 1.0, 0.012

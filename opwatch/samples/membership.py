@@ -111,7 +111,8 @@ class Departure:
 
 @frozen
 class Change:
-    """Changes of the set between two polls. `refused` are unwatchable new disks, with the reason."""
+    """Changes of the set between two polls. `refused` are new disks that cannot be watched, with the
+    reason."""
 
     came: tuple[Member, ...]
     left: tuple[Departure, ...]
@@ -173,8 +174,8 @@ class Membership:
         return change if change.came or change.left or change.refused else None
 
     def _take_back(self, registered: dict[str, int]) -> tuple[list[tuple[Leaf, str]], bool]:
-        """Select the named drives back in the system. Return other drives with their names, each reported
-        once, and True if a drive has come back."""
+        """Select named drives that have come back. Return other drives with their names, each reported once,
+        and True if a drive has come back."""
         refused: list[tuple[Leaf, str]] = []
         gone = [named for named in self._named if not named.is_present()]
         for named in gone:
@@ -191,7 +192,7 @@ class Membership:
         return refused, len(absent) < len(gone)
 
     def forget(self, member: Member) -> None:
-        """Remove an unwatchable member. The next change adds the member again."""
+        """Remove a member that could not be watched. The next change adds it again."""
         self.members.remove(member)
         self.is_unsettled = False
         member.close()
@@ -241,7 +242,7 @@ class Membership:
     def _arrivals(
         self, leaves: Sequence[Leaf], before: dict[str, int]
     ) -> tuple[list[Member], list[tuple[Leaf, str]]]:
-        """Return the new members, and unwatchable new disks."""
+        """Return the new members, and new disks that cannot be watched."""
         watched = {member.leaf for member in self.members}
         came: list[Member] = []
         refused: list[tuple[Leaf, str]] = []

@@ -106,11 +106,11 @@ class Observation:
 
     `origin` is the device named by the user; `device` performs the I/O. `level` is the layer at which
     requests are counted; `lacks`, data missing in the backend, and why; `live`, write amplification from
-    firmware counters, None if not read; `discards`, senders of discards and delayed I/O, None if not
-    requested; `arrival`, in the first interval and the summary of an added disk; `leaving`, in the last
-    interval and the summary of a removed disk; `blind`, programs skipped by the kernel, and the effect on
-    counts; `losses`, requests that were not traced, with causes; `stall`, set if requests were in flight and
-    none completed (in the summary: at the end); `slow`, requests above a limit, None if not requested;
+    firmware counters, None if not read; `discards`, senders of discards and the I/O delayed by discards, None
+    if not requested; `arrival`, in the first interval and the summary of an added disk; `leaving`, in the
+    last interval and the summary of a removed disk; `blind`, programs skipped by the kernel, and the effect
+    on counts; `losses`, requests that were not traced, with causes; `stall`, set if requests were in flight
+    and none completed (in the summary: at the end); `slow`, requests above a limit, None if not requested;
     `owners`, requests by owner, None if not requested; `kernel_times`, the values of iostat, None if the
     kernel has none; `cpu`, the machine's CPU use, None if not read.
     """

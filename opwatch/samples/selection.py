@@ -1,4 +1,4 @@
-"""The devices requested by the user, and the disks currently below."""
+"""The devices requested by the user, and the disks that currently perform the I/O."""
 
 from __future__ import annotations
 

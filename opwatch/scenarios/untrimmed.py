@@ -71,7 +71,7 @@ def untrimmed_setup(fields: Fields, io_bytes: int, queue_depth: int, seed: int) 
 class Filling:
     """The contents of a file system of `filesystem_bytes`: files and removed files.
 
-    If `is_trimmed`, the drive was told about the removed files.
+    If `is_trimmed`, the removed files were trimmed.
     """
 
     name: str

@@ -24,8 +24,8 @@ def _hung_up(descriptor: int, timeout_ms: int = 0) -> bool:
 
 
 class _Over(threading.Event):
-    """Ends the thread for reading keys, on request or after a hang-up. A hung-up terminal is always readable,
-    but returns nothing."""
+    """Ends the key-reading thread, on request or after a hang-up. A hung-up terminal is always readable, but
+    returns nothing."""
 
     def __init__(self, descriptor: int) -> None:
         super().__init__()

@@ -53,7 +53,7 @@ def _is_in_foreground(terminal: int) -> bool:
 class Keyboard(Closing):
     """Calls `press` with each key, on a separate thread, inside the context.
 
-    Meanwhile the terminal neither echoes keys nor waits for Enter. Ctrl-C still sends a signal.
+    Inside the context the terminal neither echoes keys nor waits for Enter. Ctrl-C still sends a signal.
     """
 
     def __init__(self, press: Callable[[str], None]) -> None:

@@ -62,7 +62,7 @@ class View:
         self.disk_name = busiest.name if is_busier else shown.name
 
     def moment(self, past: Past) -> DiskMoment | None:
-        """Return the interval whose numbers are shown: the one at the cursor, or the newest."""
+        """Return the interval with the displayed numbers: at the cursor, or the newest."""
         disk = self.disk(past)
         place = self.place(disk) if disk else -1
         return disk.moments[place] if disk and place >= 0 else None

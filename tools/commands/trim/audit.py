@@ -122,7 +122,7 @@ def _import_the_rest() -> None:
     """Import the modules for judging and printing.
 
     The import takes as long as a small trim, and therefore runs during the trim. For the same reason, the
-    functions below import the ledger and the sink instead of the top of the module.
+    ledger and the sink are imported inside the functions below.
     """
     from opwatch.sinks import trim_audit  # noqa: F401
     from opwatch.trim.audit import ledger  # noqa: F401

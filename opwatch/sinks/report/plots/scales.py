@@ -78,7 +78,7 @@ def logarithmic(low: float, high: float, show: Callable[[float], str]) -> AxisSc
 
 
 def _apart(values: Sequence[float], place: Callable[[float], float]) -> list[float]:
-    """Return the values whose labels fit side by side on a narrow screen."""
+    """Return the values with labels that fit side by side on a narrow screen."""
     kept = list[float]()
     for value in values:
         if not kept or place(value) - place(kept[-1]) >= _LEAST_APART:

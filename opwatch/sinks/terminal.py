@@ -123,7 +123,7 @@ def _reopened(descriptor: int) -> int | None:
     """Reopen a pipe or a terminal for non-blocking writes, or return None if impossible.
 
     Setting O_NONBLOCK on the descriptor itself would affect every process sharing the descriptor, such as the
-    command under opwatch.
+    command that opwatch runs.
     """
     mode = os.fstat(descriptor).st_mode
     if not (stat.S_ISFIFO(mode) or os.isatty(descriptor)):

@@ -1,5 +1,5 @@
-"""`opwatch counters`: every firmware counter of a drive in bytes, with the proof of the unit or the reason
-for a missing unit."""
+"""`opwatch counters`: every firmware counter of a drive in bytes, with the proof of the unit, or the reason
+why the value is missing."""
 
 from __future__ import annotations
 

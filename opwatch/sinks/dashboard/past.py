@@ -30,8 +30,8 @@ class EventMark:
 
 @dataclass(slots=True)
 class DiskPast:
-    """One disk. `doubtful` counts intervals with unexplained requests since the start, `dropped` the expired
-    ones, and `requests` all requests since the first interval."""
+    """One disk. `doubtful` counts intervals with unexplained requests since the start, `dropped` counts
+    intervals no longer kept, and `requests` all requests since the first interval."""
 
     name: str
     label: str

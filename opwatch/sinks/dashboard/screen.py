@@ -84,7 +84,8 @@ def screen(past: Past, view: View, frame: Frame) -> list[Row]:
 
 
 def _message(past: Past, frame: Frame) -> list[Row]:
-    """Return the rows of the last message, which overlay the rows above the keys."""
+    """Return the rows of the last message, at most a quarter of the screen. They overlay the rows above the
+    keys."""
     note = past.note()
     lines = textwrap.wrap(clean(note), max(frame.width, 20)) if note else []
     most = min(max(frame.height // 4, 1), frame.height - 1)

@@ -23,7 +23,7 @@ _MOST_POINTS, _MOST_DOTS = 300, 4000
 # A round shorter than a second has no per-second counts. If the counts cover less than this share of a round,
 # the round is plotted instead.
 _LEAST_SEEN = 0.5
-# Flags at a smaller distance share a label.
+# Flags at a smaller distance from each other share a label.
 ONE_PLACE = EXTENT // 50
 
 

@@ -74,7 +74,7 @@ def _op_changes(op: str, disk: DiskPicture, phase: Phase | None) -> Iterator[Cou
 def _rate_changes(
     op: str, phase: Phase | None, bins: Sequence[TimeBin], pauses: Sequence[Pause]
 ) -> CourseChanges:
-    """Find changes of requests per second outside the pauses, and the load changes that came with each step."""
+    """Find changes of requests per second outside pauses, and the load changes that came with each step."""
     change = _named(RATE, op, phase, bins, lambda one: one.op(op).count, lambda one: one.seconds)
     steps = tuple(
         replace(step, load=load_changes(op, _bins_of(step.before, bins), _bins_of(step.after, bins)))

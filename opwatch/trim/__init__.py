@@ -1,1 +1,1 @@
-"""Trims: why they get lost, on which layers they depend, what can be foretold of them."""
+"""TRIM: check, predict and audit discards through all layers, and estimate stale data."""

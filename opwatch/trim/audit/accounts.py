@@ -1,4 +1,5 @@
-"""What a drive counts around a trim, held against what completed: believed only where it fits. Pure."""
+"""Compare a drive's own counters with the discards that completed on it. A counter is evidence only if both
+agree exactly. Pure."""
 
 from __future__ import annotations
 
@@ -10,25 +11,25 @@ from opwatch.trim.audit.flow import Amount, Stage, Trace, total
 
 
 class Counts(enum.StrEnum):
-    """What a counter counts."""
+    """Meaning of a drive counter."""
 
-    TRIMMED = "trimmed"  # rises by the bytes of a trim
-    COMMANDS = "commands"  # rises by its commands
-    HELD = "held"  # falls by what was held of it
+    TRIMMED = "trimmed"  # rises by the trimmed bytes
+    COMMANDS = "commands"  # rises by the number of discard commands
+    HELD = "held"  # falls by the trimmed bytes that were mapped before
 
 
 class Bearing(enum.StrEnum):
-    """What it tells of this trim."""
+    """Evidence that a counter gives about this trim."""
 
-    PROVES = "proves"  # the drive counts as trimmed what completed, to the byte
-    CONFIRMS = "confirms"  # it got the commands
+    PROVES = "proves"  # counted exactly the completed bytes
+    CONFIRMS = "confirms"  # counted exactly the issued commands
     SILENT = "tells nothing"
 
 
 @frozen
 class Account:
-    """A counter of a drive before and after, in steps of `unit_bytes` (1 for commands). `after` is None where
-    it could not be read again."""
+    """A drive counter before and after the trim, in steps of `unit_bytes` (1 for commands). `after` is None
+    if the second read failed."""
 
     device: str
     source: str
@@ -39,7 +40,7 @@ class Account:
 
     @property
     def moved(self) -> int | None:
-        """Bytes or commands since before; of what is held, those that it lost."""
+        """The change in bytes or commands; a decrease of HELD is positive. None if `after` is missing."""
         if self.after is None:
             return None
         steps = self.after - self.before
@@ -48,7 +49,7 @@ class Account:
 
 @frozen
 class JudgedAccount:
-    """An account, and what to think of it."""
+    """An account with its evidence and an explanation."""
 
     account: Account
     bearing: Bearing
@@ -56,7 +57,7 @@ class JudgedAccount:
 
 
 def _done(trace: Trace, disk: str) -> Amount:
-    """What ended well on a disk, of all senders: its counters do not tell them apart."""
+    """Return all senders' successful discards on a disk, because the drive's counters include all senders."""
     requests = total(trace.select(Stage.DONE, disk=disk))
     return total(
         flow
@@ -73,12 +74,13 @@ def _commands(trace: Trace, disk: str) -> int:
 
 
 def judge_all(accounts: Iterable[Account], trace: Trace) -> tuple[JudgedAccount, ...]:
-    """What to think of each."""
+    """Judge each account."""
     return tuple(judge(account, trace) for account in accounts)
 
 
 def judge(account: Account, trace: Trace) -> JudgedAccount:
-    """Whether a counter moved by what completed on its drive."""
+    """Judge whether a counter moved by the amount that completed on its drive, or by the amount in whole
+    granules."""
     moved, disk = account.moved, account.device[:16]
     done = _done(trace, disk)
     unit = "commands" if account.counts is Counts.COMMANDS else "B"

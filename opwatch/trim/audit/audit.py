@@ -1,4 +1,4 @@
-"""What an audit knows and what it says: the question, the answer, the ledger, the verdict."""
+"""Data types of a trim audit: the evidence, the ledger and the result."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ MEANING = {
 
 
 class RowKind(enum.Enum):
-    """What a row of the ledger is about: LAYER is one block device of the stack, GRANULES what a disk can
-    free of the discards that it completed."""
+    """Subject of a ledger row. LAYER is one block device of the stack; GRANULES are the bytes that a disk can
+    free out of its completed discards."""
 
     FILESYSTEM = enum.auto()
     LAYER = enum.auto()
@@ -60,10 +60,11 @@ class RowKind(enum.Enum):
 
 @frozen
 class ReadBack:
-    """What became of sentinels, in bytes by how they read; `by_device` where they were read.
-    `reason` says why nothing could be proven, None when it could; `notes` what was left out. `count`: what
-    the drive itself counts around the sentinels, None where it does not tell; `maps`: what the maps of drives
-    have of them, by device."""
+    """Sentinel bytes by how they read after the trim, in total and per device (`by_device`).
+
+    `reason` says why the sentinels prove nothing, or is None; `notes` list skipped sentinels. `count` is the
+    drive's in-use count (NUSE) around the sentinels, None if the drive reports none. `maps` are the drives'
+    LBA maps of the sentinels, by device."""
 
     bytes: Mapping[ReadsAs, int]
     reason: str | None = None
@@ -75,8 +76,8 @@ class ReadBack:
 
 @frozen
 class Held:
-    """How many bytes a drive counts as in use, by its own count (NVMe NUSE), before and after; `written` were
-    written to it meanwhile, None where the kernel keeps no statistics of it."""
+    """A drive's in-use bytes (NVMe NUSE) before and after the trim. `written` are the bytes written during
+    the trim, None if the kernel keeps no statistics for the drive."""
 
     before: int
     after: int
@@ -85,8 +86,8 @@ class Held:
 
 @frozen
 class BackingFile:
-    """What a trim took off the file behind a loop device: blocks that were its own, and blocks that other
-    files have as well, which their filesystem keeps."""
+    """Bytes that a trim unmapped from a loop device's backing file: blocks used by this file alone, and
+    blocks shared with other files, which stay allocated."""
 
     own_bytes: int
     shared_bytes: int
@@ -94,8 +95,8 @@ class BackingFile:
 
 @frozen
 class AuditEvidence:
-    """All that the ledger is made of. `answer` is None when others trimmed and we watched; `accounts`: what
-    drives count by themselves; `files`: those behind loop devices, where they can be seen."""
+    """All inputs of the ledger. `answer` is None in watch mode, when only other processes trim. `accounts`
+    are the drives' own counters. `files` are the visible backing files, by loop device."""
 
     before: Stack
     after: Stack
@@ -112,11 +113,11 @@ class AuditEvidence:
 
 @frozen
 class Row:
-    """One line; `layer` is what it is called. None where nobody can tell, with the reason in `unknown`.
+    """One ledger line. `layer` is its display name. Unknown amounts are None, and `unknown` says why.
 
-    `bytes_in` were given to it, `bytes_out` are what it made of them for the next; `bytes_ok` ended without
-    an error. `unexplained_bytes` are lost here for no reason that we know. `commands`: of a disk, what its
-    driver made of the requests."""
+    `bytes_in` arrived at the layer, `bytes_out` were passed to the next layer and `bytes_ok` completed
+    without an error. `unexplained_bytes` were lost here without a known cause. `commands` are the commands
+    that a disk's driver issued."""
 
     kind: RowKind
     layer: str
@@ -134,7 +135,7 @@ class Row:
 
 
 class Standing(enum.StrEnum):
-    """What is known of one disk after the discards that it completed, the weakest first."""
+    """Strength of the proof for one disk that completed discards, weakest first."""
 
     CONTRADICTED = "contradicted"
     ACCEPTED = "accepted"
@@ -144,9 +145,9 @@ class Standing(enum.StrEnum):
 
 @frozen
 class LeafProof:
-    """What is proven of one disk, and by what (`by`). `down_to` is the last thing that it is proven of, and
-    `beyond` what lies below that and is not known. Of sentinels, `gone_bytes` and `kept_bytes` by the
-    strongest witness that this disk has itself."""
+    """The proof for one disk. `by` describes the evidence, `down_to` names the lowest layer that it covers,
+    and `beyond` says what remains unknown below. `gone_bytes` and `kept_bytes` count sentinel bytes, from the
+    disk's strongest evidence."""
 
     device: str
     standing: Standing
@@ -159,8 +160,9 @@ class LeafProof:
 
 @frozen
 class Audit:
-    """The result for one filesystem or device. `claims` are those of others, of a watch; `counters` what to
-    think of each account of a drive, and `proofs` what is proven of each."""
+    """The result for one filesystem or device. `claims` are other processes' FITRIM results (watch mode
+    only); `counters` are the judged drive counters; `proofs` has one entry per disk that completed
+    discards."""
 
     subject: str
     verdict: Verdict

@@ -1,4 +1,4 @@
-"""What the discard programs counted: bpf/abi/discard.h, seen from Python. Pure.
+"""Python view of the discard programs' counters (bpf/abi/discard.h). Pure.
 
 tests/kernel/discards/test_abi.py compares every name and offset here with the BTF of the built object.
 """
@@ -78,9 +78,9 @@ class Amount:
 
 @frozen
 class Flow:
-    """Discards of one kind at one place. `disk` is empty for what a filesystem said, and the caller's name of
-    FITRIM; `dev` is major:minor of the partition or disk they were sent to, or of the filesystem. Of
-    Stage.HANDED it is the device that handed them on to `disk`."""
+    """Discards of one operation and status at one stage on one device. `disk` is empty for filesystem events;
+    for Stage.FITRIM it is the caller's name. `dev` is major:minor of the target partition or disk, or of the
+    filesystem; for Stage.HANDED it is the device that passed the discards on to `disk`."""
 
     disk: str
     dev: str
@@ -93,7 +93,8 @@ class Flow:
 
 @frozen
 class Origin:
-    """A sender of discards to one device. The sizes are those of single bios."""
+    """A sender of discards to one device. `min_bytes` and `max_bytes` are bio sizes; `below_granule` counts
+    bios that contain no whole granule."""
 
     disk: str
     dev: str
@@ -121,7 +122,7 @@ def _dev(number: int) -> str:
 
 
 def decode_flows(raw: bytes) -> list[Flow]:
-    """Pairs of struct ow_flow_key and struct ow_flow. BadInput when they are not whole."""
+    """Decode pairs of struct ow_flow_key and struct ow_flow; raise BadInput if the data is truncated."""
     if len(raw) % _FLOW.size:
         raise BadInput(f"{len(raw)} bytes are no whole flows of {_FLOW.size}")
     return [
@@ -139,7 +140,7 @@ def decode_flows(raw: bytes) -> list[Flow]:
 
 
 def decode_origins(raw: bytes) -> list[Origin]:
-    """Pairs of struct ow_origin_key and struct ow_origin. BadInput when they are not whole."""
+    """Decode pairs of struct ow_origin_key and struct ow_origin; raise BadInput if the data is truncated."""
     if len(raw) % _ORIGIN.size:
         raise BadInput(f"{len(raw)} bytes are no whole origins of {_ORIGIN.size}")
     return [
@@ -160,9 +161,9 @@ class DiscardLoss(NamedTuple):
 
 @frozen
 class Trace:
-    """What was seen of an audit. `absent` are the programs that are not attached, by name; `stats` what the
-    kernel itself counted of each disk meanwhile: (discards, bytes), failed ones included. `claims_seen`:
-    whether calls of FITRIM of others were followed."""
+    """All counters of one tracing interval. `absent` names the programs that are not attached. `stats` are
+    the kernel's own (discards, bytes) per disk for the interval, failed discards included. `claims_seen` is
+    True if other processes' FITRIM calls were traced."""
 
     flows: tuple[Flow, ...]
     origins: tuple[Origin, ...] = ()
@@ -173,7 +174,7 @@ class Trace:
     claims_seen: bool = False
 
     def of(self, disk: str) -> Trace:
-        """This trace without the flows of other disks."""
+        """Return this trace without other disks' flows."""
         flows = tuple(flow for flow in self.flows if flow.disk == disk)
         return self if len(flows) == len(self.flows) else replace(self, flows=flows)
 
@@ -186,7 +187,7 @@ class Trace:
         op: str = "discard",
         who: Iterable[Who] | None = None,
     ) -> Iterator[Flow]:
-        """The flows of a stage, of these devices and senders only where some are given."""
+        """Yield the flows of a stage. `disk`, `devs` and `who` restrict the result if given."""
         wanted = None if devs is None else set(devs)
         senders = None if who is None else set(who)
         for flow in self.flows:
@@ -201,7 +202,7 @@ class Trace:
 
 
 def total(flows: Iterable[Flow]) -> Amount:
-    """What all flows come to together."""
+    """Return the sum of all flows."""
     amount = Amount()
     for flow in flows:
         amount = amount.plus(flow.amount)

@@ -1,4 +1,4 @@
-"""The ledger of a trim: what went into each layer, what came out, and why that is less. Pure."""
+"""Build the ledger of a trim: bytes into and out of each layer, with the causes of every loss. Pure."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from opwatch.trim.stack.layers import Kind, Layer, changes
 from opwatch.trim.stack.passage import RAID456, copies, leaves_of, lower_of, op_below
 from opwatch.trim.stack.threads import is_threaded
 
-# Filesystems that discard in a thread of theirs what FITRIM asked for.
+# Filesystems that issue FITRIM's discards from their own kernel thread.
 _THREADED_FILESYSTEMS = ("f2fs", "bcachefs")
-# Errors of FITRIM that come before it looks at any block group.
+# FITRIM returns these errors before it scans any block group.
 _BEFORE_ANYTHING = (errno.ENOTTY, errno.EOPNOTSUPP, errno.EROFS, errno.EPERM, errno.EINVAL)
 _SAYS_EXTENTS = {"ext4": "discard_ext4_extent", "xfs": "discard_xfs_extent", "f2fs": "discard_f2fs_extent"}
 
 
 class Walker:
-    """Follows one audit from the top of its stack to the disks."""
+    """Walks one audit's stack from the top to the disks."""
 
     def __init__(self, evidence: AuditEvidence) -> None:
         self.evidence = evidence
@@ -39,7 +39,7 @@ class Walker:
         self._senders = self._senders_by_layer()
 
     def audit(self, subject: str) -> Audit:
-        """The whole ledger."""
+        """Return the audit result with the complete ledger."""
         tops = self.stack.tops()
         filesystem = self._filesystem_row(tops)
         rows = [filesystem] if filesystem else []
@@ -77,37 +77,40 @@ class Walker:
         return verdicts.general(self.evidence, verdict, ended, proofs)
 
     def _others(self) -> list[Origin]:
-        """Other senders' discards on the devices of this stack; in a watch there are none."""
+        """Return other senders' discards on this stack's devices. Empty in a watch, which counts all
+        senders."""
         return others_of(self.trace, self.stack, self._senders) if self._followed else []
 
     def leaves(self) -> list[Layer]:
         return leaves_of(self.stack)
 
     def reached(self) -> int:
-        """What completed on the disks, in whole granules, and is nobody else's as well."""
+        """Return the bytes that the disks can free: completed, in whole granules, and not shared with other
+        files."""
         return sum(self._done(leaf, 0).granule_bytes - self._shared(leaf) for leaf in self.leaves())
 
     def _shared(self, leaf: Layer) -> int:
-        """What a loop device's file gave up of it, and other files keep."""
+        """Return the bytes unmapped from a loop device's file that stay allocated to other files."""
         file = self.evidence.files.get(leaf.device)
         return min(file.shared_bytes, self._done(leaf, 0).granule_bytes) if file else 0
 
     def _sent(self, filesystem: Row | None, tops: list[Layer]) -> int:
-        """What left the filesystem; for a bare device, what it was sent."""
+        """Return the bytes that left the filesystem; for a bare device, the bytes that arrived at it."""
         if filesystem and filesystem.bytes_out is not None:
             return filesystem.bytes_out
         return sum(self._arrived(top).bytes for top in tops)
 
-    # --- who counts ---
+    # --- senders ---
 
     def _senders_by_layer(self) -> dict[str, tuple[Who, ...]]:
-        """Whose discards are looked at on each layer: ours, and kernel threads' where they work for us."""
+        """Return the counted senders by device: our process, and kernel threads where a filesystem or layer
+        issues discards from a thread."""
         ours: tuple[Who, ...] = (Who.OURS,) if self._followed else tuple(Who)
         kind = self.stack.filesystem.kind if self.stack.filesystem else ""
         if kind in _THREADED_FILESYSTEMS:
             ours = (*ours, Who.KERNEL)
         elif kind.startswith("fuse"):
-            # Its program discards, which has the device for itself.
+            # The FUSE server issues the discards, and no other process uses its device.
             ours = tuple(Who)
         senders = {layer.device: ours for layer in self.stack.tops()}
         for layer in self.stack.layers:
@@ -120,11 +123,11 @@ class Walker:
     def _who(self, layer: Layer) -> tuple[Who, ...]:
         return self._senders[layer.device]
 
-    # --- what was counted of a layer ---
+    # --- counters of a layer ---
 
     def _devs(self, layer: Layer) -> set[str]:
-        """Device numbers under which a layer's bios are known: its own, and of a disk those of its partitions
-        in this stack. A hidden path has the number of its head's bios."""
+        """Return the device numbers in the events of a layer's bios: its own number, and the numbers of its
+        partitions in this stack."""
         over = [upper for upper in self.stack.layers if layer.device in upper.below]
         parts = {upper.dev for upper in over if upper.kind is Kind.PARTITION}
         return {layer.dev} | parts
@@ -140,7 +143,8 @@ class Walker:
         status: int | None = None,
         who: Sequence[Who] | None = None,
     ) -> Amount:
-        """What a stage counts of a layer: of those who are looked at there, if no others are given."""
+        """Sum a stage's counters on a layer, over `who` or, by default, the layer's counted senders."""
+        # A hidden NVMe path has no number of its own, and its requests carry the multipath head's number.
         hidden = layer.dev == "0:0"
         flows = self.trace.select(
             stage,
@@ -152,19 +156,21 @@ class Walker:
         return total(flow for flow in flows if status is None or flow.status == status)
 
     def _arrived(self, layer: Layer, op: str = "discard") -> Amount:
-        """Bios that it was sent. A path below a multipath head gets the head's own bios."""
+        """Return the bios that arrived at a layer. An NVMe path gets the multipath head's bios by remapping,
+        without a block_bio_queue event."""
         above = [upper for upper in self.stack.layers if layer.device in upper.below]
         if any(upper.kind is Kind.MULTIPATH for upper in above):
             return self._select(layer, Stage.REMAPPED, op)
         bios = self._select(layer, Stage.BIO, op)
         if not bios.count and any(upper.target == "multipath" for upper in above):
-            # Copies of requests: their bios pass nothing before their issue.
+            # Request-based multipath clones requests, so that no bio event precedes block_rq_issue.
             return self._issued(layer, op)
         return bios
 
     def _handed_on(self, layer: Layer, member: Layer) -> int:
-        """Bytes that a layer handed on to a layer below it. Where several layers lead to that one, only the
-        events of remapping tell them apart; a layer without such events gets what the others leave."""
+        """Return the bytes that a layer passed to a lower layer. If several layers share the lower layer,
+        only block_bio_remap events distinguish them; a layer without such events is assigned the
+        remainder."""
         arrived = self._arrived(member, op=op_below(layer)).bytes
         uppers = [upper for upper in self.stack.layers if member in lower_of(self.stack, upper)]
         shares = {upper.device: self._remapped(upper, member) for upper in uppers}
@@ -173,36 +179,36 @@ class Walker:
         return shares[layer.device] or max(0, arrived - sum(shares.values()))
 
     def _remapped(self, layer: Layer, member: Layer) -> int:
-        """Bytes of discards of which the kernel says that this layer remapped them to the one below."""
+        """Return the discard bytes that this layer remapped to the lower layer, by block_bio_remap events."""
         flows = self.trace.select(
             Stage.HANDED, disk=self._disk(member)[:16], devs=[layer.dev], who=self._who(member)
         )
         return total(flows).bytes
 
     def _issued(self, layer: Layer, op: str = "discard") -> Amount:
-        """Requests that its driver was given, without those that it gave back."""
+        """Return the requests issued to the driver, less the requeued requests."""
         issued, back = (self._select(layer, stage, op) for stage in (Stage.ISSUED, Stage.REQUEUED))
         return replace(issued, count=issued.count - back.count, bytes=issued.bytes - back.bytes)
 
     def _done(self, layer: Layer, status: int) -> Amount:
-        """What ended on a leaf with a status."""
+        """Return the discards that completed on a leaf with a given status."""
         requests = self._select(layer, Stage.DONE, status=status)
         bios = self._select(layer, Stage.BIO_DONE, status=status)
         if requests.count or self._select(layer, Stage.ISSUED).count:
-            # What fails before it is a request ends as a bio.
+            # A discard that fails before it becomes a request completes as a bio.
             return requests.plus(bios) if status else requests
-        # A driver of bios gets each as it was sent: its granules are those of the bio.
+        # A bio-based driver gets each bio unchanged, so the granules counted at submission apply.
         sent = self._select(layer, Stage.BIO)
         whole = sent.granule_bytes if bios.bytes == sent.bytes else bios.bytes
         return replace(bios, granule_bytes=whole)
 
     def _sent_beside(self, layer: Layer) -> int:
-        """Bytes that others sent to a layer, in a trim of ours."""
+        """Return the bytes sent to a layer by senders that do not count as ours."""
         others = [who for who in Who if who not in self._who(layer)]
         return self._select(layer, Stage.BIO, who=others).bytes
 
     def _errors(self, layer: Layer) -> dict[int, Amount]:
-        """What failed on a leaf, by status."""
+        """Return the failed discards of a leaf, by status."""
         stages = (Stage.DONE, Stage.BIO_DONE)
         statuses = {
             flow.status for stage in stages for flow in self.trace.select(stage, disk=layer.device[:16])
@@ -213,7 +219,7 @@ class Walker:
     # --- rows ---
 
     def _filesystem_row(self, tops: list[Layer]) -> Row | None:
-        """What the filesystem gave away of what it looked at. None for a bare device."""
+        """Return the filesystem's row: free space found and free space discarded. None for a bare device."""
         filesystem = self.stack.filesystem
         if filesystem is None:
             return None
@@ -236,7 +242,7 @@ class Walker:
         )
 
     def _extents(self, tops: list[Layer]) -> tuple[Amount | None, str | None]:
-        """What the filesystem handed to the block layer, None with the reason where nobody tells."""
+        """Return (extents passed to the block layer, None), or (None, the reason) if they were not traced."""
         filesystem, answer = self.stack.filesystem, self.evidence.answer
         assert filesystem
         if not tops or (answer and answer.error in _BEFORE_ANYTHING):
@@ -263,8 +269,11 @@ class Walker:
         )
 
     def _without_repeats(self, extents: Amount, tops: list[Layer]) -> Amount:
-        """f2fs makes eight requests of a range at a time, and tells what is left of it again as a range of
-        its own. All of it is what a device with discards was sent: nothing of that is lost unseen."""
+        """Return the extents with f2fs's repeats removed.
+
+        f2fs issues eight requests of a range at a time and then reports the rest again as a new range. The
+        sum is capped at the bytes that arrived. This hides no loss, because devices that accept discards get
+        every bio."""
         filesystem = self.stack.filesystem
         states = [state for top in tops for state in (top, self.evidence.after.layer(top.device)) if state]
         if not filesystem or filesystem.kind != "f2fs" or not all(state.limits.offered for state in states):
@@ -297,7 +306,8 @@ class Walker:
         sent_beside = self._sent_beside(layer)
         handed_on = losses.handed_on(self.evidence, layer, members)
         passed = share_of_ours(layer, arrived.bytes, sent_beside, handed_on)
-        # Of one that fails on purpose a part may have gone on before the whole discard failed.
+        # A failing target may pass on a part before the whole discard fails, so failed bytes still count
+        # here.
         on_purpose = any(kept.fails for kept in losses.kept_by(self.evidence, layer))
         lost = (arrived.bytes - (0 if on_purpose else _bytes(failed))) * times - passed
         lost = max(lost, cut_off(layer, arrived, sent_beside))
@@ -320,7 +330,8 @@ class Walker:
         )
 
     def _ended_well(self, layer: Layer) -> int | None:
-        """Bytes that a stacked layer said were done, None where it says nothing."""
+        """Return the bytes that completed without an error on a stacked layer, or None if it has no
+        completion events."""
         for stage in (Stage.DONE, Stage.BIO_DONE):
             ended = self._select(layer, stage, status=0)
             if ended.count:
@@ -355,7 +366,7 @@ class Walker:
         )
 
     def _granule_rows(self, leaf: Layer) -> Iterator[Row]:
-        """What of the completed discards the device can free: whole granules."""
+        """Yield a row of the completed bytes that the device can free, which are whole granules."""
         ok = self._done(leaf, 0)
         if not ok.bytes:
             return
@@ -409,10 +420,10 @@ def _note(layer: Layer, copies: int) -> str | None:
 
 
 def audit(evidence: AuditEvidence, subject: str) -> Audit:
-    """What became of a trim."""
+    """Return the audit result of a trim."""
     return Walker(evidence).audit(subject)
 
 
 def contradicted(evidence: AuditEvidence) -> bool:
-    """Whether a drive still counts as in use what it was told to free."""
+    """Return True if a drive's in-use count contradicts the completed discards."""
     return verdicts.still_counted(evidence, Walker(evidence).reached()) is not None

@@ -1,4 +1,4 @@
-"""Discards of one disk between two readings: who sent them, what became of them, what waited. Pure."""
+"""Summarize one disk's discards between two samples: senders, results, and delayed reads and writes. Pure."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from opwatch.trace.abi import TargetSample
 from opwatch.trim.audit.flow import Amount, Origin, Stage, Trace, Who, total
 
 OPS = ("discard", "write_zeroes", "secure_erase")
-# The programs keep so many bytes of a disk's name.
+# OW_DISK_NAME: the programs store only this many bytes of a disk's name.
 MOST_NAME = 16
 
 
 @frozen
 class Sender:
-    """Who discarded. Sizes are of single bios, and of all since the tracer was attached; `where` is the
-    filesystem that the bios came from, None where no mount tells."""
+    """A sender of discards. `min_bytes` and `max_bytes` are bio sizes since the tracer was attached. `where`
+    is the filesystem that sent the bios, None if no mount matches the device."""
 
     comm: str
     cgroup: str
@@ -32,7 +32,8 @@ class Sender:
 
 @frozen
 class Stalled:
-    """Reads or writes that were issued while a discard was in flight. `max_ns` is since the attachment."""
+    """Reads or writes that were issued while a discard was in flight. `max_ns` is the maximum since the
+    tracer was attached."""
 
     op: str
     count: int
@@ -42,10 +43,10 @@ class Stalled:
 
 @frozen
 class Discards:
-    """One disk or partition. `split_ratio` is requests a bio, None without either; `whole_ratio` the share of
-    their bytes in whole granules of the device, None without bytes. `lost` are events of all disks that found
-    no room; `unseen` is how many more requests the kernel counted than `ended`, None where it has no count
-    of the same."""
+    """Discards of one disk or partition. `split_ratio` is requests per bio, None if there are no bios or no
+    requests. `whole_ratio` is the share of completed bytes in whole granules of the device, None if no bytes
+    completed. `lost` counts events, on all disks, that did not fit into the maps. `unseen` is the kernel's
+    request count minus `ended`, None if the kernel has no comparable count."""
 
     senders: tuple[Sender, ...]
     bios: int
@@ -63,10 +64,9 @@ class Discards:
 
 @frozen
 class DiscardSample:
-    """What the discard tracer had counted of one disk at some moment. `device` is the number of a partition,
-    where only what was sent to it counts; `cgroups` are names by id and `mounts` filesystems by device
-    number, of those who have discarded, as they were then; `is_chained`: the block tracer counts what waits
-    behind discards."""
+    """The discard tracer's counters of one disk at one time. `device` is a partition's number, None for the
+    whole disk. `cgroups` (names by id) and `mounts` (filesystems by device number) describe the senders at
+    that time. `is_chained` is True if the block tracer counts reads and writes issued during discards."""
 
     disk: str
     trace: Trace
@@ -76,7 +76,7 @@ class DiscardSample:
     is_chained: bool = False
 
 
-Devs = Collection[str] | None  # numbers of devices, None for all of a disk
+Devs = Collection[str] | None  # device numbers; None for the whole disk
 
 
 def _grown(then: Trace, now: Trace, stage: Stage, disk: str, op: str, devs: Devs = None) -> Amount:
@@ -115,7 +115,7 @@ def _senders(
 
 
 def stalled(begin: TargetSample, end: TargetSample) -> tuple[Stalled, ...]:
-    """What the block tracer says of what waited, between two of its samples."""
+    """Return the reads and writes that were issued during discards, between two block tracer samples."""
     waited = []
     for op in ("read", "write"):
         then, now = begin.ops[op], end.ops[op]
@@ -133,17 +133,17 @@ def between(
     mounts: Mapping[str, str],
     devs: Devs = None,
 ) -> Discards:
-    """What happened on a disk, or on these devices of it. `cgroups` are names by id, `mounts` filesystems by
-    device number. What waits behind discards is of the whole disk."""
+    """Return the discards between two traces of a disk, or of its devices `devs`. `cgroups` are names by id,
+    `mounts` are filesystems by device number. `stalled` always covers the whole disk."""
     disk = disk[:MOST_NAME]
-    # One look at all of them, and not one for each of the stages below.
+    # Filter by disk once, so that each stage below scans only this disk's flows.
     then, now = then.of(disk), now.of(disk)
     bios, issued, requeued, done, bios_done = (
         _grown(then, now, stage, disk, "discard", devs)
         for stage in (Stage.BIO, Stage.ISSUED, Stage.REQUEUED, Stage.DONE, Stage.BIO_DONE)
     )
     if not issued.count and not done.count:
-        # Its driver has no requests, or there was nothing.
+        # A bio-based driver has no requests.
         done = bios_done
     requests = issued.count - requeued.count
     behind = {op: _grown(then, now, Stage.BEHIND, disk, op) for op in ("read", "write")}
@@ -168,7 +168,7 @@ def between(
 
 
 def _nothing(lost: int) -> Discards:
-    """A summary of a disk on which there were none."""
+    """Return the summary of an interval without discards."""
     return Discards(
         senders=(),
         bios=0,
@@ -193,7 +193,7 @@ def sample_of(
     *,
     is_chained: bool,
 ) -> DiscardSample:
-    """What a trace of several disks says of one of them, or of a partition of it."""
+    """Extract the sample of one disk or partition from a trace of several disks."""
     known_as = disk[:MOST_NAME]
     origins = tuple(origin for origin in trace.origins if origin.disk == known_as)
     own = Trace(
@@ -219,8 +219,8 @@ def sample_of(
 def discards_between(
     then: DiscardSample, now: DiscardSample, begin: TargetSample, end: TargetSample, *, final: bool
 ) -> Discards:
-    """What happened between two samples of a disk; `begin` and `end` are the block tracer's of the same time.
-    `final`: it is the whole watch, of which the kernel's own count tells as well."""
+    """Return the discards between two samples of a disk. `begin` and `end` are the block tracer's samples of
+    the same times. With `final`, the interval is the whole watch, which the kernel's own count covers."""
     if (now.trace.flows, now.trace.origins) == (then.trace.flows, then.trace.origins):
         discards = _nothing(sum(now.trace.loss) - sum(then.trace.loss))
     else:

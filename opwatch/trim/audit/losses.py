@@ -1,4 +1,4 @@
-"""Why bytes are missing between two lines of the ledger: which cause fits what was seen. Pure."""
+"""Find the causes of bytes that are missing between two ledger lines. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STAGES_OF_FILESYSTEMS = (
     Stage.BIO_AGAIN,
     Stage.FS_PASSED,
 )
-# What md does of itself that writes its members.
+# Values of md's sync_action during which md writes to its members.
 WRITING = {"resync", "recover", "repair", "reshape"}
 _NOT_SUPPORTED = 1
 
@@ -37,13 +37,13 @@ _NOT_SUPPORTED = 1
 def amounts(
     evidence: AuditEvidence, devs: Sequence[str], who: Sequence[Who], *, is_reached: bool
 ) -> dict[Stage, Amount]:
-    """What the stages of filesystems count of these devices and senders, as far as it means something."""
+    """Sum the filesystem stages over these devices and senders; counts without meaning in this trim are 0."""
     counted = {
         stage: total(evidence.trace.select(stage, devs=devs, who=who)) for stage in STAGES_OF_FILESYSTEMS
     }
     if not is_reached:
         counted[Stage.BIO_AGAIN] = Amount()
-    # Of a range that was asked for, what lies outside is left out rightly.
+    # If only a part of the filesystem was requested, extents outside of it are skipped correctly.
     if not (evidence.asked and evidence.asked.is_whole):
         counted[Stage.FS_PASSED] = Amount()
     return counted
@@ -52,8 +52,8 @@ def amounts(
 def of_filesystem(
     evidence: AuditEvidence, out: int | None, amounts: Mapping[Stage, Amount]
 ) -> Iterator[Reason]:
-    """Why the filesystem kept free space to itself, or refused altogether, and what it sent again. `amounts`
-    are those of STAGES_OF_FILESYSTEMS."""
+    """Yield why the filesystem refused FITRIM, skipped free space or sent ranges again. `amounts` has an
+    entry for each of STAGES_OF_FILESYSTEMS."""
     small, busy, queued, groups, again, passed = (amounts[stage] for stage in STAGES_OF_FILESYSTEMS)
     filesystem, answer = evidence.before.filesystem, evidence.answer
     assert filesystem
@@ -63,7 +63,7 @@ def of_filesystem(
     if answer and answer.interrupted:
         yield reason("interrupted", point, "a signal ended FITRIM before it was done")
     if small.bytes:
-        # XFS looks at the longest first, and ends a group at the first that is too short.
+        # XFS scans each group's free extents from the longest and stops at the first that is too short.
         observed = f"{small.bytes} B at least: the longest of {small.count} groups that were too short"
         yield reason("below-minimum", point, observed, None, mount=point)
     if busy.bytes:
@@ -88,7 +88,7 @@ def of_filesystem(
 
 
 def _refused(evidence: AuditEvidence, error: int) -> Iterator[Reason]:
-    """What an error of FITRIM means: the device's fault or the filesystem's."""
+    """Yield the causes of a FITRIM error, in a device or in the filesystem."""
     filesystem = evidence.before.filesystem
     assert filesystem
     point, said = filesystem.point, f"FITRIM: {errno.errorcode.get(error, error)}, {os.strerror(error)}"
@@ -112,8 +112,8 @@ _REFUSING = ("noload", "norecovery", "nologreplay")
 
 
 def _stopped(evidence: AuditEvidence, layer: Layer, observed: str, lost: int | None = None) -> Reason:
-    """A layer that takes no discard, by what it is and what it says after the trim; the lowest below it that
-    takes none, where there is one."""
+    """Return why a layer accepts no discards, by its state after the trim. The reason names the lowest layer
+    below it without discard support, if one exists."""
     culprit = _later(evidence, layer)
     while lowers := without_discards(evidence.after, culprit):
         culprit = lowers[0]
@@ -122,7 +122,7 @@ def _stopped(evidence: AuditEvidence, layer: Layer, observed: str, lost: int | N
 
 
 def _later(evidence: AuditEvidence, layer: Layer) -> Layer:
-    """The layer after the trim, or as it was before when it is gone."""
+    """Return the layer as it was after the trim, or before the trim if it has disappeared."""
     return evidence.after.layer(layer.device) or layer
 
 
@@ -132,7 +132,7 @@ def _later(evidence: AuditEvidence, layer: Layer) -> Layer:
 def vanished(
     evidence: AuditEvidence, layer: Layer, lost: int, errors: Mapping[int, Amount]
 ) -> Iterator[Reason]:
-    """What the filesystem gave away and no block event shows."""
+    """Yield why discards that left the filesystem never appeared in a block event."""
     now = _later(evidence, layer)
     if now.limits.max_bytes == 0:
         observed = f"{lost} B made no block event"
@@ -144,7 +144,7 @@ def vanished(
 
 
 def left_out(evidence: AuditEvidence, layer: Layer) -> Iterator[Reason]:
-    """One of several devices of a filesystem that takes no discards."""
+    """Yield a reason for a device without discard support in a multi-device filesystem."""
     filesystem = evidence.before.filesystem
     if filesystem and filesystem.kind == "btrfs" and len(filesystem.devices) > 1:
         observed = f"{layer.device} takes no discards, and btrfs passes it over without a word"
@@ -157,7 +157,8 @@ def left_out(evidence: AuditEvidence, layer: Layer) -> Iterator[Reason]:
 
 
 def rebuilding(evidence: AuditEvidence, layer: Layer) -> Iterator[Reason]:
-    """An array that writes its members by itself, before the trim or after it."""
+    """Yield a reason if an array was resynchronizing before or after the trim, because it then writes to its
+    members."""
     arrays = [state.array for state in (layer, _later(evidence, layer))]
     doing = {array.sync_action for array in arrays if array} & WRITING
     if doing:
@@ -166,8 +167,8 @@ def rebuilding(evidence: AuditEvidence, layer: Layer) -> Iterator[Reason]:
 
 
 def lost_by_tracing(evidence: AuditEvidence, layer: Layer, lost: int) -> Iterator[Reason]:
-    """The kernel's own count of a disk shows that more ended than we saw, or nobody was known to have sent
-    what ended, since there was no room to remember that."""
+    """Yield trace-lost if the kernel counted more completed discards than we saw, or if bios lost their
+    sender because the tracer's bio map was full."""
     trace = evidence.trace
     counted = trace.stats.get(layer.device)
     ended = total(trace.select(Stage.DONE, disk=layer.device[:16])).bytes
@@ -183,22 +184,22 @@ def lost_by_tracing(evidence: AuditEvidence, layer: Layer, lost: int) -> Iterato
 
 
 def handed_on(evidence: AuditEvidence, layer: Layer, members: Mapping[str, int]) -> int:
-    """Bytes of its own that a layer handed to those below, parity left out."""
+    """Return the bytes of a layer's own data that it passed to lower layers, without parity."""
     if layer.level in RAID456:
         stripes = _whole_stripes(evidence, layer, members)
         kept = _kept_of_stripes(evidence, layer, members, stripes)
         return stripes - kept - _missed_of_stripes(evidence, layer, members, stripes)
-    # What a loop device makes of discards for a device are none any more.
+    # A loop device on a block device turns discards into write zeroes, so that no discards arrive below.
     return 0 if layer.kind is Kind.LOOP else sum(members.values())
 
 
 def _whole_stripes(evidence: AuditEvidence, layer: Layer, members: Mapping[str, int]) -> int:
-    """Bytes of the whole stripes that the members of a RAID 4, 5 or 6 were told to discard, parity left out.
-    0 where they were not all told the same, which fits no whole stripes."""
+    """Return the data bytes of the whole stripes that a RAID 4, 5 or 6 discarded on its members. Return 0 if
+    the members got different amounts, which whole stripes cannot explain."""
     array = layer.array
     disks = (array and array.raid_disks) or 0
     parity = PARITY[layer.level or ""]
-    # Spares get nothing, those that failed, and those that take no discards.
+    # Spares, failed members and members without discard support get nothing.
     absent = (array.degraded or 0 if array else 0) + len(_without_discards(evidence, members))
     most = max(members.values(), default=0)
     alike = sum(got == most for got in members.values() if got)
@@ -208,13 +209,14 @@ def _whole_stripes(evidence: AuditEvidence, layer: Layer, members: Mapping[str, 
 
 
 def _fewer_by(evidence: AuditEvidence, layer: Layer) -> int:
-    """Members that an array lost during the trim: they have got what it sent until then."""
+    """Return how many members failed during the trim. They got only the discards before they failed."""
     missing = [state.array.degraded or 0 for state in (layer, _later(evidence, layer)) if state.array]
     return max(0, missing[-1] - missing[0]) if missing else 0
 
 
 def _kept_of_stripes(evidence: AuditEvidence, layer: Layer, members: Mapping[str, int], stripes: int) -> int:
-    """The share of members without discards: parity is on each in turn."""
+    """Return the data bytes on members without discard support. Every member holds an equal share, because
+    parity rotates over the members."""
     disks = layer.array.raid_disks if layer.array else None
     return stripes * len(_without_discards(evidence, members)) // disks if disks else 0
 
@@ -222,7 +224,7 @@ def _kept_of_stripes(evidence: AuditEvidence, layer: Layer, members: Mapping[str
 def _missed_of_stripes(
     evidence: AuditEvidence, layer: Layer, members: Mapping[str, int], stripes: int
 ) -> int:
-    """The share of what members did not get any more that failed during the trim."""
+    """Return the data bytes that failed members missed after they failed during the trim."""
     disks = layer.array.raid_disks if layer.array else None
     if not disks or not stripes or not _fewer_by(evidence, layer):
         return 0
@@ -232,7 +234,7 @@ def _missed_of_stripes(
 
 
 def _without_discards(evidence: AuditEvidence, members: Mapping[str, int]) -> list[str]:
-    """Members that got nothing, and take no discards."""
+    """Return the members that got nothing and have no discard support."""
     known = {name: evidence.before.layer(name) for name, got in members.items() if not got}
     return [name for name, member in known.items() if member and member.limits.offered is False]
 
@@ -240,7 +242,7 @@ def _without_discards(evidence: AuditEvidence, members: Mapping[str, int]) -> li
 def inside(
     evidence: AuditEvidence, layer: Layer, arrived: Amount, members: Mapping[str, int], lost: int
 ) -> Iterator[Reason]:
-    """What a layer took and did not hand on."""
+    """Yield why a layer did not pass on all discards that it accepted."""
     kept = kept_by(evidence, layer)
     if kept:
         yield kept[0].took(lost)
@@ -251,7 +253,7 @@ def inside(
 
 
 def kept_by(evidence: AuditEvidence, layer: Layer) -> list[Kept]:
-    """Why a layer keeps what it is sent, by what it said before the trim, or after it."""
+    """Return why a layer keeps discards, by its state before the trim or, if that shows nothing, after it."""
     return keeps(evidence.before, layer) or keeps(evidence.after, _later(evidence, layer))
 
 
@@ -266,11 +268,11 @@ def _in_array(
         share = min(arrived.bytes if level == "raid1" else lost, lost)
         yield _took_none(name, arrived, share)
         lost -= share
-    # A member may have failed during the trim, by a write of somebody.
+    # A member may have failed during the trim, for example by another process's write.
     array = _later(evidence, layer).array or layer.array
     missing = array.degraded if array and level in _MIRRORED else 0
     if array and missing and lost:
-        # No member has more than the array was sent, or than those have together that mirror it.
+        # A missing member holds at most the bytes sent to the array (RAID 1), or the bytes on its mirrors.
         most = arrived.bytes if level == "raid1" else max(members.values(), default=0) * mirrors_of_one(layer)
         yield _missing(evidence, layer, min(lost, missing * most))
 
@@ -278,7 +280,7 @@ def _in_array(
 def _in_stripes(
     evidence: AuditEvidence, layer: Layer, arrived: Amount, members: Mapping[str, int], lost: int
 ) -> Iterator[Reason]:
-    """Why members with parity got less than the array was sent."""
+    """Yield why the members of a parity array got fewer bytes than the array."""
     stripes = _whole_stripes(evidence, layer, members)
     if not stripes and any(members.values()):
         return
@@ -294,7 +296,7 @@ def _in_stripes(
 
 
 def _missing(evidence: AuditEvidence, layer: Layer, share: int) -> Reason:
-    """Members that an array has not, or not any more, and their share."""
+    """Return the reason for missing or failed members, with their share of the loss."""
     array = _later(evidence, layer).array or layer.array
     filesystem = evidence.before.filesystem
     blanks = {"mount": filesystem.point} if filesystem else {}
@@ -303,19 +305,19 @@ def _missing(evidence: AuditEvidence, layer: Layer, share: int) -> Reason:
 
 
 def _took_none(name: str, arrived: Amount, share: int) -> Reason:
-    """A member without discards, and its share of what the array was sent."""
+    """Return the reason for a member without discard support, with its share of the loss."""
     observed = f"{name} takes no discards and got 0 B of {arrived.bytes} B"
     return reason("member-no-discards", name, observed, share, disk=name)
 
 
 def _pool_of(evidence: AuditEvidence, layer: Layer) -> Layer | None:
-    """The pool of a thin volume."""
+    """Return a thin volume's pool."""
     pools = [lower for lower in evidence.before.below(layer) if lower.kind is Kind.THIN_POOL]
     return pools[0] if pools else None
 
 
 def _in_thin(evidence: AuditEvidence, layer: Layer, arrived: Amount, lost: int) -> Iterator[Reason]:
-    """Why a thin volume handed on less: only whole chunks that were mapped to this device alone go on."""
+    """Yield why a thin volume passed on less: it passes on only whole chunks that no other device shares."""
     pool = _pool_of(evidence, layer)
     partial = min(lost, arrived.bytes - arrived.granule_bytes)
     if partial:
@@ -335,7 +337,8 @@ def _in_thin(evidence: AuditEvidence, layer: Layer, arrived: Amount, lost: int) 
 
 
 def _freed(evidence: AuditEvidence, layer: Layer, pool: Layer | None) -> int | None:
-    """Bytes that a thin device gave back, by its own count or its pool's; None when neither tells."""
+    """Return the bytes that a thin volume unmapped, by its own count or its pool's; None if neither is
+    known."""
     then, now = (one.facts_as(ThinFacts).mapped_bytes for one in (layer, _later(evidence, layer)))
     if then is not None and now is not None:
         return then - now
@@ -351,18 +354,18 @@ def _freed(evidence: AuditEvidence, layer: Layer, pool: Layer | None) -> int | N
 
 
 def is_gone(evidence: AuditEvidence, layer: Layer) -> bool:
-    """Whether the device disappeared during the trim."""
+    """Return True if the device disappeared during the trim."""
     return evidence.after.layer(layer.device) is None
 
 
 def gone(layer: Layer, lost: int) -> Reason:
-    """The reason for what a device did not complete because it disappeared."""
+    """Return the reason for discards that never completed because their device disappeared."""
     observed = f"{layer.device} was there before the trim and is not there after it"
     return reason("device-gone", layer.device, observed, lost, device=layer.device)
 
 
 def failed(evidence: AuditEvidence, layer: Layer, status: int, amount: Amount) -> Iterator[Reason]:
-    """Discards that ended with an error."""
+    """Yield why discards completed with an error."""
     if is_gone(evidence, layer):
         yield gone(layer, amount.bytes)
         return
@@ -383,18 +386,18 @@ def failed(evidence: AuditEvidence, layer: Layer, status: int, amount: Amount) -
         yield reason(code, device, f"{observed}; provisioning_mode {mode}", lost, device=device)
 
 
-# 64 ranges of 65,535 sectors: what libata puts into one command.
+# libata's limit per command: 64 ranges of 65,535 sectors.
 _ATA_LIMIT = 64 * 65_535 * 512
 
 
 def cut(layer: Layer, splits: Amount) -> Iterator[Reason]:
-    """Discards that are longer than a command: no loss."""
+    """Yield a harmless reason if discards were split because they exceed one ATA command."""
     if splits.count and layer.facts_as(DiskFacts).ata_trim and layer.limits.max_bytes == _ATA_LIMIT:
         yield reason("ata-splits", layer.device, f"{splits.count} pieces were cut off longer discards")
 
 
 def at_the_end(layer: Layer, lost: int, shared: int) -> Iterator[Reason]:
-    """What a device completed and cannot free: what is no whole granule, and what is not its own."""
+    """Yield why a device cannot free all completed bytes: shared blocks and partial granules."""
     if shared:
         loop = layer.facts_as(LoopFacts)
         observed = f"its file gave up {shared} B that other files on {loop.backing_filesystem} have still"
@@ -405,7 +408,7 @@ def at_the_end(layer: Layer, lost: int, shared: int) -> Iterator[Reason]:
 
 
 def _rounded(layer: Layer, lost: int) -> Reason:
-    """What is no whole granule of a device."""
+    """Return the reason for bytes outside the device's whole granules."""
     granule = layer.granule
     assert granule
     observed = f"{lost} B lie in no whole granule of {granule[0]} B"

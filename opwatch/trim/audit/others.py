@@ -1,4 +1,4 @@
-"""What others sent to the devices of a trim while it was followed. Pure."""
+"""Account for discards that other senders sent to a trim's devices during the trim. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from opwatch.trim.stack.threads import is_threaded
 
 
 def others_of(trace: Trace, stack: Stack, senders: Mapping[str, Sequence[Who]]) -> list[Origin]:
-    """Discards on the devices of this stack of who is not looked at there."""
+    """Return the origins on this stack's devices that are not among the counted `senders` of their device."""
     names = {layer.device[:16]: layer.device for layer in stack.layers}
     return [
         origin
@@ -22,7 +22,8 @@ def others_of(trace: Trace, stack: Stack, senders: Mapping[str, Sequence[Who]]) 
 
 
 def beside(stack: Stack, others: Sequence[Origin]) -> Iterator[Reason]:
-    """What is said of them. What a thread hands on for them is not told from what it hands on for us."""
+    """Yield a reason for other senders' discards. Below threaded layers, their discards cannot be
+    distinguished from ours."""
     if not others:
         return
     disks = dict.fromkeys(other.disk for other in others)
@@ -33,14 +34,16 @@ def beside(stack: Stack, others: Sequence[Origin]) -> Iterator[Reason]:
 
 
 def cut_off(layer: Layer, arrived: Amount, sent_beside: int) -> int:
-    """Bytes of ours that a layer cannot have handed on, for it frees whole granules alone. They count where
-    others sent to it too, whose bytes fill up below what is missing of ours."""
+    """Return how many of our bytes a layer cannot have passed on, because it passes on whole granules only;
+    0 if only we sent discards to it.
+
+    With other senders, the total passed on includes their bytes, so that it would hide our loss."""
     return arrived.bytes - arrived.granule_bytes if sent_beside and _frees_whole(layer) else 0
 
 
 def share_of_ours(layer: Layer, ours: int, sent_beside: int, passed: int) -> int:
-    """What an array handed on of ours, which is not told from what it handed on of others: a member that got
-    less got less of both."""
+    """Return our share of the bytes that an array passed on, in proportion to the bytes sent to it. An
+    array's thread mixes all senders' discards, so a member that got less got less of each sender's."""
     if not layer.is_array or _frees_whole(layer) or not is_threaded(layer) or not ours + sent_beside:
         return passed
     return passed * ours // (ours + sent_beside)

@@ -1,4 +1,4 @@
-"""Which programs follow discards: what each is for, and so whether it is loaded."""
+"""Select the BPF programs that trace discards."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from opwatch.trace.programs import Attachment, Program, Way
 
 
 class Follows(enum.Enum):
-    """What a program follows. Those of the last three are loaded only where somebody asks for that."""
+    """Purpose of a program. COMMANDS, CLONES and CLAIMS are optional."""
 
     BLOCK = "what the block layer does"
     FILESYSTEM = "what a filesystem tells of its extents"
@@ -21,8 +21,8 @@ class Follows(enum.Enum):
 
 @frozen
 class DiscardProgram:
-    """One program of bpf/discard. `at_function`: it is attached to a function, and not to a tracepoint;
-    `filesystem`: it knows the events of this one."""
+    """One program in bpf/discard. `at_function` is True if it attaches to a function instead of a tracepoint.
+    `filesystem` names the filesystem with the traced event, if there is one."""
 
     name: str
     follows: Follows = Follows.BLOCK
@@ -32,10 +32,9 @@ class DiscardProgram:
     attachment: Attachment = Attachment.OPTIONAL
 
 
-# What FITRIM comes through; its name is the one of this architecture.
+# The entry point of ioctl(2) on x86-64; the name differs on other architectures.
 _IOCTL = "__x64_sys_ioctl"
-# From the end of a discard's way to its beginning, in each layer: the order of attachment. Without those
-# that are required there is nothing to audit.
+# In order of attachment: within each layer, from the last event of a discard to the first.
 PROGRAMS = (
     DiscardProgram("discard_bio_done"),
     DiscardProgram("discard_frontmerge"),
@@ -68,17 +67,20 @@ PROGRAMS = (
 )
 TELLING = frozenset(program.filesystem for program in PROGRAMS if program.filesystem)
 CLAIMING = frozenset(program.name for program in PROGRAMS if program.follows is Follows.CLAIMS)
-# What the block tracer can call from programs of its own on the same events.
+# The block tracer's programs on the same events can call these.
 CHAINED = frozenset({"discard_issued", "discard_done"})
 
 
 @frozen
 class Following:
-    """What is to be followed. `functions`: programs may be attached to functions; `chained`: the block tracer
-    calls those of CHAINED; `claims`: follow every process's calls of FITRIM; `commands`: count those that
-    drivers make of discards, at the cost of a look at each that they make; `clones`: there is a device mapper
-    that hands requests on, without which that program could tell nothing; `filesystem`: whose events are
-    wanted, None for those of all."""
+    """Options of the program selection.
+
+    functions: programs may attach to functions.
+    chained: the block tracer calls the programs in CHAINED.
+    claims: trace every process's FITRIM calls.
+    commands: count the drivers' discard commands. The programs run for each command, reads and writes too.
+    clones: device mapper is loaded, so that requests may be cloned.
+    filesystem: trace only this filesystem's events; None for all filesystems."""
 
     functions: bool = True
     chained: bool = False
@@ -94,21 +96,22 @@ class Following:
             case Follows.CLONES:
                 return self.clones
             case Follows.CLAIMS:
-                # At the call itself, or else at every system call.
+                # discard_fitrim traces only ioctl(2); without it, discard_fitrim_any runs at every system
+                # call.
                 return self.claims and program.at_function == self.functions
             case Follows.FILESYSTEM:
                 return self.filesystem in (None, program.filesystem)
         if program.name == "discard_asked" and self.filesystem in TELLING:
-            return False  # the filesystem has told it already
+            return False  # the filesystem's own events report the same extents
         return self.functions or not program.at_function
 
 
-# All that an audit of one filesystem may need, whichever it is.
+# For an audit whose filesystem type is not known yet.
 AUDITED = Following()
 
 
 def chosen(following: Following) -> Way:
-    """The programs to load for that."""
+    """Return the programs to load."""
     return tuple(
         Program(
             program.name,
@@ -121,8 +124,9 @@ def chosen(following: Following) -> Way:
 
 
 def absent(attached: Iterable[tuple[str, int]]) -> frozenset[str]:
-    """Programs that do not run, of those that an audit misses: this kernel has no such event, or lets nobody
-    see it, or they were not wanted. `attached` are those that were loaded, each with its errno or 0."""
+    """Return the programs that do not run, out of the loaded programs and those that an audit uses: not
+    selected, or their event does not exist or cannot be attached to. `attached` has each loaded program with
+    its errno or 0."""
     errors = dict(attached)
     missed = {program.name for program in PROGRAMS if program.follows in (Follows.BLOCK, Follows.FILESYSTEM)}
     return frozenset({name for name, error in errors.items() if error} | missed - errors.keys())

@@ -1,7 +1,6 @@
-"""How far down a trim is proven: of each disk by evidence of its own, and the weakest disk decides. Pure.
+"""Determine how far down a trim is proven, separately for each disk. The weakest disk decides. Pure.
 
-A disk without evidence is never proven: what a layer above it gives for its blocks shows how far the trim
-came, and no further.
+Only a disk's own evidence proves that disk. Reads through a higher layer prove the trim down to that layer.
 """
 
 from __future__ import annotations
@@ -20,16 +19,16 @@ from opwatch.trim.stack.passage import leaves_of
 from opwatch.trim.stale.sentinel import ReadsAs
 
 IN_MEMORY = ("tmpfs", "ramfs")
-# Drivers whose disks may be logical drives: several disks behind one.
+# Drivers of RAID controllers, whose logical drives may combine several disks.
 _LOGICAL = ("megaraid_sas", "smartpqi", "hpsa", "aacraid", "arcmsr", "3w-sas")
 _IN_MAP = ("left the map of what it holds", "are still in the map of what it holds")
-# Transports whose other end is another machine's.
+# Transports to a target on another machine.
 _REMOTE = ("iscsi", "fc", "network")
 
 
 def proofs(evidence: AuditEvidence, counted: str | None) -> tuple[LeafProof, ...]:
-    """What is proven of each disk that completed discards. `counted`: how the only drive's own count
-    contradicts them."""
+    """Return the proof for each disk that completed discards. `counted` describes how the only drive's in-use
+    count contradicts the completions, or is None."""
     trace = evidence.trace
     ended = (
         leaf
@@ -44,7 +43,7 @@ def proofs(evidence: AuditEvidence, counted: str | None) -> tuple[LeafProof, ...
 
 
 def weakest(leaves: Sequence[LeafProof]) -> Standing:
-    """The standing of all of them; ACCEPTED when there is none."""
+    """Return the weakest standing; ACCEPTED if there are no proofs."""
     order = list(Standing)
     return min((leaf.standing for leaf in leaves), key=order.index, default=Standing.ACCEPTED)
 
@@ -53,7 +52,7 @@ def _proof(evidence: AuditEvidence, leaf: Layer, counted: str | None) -> LeafPro
     own = _own_witness(evidence, leaf)
     for array in _above(evidence.before, leaf):
         if own.by and not own.kept_bytes and list(losses.rebuilding(evidence, array)):
-            # Zeros may be what it wrote since.
+            # The array may have written the zeros during its resync.
             beyond = f"{array.device} writes its members, what was trimmed with the rest"
             return replace(own, beyond=beyond)
     above = _witness_above(evidence, leaf)
@@ -69,13 +68,14 @@ def _proof(evidence: AuditEvidence, leaf: Layer, counted: str | None) -> LeafPro
 
 
 def _own_witness(evidence: AuditEvidence, leaf: Layer) -> LeafProof:
-    """What the disk itself gives for its blocks, and counts; without a standing of its own yet."""
+    """Return the disk's own evidence: its LBA map or reads, and its counters. The standing is not decided yet
+    (always ACCEPTED)."""
     answer = evidence.read_back
     mapped = answer.maps.get(leaf.device) if answer else None
     gone = kept = 0
     words = []
     if mapped and mapped.gone_bytes is not None:
-        # Its word on these very blocks outweighs how they read.
+        # The drive's map of these blocks is stronger evidence than reading them.
         gone, kept = mapped.gone_bytes, mapped.after_bytes or 0
         words.append(_words(gone, kept, *_IN_MAP))
     else:
@@ -95,12 +95,12 @@ def _words(gone: int, kept: int, left: str, stayed: str) -> str:
 
 
 def _amounts(read: Mapping[ReadsAs, int]) -> tuple[int, int]:
-    """(gone, kept) bytes of what was read."""
+    """Return the (gone, kept) bytes; other readings count as neither."""
     return read.get(ReadsAs.ZEROS, 0) + read.get(ReadsAs.ONES, 0), read.get(ReadsAs.UNCHANGED, 0)
 
 
 def _readings(evidence: AuditEvidence, leaf: Layer) -> Mapping[ReadsAs, int]:
-    """How sentinels read on a disk: several paths to one are the disk itself."""
+    """Return how the sentinels read on a disk, including reads through a multipath device above it."""
     answer = evidence.read_back
     if not answer or answer.reason:
         return {}
@@ -116,7 +116,7 @@ def _same_drive(layer: Layer) -> bool:
 
 
 def _above(stack: Stack, leaf: Layer) -> Iterator[Layer]:
-    """Every layer that stands on this one, the nearest first."""
+    """Yield every layer above this one, nearest first."""
     names = {leaf.device}
     for layer in reversed(stack.layers):
         if names & set(layer.below):
@@ -125,7 +125,7 @@ def _above(stack: Stack, leaf: Layer) -> Iterator[Layer]:
 
 
 def _witness_above(evidence: AuditEvidence, leaf: Layer) -> LeafProof:
-    """How far the trim came towards a disk that shows nothing itself."""
+    """Return the proof for a disk from reads through the layers above it."""
     answer, stack = evidence.read_back, evidence.before
     silent = LeafProof(leaf.device, Standing.ACCEPTED, beyond="nothing was asked of it but to complete")
     if not answer or answer.reason:
@@ -135,7 +135,7 @@ def _witness_above(evidence: AuditEvidence, leaf: Layer) -> LeafProof:
         for upper in _above(stack, leaf)
         if not _same_drive(upper)
     ]
-    # What can still be read anywhere above is not gone.
+    # Layers with readable old data come first, because that data cannot be gone below.
     for upper, gone, kept in sorted(witnesses, key=lambda witness: not witness[2]):
         if not gone + kept:
             continue
@@ -145,7 +145,7 @@ def _witness_above(evidence: AuditEvidence, leaf: Layer) -> LeafProof:
         if kept:
             return LeafProof(leaf.device, Standing.ACCEPTED, by, gone_bytes=gone, kept_bytes=kept)
         if upper.is_array:
-            # One of its mirrors answered, or parity did.
+            # A single mirror may have served the read, or parity rebuilt it.
             return replace(silent, by=by, beyond=f"any member of {upper.device} may have answered")
         name = f"{upper.target or upper.kind.value} {upper.device}"
         beyond = f"what lies below {upper.device} was not looked at: {leaf.device} may hold it"
@@ -154,7 +154,8 @@ def _witness_above(evidence: AuditEvidence, leaf: Layer) -> LeafProof:
 
 
 def _ended_at(evidence: AuditEvidence, leaf: Layer, own: LeafProof) -> LeafProof:
-    """A disk that shows itself that it freed what it was told to: whether anything stands below it."""
+    """Complete a disk's own proof: PROVEN for a drive or a file in memory, PARTWAY if storage below the disk
+    cannot be seen."""
     disk, loop = leaf.facts_as(DiskFacts), leaf.facts_as(LoopFacts)
     standing, beyond, down_to = Standing.PARTWAY, "", leaf.device
     if leaf.kind is Kind.LOOP and not loop.simulated_drive:

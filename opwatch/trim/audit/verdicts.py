@@ -1,4 +1,4 @@
-"""Whether a trim reached the drive, and what is to be said of it as a whole. Pure."""
+"""Decide whether a trim reached the drive, and give the reasons that concern the whole trim. Pure."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from opwatch.trim.stack.layers import Kind, Layer, Stack
 def general(
     evidence: AuditEvidence, verdict: Verdict, leaves: Sequence[Layer], proofs: Sequence[LeafProof]
 ) -> tuple[Reason, ...]:
-    """What is to be said of a trim that seems to have arrived, of the disks where it did. What is proven of a
-    disk answers a doubt of that disk alone, and none of what stands below it."""
+    """Return the open doubts about the disks (`leaves`) that completed discards.
+
+    A proof for a disk settles only that disk's doubts, not the doubts about storage below it."""
     by_device = {proof.device: proof for proof in proofs}
     filesystem = evidence.before.filesystem
     mounted = {"mount": filesystem.point} if filesystem else {}
@@ -38,12 +39,13 @@ def general(
 _ARRIVED = (Verdict.ACCEPTED, Verdict.PARTIAL, Verdict.PROVEN, Verdict.PROVEN_PARTWAY)
 
 
-# What a completion means to a drive of its own.
+# Applies to physical drives, which report no more than the completion.
 _ADVICE = "a completed discard is advice that the drive may ignore or postpone"
 
 
 def _doubts(leaf: Layer, advisory: Reason | None = None) -> Iterator[Reason]:
-    """What a disk that completed its discards leaves open; `advisory` unless it is proven."""
+    """Yield what remains unknown about a disk that completed its discards. `advisory` is the doubt about a
+    physical drive, None if the drive is proven."""
     loop = leaf.facts_as(LoopFacts)
     if leaf.facts_as(DiskFacts).virtual:
         observed = "a virtual disk: its host decides, and a guest cannot see it"
@@ -65,10 +67,10 @@ def verdict(
     unexplained: int,
     proofs: Sequence[LeafProof],
 ) -> Verdict:
-    """Whether it reached the drive. Without a loss that was seen, what is proven of the weakest disk.
-    `unexplained` is what unexplained_bytes() returns."""
+    """Return the verdict. If no loss was seen, the weakest disk's proof decides. `unexplained` is the result
+    of unexplained_bytes()."""
     if not evidence.settled:
-        return Verdict.UNKNOWN  # discards still under way may arrive, or fail
+        return Verdict.UNKNOWN  # discards in flight may still complete or fail
     below = [why for row in rows if row.kind is not RowKind.FILESYSTEM for why in row.reasons]
     if any(why.code == "trace-lost" for why in below):
         return Verdict.UNKNOWN
@@ -89,8 +91,10 @@ def verdict(
 
 
 def unless_the_stack_stops(verdict: Verdict, stack: Stack) -> tuple[Verdict, tuple[Reason, ...]]:
-    """Return the verdict, with the causes of a check if there was nothing left to trim: the trims before may
-    have been lost. NOT SENT if this stack lets no discard through."""
+    """Replace NOTHING_LEFT by NOT_SENT if the stack passes no discards.
+
+    Return (verdict, causes). With NOTHING_LEFT, the causes come from a check of the stack, because the
+    earlier trims may have been lost."""
     if verdict is not Verdict.NOTHING_LEFT:
         return verdict, ()
     expected = forecast(stack)
@@ -102,8 +106,8 @@ def unless_the_stack_stops(verdict: Verdict, stack: Stack) -> tuple[Verdict, tup
 
 
 def unexplained_bytes(rows: Sequence[Row], sent: int, reached: int) -> int:
-    """Bytes lost without a known reason: what rows miss, or what the disks miss of all that was sent, if that
-    is more. Copies and parity only add to `reached`, so that a shortfall is always a loss."""
+    """Return the bytes lost without a known cause: the rows' sum or the shortfall from `sent` to `reached`,
+    whichever is larger. Copies and parity only increase `reached`, so a shortfall is always a loss."""
     explained = sum(
         why.lost_bytes or 0 for row in rows if row.kind is not RowKind.FILESYSTEM for why in row.reasons
     )
@@ -111,8 +115,8 @@ def unexplained_bytes(rows: Sequence[Row], sent: int, reached: int) -> int:
 
 
 def unseen_devices(evidence: AuditEvidence) -> str | None:
-    """Devices of the filesystem of which nothing can be proven: they are not among the layers, or got
-    nothing."""
+    """Describe devices of the filesystem that the audit cannot prove, because they are not known or got
+    no discards. None if there are none."""
     filesystem = evidence.before.filesystem
     if filesystem is None:
         return None
@@ -133,8 +137,8 @@ _BY_STANDING = {
 
 
 def _nothing_left(evidence: AuditEvidence, rows: Sequence[Row]) -> bool:
-    """FITRIM did its work and found nothing to do: 0 bytes and no error. That a minimum left all of it out is
-    another matter; that ext4 remembers what it trimmed is not."""
+    """Return True if FITRIM succeeded with 0 bytes because nothing was left to trim. Space below a requested
+    minimum length is not "nothing left"; ranges that ext4 remembers as trimmed are."""
     answer, asked = evidence.answer, evidence.asked
     if (
         answer is None
@@ -162,15 +166,15 @@ def _nothing_reached(
         return Verdict.NOTHING_LEFT
     if not sent or lost:
         return Verdict.NOT_SENT
-    # It was turned into something else, or there was nothing to free.
+    # HIDES: a layer replaced the discards, for example by write zeroes. Otherwise nothing could be freed.
     if any(why.cause.effect is Effect.HIDES and why.lost_bytes for why in below):
         return Verdict.UNKNOWN
     return Verdict.ACCEPTED
 
 
 def still_counted(evidence: AuditEvidence, reached: int) -> str | None:
-    """How the only drive's own count contradicts that it freed what it was told to; None when it does not. A
-    count that is always the whole drive tells nothing."""
+    """Describe how the only drive's in-use count (NUSE) contradicts the completed discards; None if there is
+    no contradiction. A count that equals the drive's size is ignored, because many drives hard-wire it."""
     leaves = evidence.before.leaves()
     count = evidence.read_back.count if evidence.read_back else None
     if count and count.ignores:
@@ -187,19 +191,19 @@ def still_counted(evidence: AuditEvidence, reached: int) -> str | None:
     return f"{words}, or {in_use.written} B written since" if in_use.written else words
 
 
-# These may discard a byte twice in one FITRIM, or from a thread that serves others too.
+# These may discard a byte twice in one FITRIM, or from a thread that also serves other callers.
 _MORE_THAN_ONCE = ("btrfs", "f2fs", "bcachefs")
 
 
 def _once(evidence: AuditEvidence) -> bool:
-    """Whether what completed are as many different bytes: of a trim of our own, by a filesystem that discards
-    each once. In a watch the same space may be trimmed again and again."""
+    """Return True if every completed byte was discarded once: our own FITRIM on a filesystem without repeats.
+    In a watch, other processes may trim the same space repeatedly."""
     filesystem = evidence.before.filesystem
     return evidence.answer is not None and filesystem is not None and filesystem.kind not in _MORE_THAN_ONCE
 
 
 def foreign(evidence: AuditEvidence) -> int:
-    """Discarded bytes of other processes on the disks of this stack."""
+    """Return the bytes that other processes discarded on this stack's disks."""
     names = {layer.device[:16] for layer in evidence.before.leaves()}
     return sum(
         flow.amount.bytes
@@ -209,8 +213,8 @@ def foreign(evidence: AuditEvidence) -> int:
 
 
 def exit_status(all_verdicts: Iterable[Verdict]) -> int:
-    """What fstrim(8) would exit with: 0 all reached or nothing was left, 32 none, 64 some; 6 when nothing can
-    be said."""
+    """Return the exit status, as fstrim(8): 0 all reached or nothing was left, 32 none, 64 some. 6 if every
+    verdict is UNKNOWN."""
     kinds = set(all_verdicts)
     good = {Verdict.PROVEN, Verdict.PROVEN_PARTWAY, Verdict.ACCEPTED, Verdict.NOTHING_LEFT}
     if kinds <= good:

@@ -1,5 +1,5 @@
-"""Where the kernel takes the granules of a device to begin that stands on others: there it cuts discards that
-are longer than the device takes. It shows this of no whole disk (4e1462ffe899, 5.19); worked out. Pure."""
+"""Compute the discard alignment of stacked devices, at which the kernel splits long discards. The kernel does
+not show it for whole disks (4e1462ffe899, 5.19). Pure."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _SECTOR = 512
 
 
 def alignment(stack: Stack, layer: Layer) -> int:
-    """Bytes before the first granule, as blk_stack_limits() has them (block/blk-settings.c of 6.1 and 6.12):
-    of devices side by side the least common multiple."""
+    """Return the bytes before a layer's first granule, by the rules of blk_stack_limits()
+    (block/blk-settings.c in 6.1 and 6.12): the least common multiple over the lower devices."""
     granule = layer.limits.granularity or 1
     if not (layer.table or layer.is_array):
         return (layer.limits.alignment or 0) % granule
@@ -28,7 +28,7 @@ def alignment(stack: Stack, layer: Layer) -> int:
 
 
 def _below(stack: Stack, layer: Layer) -> Iterator[tuple[Layer, int]]:
-    """The devices whose limits a layer stacks, and the byte of each at which its own data begin."""
+    """Yield each lower device with stacked limits, and the byte offset of the layer's data on that device."""
     by_number = {other.dev: other for other in stack.layers}
     for target in layer.table:
         places = [target.device] if target.device else []

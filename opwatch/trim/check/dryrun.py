@@ -1,4 +1,4 @@
-"""How much of a filesystem's free space a trim would get through, from the free extents themselves. Pure."""
+"""Compute the bytes that a trim would free, from a filesystem's free extents. Pure."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from opwatch.trim.check.ends import Ends
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.stack.layers import Layer, Stack
 
-# Which filesystems pass over extents shorter than the granularity of the device they lie on.
-# One driver serves ext2, ext3 and ext4.
+# These filesystems skip extents shorter than their device's granularity. One driver serves ext2, ext3 and
+# ext4.
 _HEEDS_GRANULARITY = ("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs")
 
 
 @frozen
 class DeviceRun:
-    """What a trim does on one device of the filesystem, in bytes: free = below_minimum + rounded + shared +
-    expected. What is shared lies in blocks of a loop device's file that other files have as well."""
+    """Predicted trim of one device of the filesystem, in bytes: free = below_minimum + rounded + shared +
+    expected. `shared_bytes` are in blocks of a loop device's file that other files share."""
 
     device: str
     free_bytes: int
@@ -31,17 +31,17 @@ class DeviceRun:
 
     @property
     def sent_bytes(self) -> int:
-        """What the filesystem sends: the drive leaves out the ends of each range itself."""
+        """The bytes that the filesystem sends; the drive itself rounds off the ends of each range."""
         return self.rounded_bytes + self.shared_bytes + self.expected_bytes
 
 
 def ext4_groups(block_bytes: int) -> tuple[int, int]:
-    """(size, offset) of the block groups at which ext4 cuts free extents, as mke2fs makes them."""
+    """Return (size, offset) of mke2fs's default block groups. ext4 cuts free extents at group borders."""
     return 8 * block_bytes * block_bytes, 1024 if block_bytes == 1024 else 0
 
 
 def _pieces(extents: Extents, cuts: tuple[int, int] | None) -> Iterator[tuple[int, int]]:
-    """The extents, cut where the filesystem cuts them: each piece is a discard of its own."""
+    """Yield the extents cut at the filesystem's borders, one piece per discard."""
     if cuts is None:
         yield from extents
         return
@@ -81,8 +81,8 @@ def dry_run(
     minimum_bytes: int = 0,
     cuts: tuple[int, int] | None = None,
 ) -> list[DeviceRun]:
-    """One for each device of the filesystem with free extents, which `free` has by major:minor. `cuts` are
-    (size, offset) of the borders that no discard of this filesystem crosses."""
+    """Return a DeviceRun for each device of the filesystem in `free` (free extents by major:minor). `cuts` is
+    (size, offset) of borders that no discard of this filesystem crosses."""
     filesystem = stack.filesystem
     assert filesystem
     runs = []

@@ -1,4 +1,5 @@
-"""Ends of ranges, which share a granule of a disk with something else and are not freed. Pure."""
+"""Compute how much of a discard range the disks can free. The ends of a range may share a granule with live
+data; those bytes stay allocated. Pure."""
 
 from __future__ import annotations
 
@@ -15,16 +16,15 @@ from opwatch.trim.stack.facts import MdFacts, PartitionFacts, as_of_md, stripe_b
 from opwatch.trim.stack.layers import Layer, Stack
 
 SECTOR = 512
-# Of a discard that is cut into more pieces than these, the others are taken to be like them.
+# Beyond this number of pieces per discard, extrapolate from the pieces so far.
 _MOST_PIECES = 256
-# A RAID 1 ends each bio at borders of these, as the array counts (BARRIER_UNIT_SECTOR_SIZE; fd76863e37fe,
-# 4.12).
+# RAID 1 splits bios at multiples of this array offset (BARRIER_UNIT_SECTOR_SIZE; fd76863e37fe, 4.12).
 _BARRIER_UNIT = 64 << 20
 
 
 @frozen
 class Discard:
-    """A discard as a disk gets it."""
+    """A discard that arrives at a disk."""
 
     disk: Layer
     start: int
@@ -36,9 +36,11 @@ class Discard:
 
 
 def straightened(stack: Stack, copy: int = 0) -> Stack:
-    """The stack as far as the ends of ranges go: all paths lead to one disk, and of copies that do not lie
-    near each other there is one, which begins and ends as the others do, on other members. Of dm-integrity
-    only places count: what is written to it may be in its journal, and what it discards is not."""
+    """Return a simplified stack with the same ends of ranges: one path of each multipath device, one of the
+    far copies of RAID 10, and dm-integrity as a plain mapping.
+
+    The far copies have the same ends on other members. dm-integrity's journal is ignored, because discards
+    bypass it."""
     return replace(stack, layers=tuple(_straightened(stack, layer, copy) for layer in stack.layers))
 
 
@@ -57,7 +59,7 @@ def _straightened(stack: Stack, layer: Layer, copy: int) -> Layer:
 
 
 class Ends:
-    """How much of a range of `top` its disks free, of all copies that arrays have of it."""
+    """Computes the bytes freed on the leaf disks for a range of `top`, counting every RAID copy."""
 
     def __init__(self, stack: Stack, top: Layer) -> None:
         most = max(far_copies(layer.facts_as(MdFacts)) for layer in stack.layers)
@@ -78,15 +80,18 @@ class Ends:
         self._is_in_areas = any(target.kind == IN_AREAS for target in self._top.table)
 
     def freed(self, start: int, end: int) -> int:
-        """Bytes of a range that are freed. What sends each disk a part of it makes ends of each part."""
+        """Return the freed bytes of a range. A striped layer splits the range, and each part loses its
+        ends."""
         pieces = list(islice(self._pieces(start, end), _MOST_PIECES))
         freed = sum(self._freed_of_one(*piece) for piece in pieces)
         return freed if pieces[-1][1] == end else freed * (end - start) // (pieces[-1][1] - start)
 
     def strays(self) -> bool:
-        """Whether the kernel counts granules from elsewhere than those of a disk begin, of which it knows
-        nothing: a loop device has those of its file, at an offset that it does not tell. There it cuts what
-        is longer than the device takes, unless the pieces are merged again."""
+        """Return True if the kernel may split long discards within a disk's granules.
+
+        It splits at its own idea of the granules, which can differ from the disk's: a loop device has its
+        file's granules, at an offset that the kernel does not report. A split does no harm if the pieces are
+        merged again."""
         granule = self._top.limits.granularity or 1
         first = alignment(self._stack, self._top)
         units = _units(self._discards(self._top, 0, self._top.size_bytes))
@@ -101,11 +106,13 @@ class Ends:
         return freed * (end - start) // total if total else 0
 
     def _pieces(self, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """What a discard is cut into that is longer than the device takes: first at a granule as the device
-        counts (bio_discard_limit), then at granules of the disk, which it knows, and which harm nothing
-        (bio_split_discard; blk-lib.c and blk-merge.c of 6.1 and 6.12). Areas of dm-integrity lie each at
-        another place of a granule, and there it is the device that counts; stripes with parity have no place
-        for what the kernel knows of the granules of their disks."""
+        """Yield the pieces of a discard that is longer than the device's limit.
+
+        The first cut is at a granule of the device (bio_discard_limit). Later cuts are at the disks' granules
+        and lose nothing (bio_split_discard; blk-lib.c and blk-merge.c in 6.1 and 6.12), so that they are left
+        out here. dm-integrity and parity stripes are exceptions: each dm-integrity area has another offset
+        within a granule, and stripes ignore the alignment that the kernel computed from their disks. There,
+        each cut is at a granule of the device."""
         granule, most = self._cuts
         if not most or end - start <= most:
             yield start, end
@@ -121,7 +128,8 @@ class Ends:
             yield start, end
 
     def _cuts_of_top(self) -> tuple[int, int]:
-        """(granule, longest discard) of the device itself; 0 where it does not cut, or harms none below."""
+        """Return the device's (granule, longest discard). The latter is 0 if the device does not split
+        discards, or splits them only at borders of the disks' granules."""
         granule, most = self._top.limits.granularity or 1, self._top.limits.max_bytes or 0
         places = (granule, self._first_granule, *(self._unit or ())[1:])
         is_harmless = self._unit and not any(place % self._unit[0] for place in places)
@@ -129,8 +137,9 @@ class Ends:
         return granule, most - most % granule if cuts and not is_harmless else 0
 
     def _uniform(self, parts: Sequence[Discard]) -> tuple[int, int] | None:
-        """(size, offset) of its granules, where they are the same all over the device. Those of the disks
-        count, and where each begins below the top: what layers between hand up has other offsets, or none."""
+        """Return (size, offset) of the device's granules if they are the same everywhere, or else None.
+
+        This uses the disks' own granules, because layers in between report other offsets or none."""
         if self.granule_bytes <= SECTOR:
             return self.granule_bytes, 0
         units = _units(parts)
@@ -138,7 +147,7 @@ class Ends:
             return None
         [(size, offset)] = units
         for layer in self._stack.layers:
-            # Borders are counted from the beginning of their own layer, wherever that is on the top.
+            # Borders are relative to the start of their own layer, not to the top.
             borders = [border for border in _borders(layer) if border]
             if borders and any(border % size for border in borders):
                 return None
@@ -147,12 +156,13 @@ class Ends:
         return size, offset
 
     def _discards(self, device: Layer, start: int, end: int) -> Iterator[Discard]:
-        """What the disks get of a range, with each copy that an array has of it."""
+        """Yield the discards that the disks get for a range, with every RAID copy."""
         for piece in self._cut(device, start, end):
             yield from self._discards_of_piece(device, *piece)
 
     def _cut(self, device: Layer, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """A range as the device passes it on. Of all of a device only the places count, not the pieces."""
+        """Yield the pieces in which a device passes on a range. The whole device stays in one piece, because
+        callers need only its location."""
         if device.device in self._mirrors and (start, end) != (0, device.size_bytes):
             borders = range(start - start % _BARRIER_UNIT + _BARRIER_UNIT, end, _BARRIER_UNIT)
             for border in borders[: _MOST_PIECES - 1]:
@@ -175,21 +185,21 @@ class Ends:
                     yield from self._discards(below, *piece)
 
     def _upper(self, name: str) -> list[Stack]:
-        """The stack from a layer down to the next that is asked anew, with each copy that arrays in it have;
-        worked out once for all ranges."""
+        """Return the stacks, one per far copy, that end at the next layer that splits a range. Cached."""
         if name not in self._uppers:
             stops = (self._askers.keys() | self._mirrors) - {name}
             self._uppers[name] = [_ending_at(stack, stops) for stack in self._copies]
         return self._uppers[name]
 
     def _passes_on(self, layer: Layer) -> bool:
-        """Whether a layer gets a range in other pieces than the one above it, or makes others of it."""
+        """Return True if a range may be split again on its way into or out of this layer."""
         return layer.device in self._askers or layer.device in self._mirrors
 
     def _asked_anew(self, member: Layer, start: int, end: int, whole: int) -> list[tuple[int, int]]:
-        """An array of md without parity asks each member anew for its part of a discard. The kernel ends the
-        first bio of that at a granule, counted from the beginning of the member's disk
-        (bio_discard_limit; blk-lib.c of 6.1 and 6.12), and the two are not merged again."""
+        """Return the bios in which an md array without parity discards a range on a member.
+
+        The array issues a new discard on each member. The kernel ends its first bio at a granule of the
+        member's disk (bio_discard_limit; blk-lib.c in 6.1 and 6.12), and never merges the two bios again."""
         granule = member.limits.granularity or 1
         if member.device not in self._askers:
             return [(start, end)]
@@ -199,7 +209,7 @@ class Ends:
         return [(start, cut), (cut, end)]
 
     def _may_cut(self, name: str) -> bool:
-        """Whether granules of the disks below a member may lie elsewhere than where its bios are cut."""
+        """Return True if a member's bios may be cut within the granules of the disks below it."""
         member = self._stack.layer(name)
         granule = member.limits.granularity or 1 if member else 1
         if member is None or granule <= SECTOR:
@@ -216,21 +226,21 @@ class Ends:
 
 
 def _refusing(stack: Stack) -> frozenset[str]:
-    """Names of the disks that free none of what is sent to their part of the device. Not those of arrays: an
-    array frees the other copies, or keeps whole stripes."""
+    """Return the names of the disks without discard support. Empty if the stack has an array, because an
+    array frees the other copies or keeps whole stripes."""
     if any(layer.is_array for layer in stack.layers):
         return frozenset()
     return frozenset(leaf.device for leaf in stack.leaves() if leaf.limits.offered is False)
 
 
 def _units(parts: Iterable[Discard]) -> set[tuple[int, int]]:
-    """(size, offset) of the granules of all parts of a device, from where each begins on its disk."""
+    """Return the (size, offset) of the granules, relative to the start of each part on its disk."""
     granules = ((part.disk.granule or (1, 0), part.start) for part in parts)
     return {(size, (offset - start) % size) for (size, offset), start in granules}
 
 
 def _askers(stack: Stack) -> dict[str, int]:
-    """Members that are asked anew for their part of a discard, and from how many bytes of it on."""
+    """Return the members on which an array issues new discards, with the minimum discard size for this."""
     return {name: least for layer in stack.layers for name, least in _members(stack, layer)}
 
 
@@ -248,8 +258,8 @@ def _members(stack: Stack, layer: Layer) -> Iterator[tuple[str, int]]:
 
 
 def _least(array: MdFacts) -> int | None:
-    """Bytes of a discard from which on an array asks its members anew; None where it passes bios on. RAID 10
-    does for two stripes (d30588b2731f, 5.12), and sends less chunk by chunk."""
+    """Return the size in bytes from which an array issues new discards on its members; None if it always
+    passes on the bios. RAID 10 needs two stripes (d30588b2731f, 5.12) and sends less chunk by chunk."""
     if array.level == "raid0":
         return 0
     near = (array.layout or 0) & 0xFF
@@ -264,7 +274,7 @@ def _is_mirror(layer: Layer) -> bool:
 
 
 def _ending_at(stack: Stack, names: Set[str]) -> Stack:
-    """The stack down to these layers."""
+    """Return the stack cut off below these layers."""
     return replace(
         stack,
         layers=tuple(
@@ -274,7 +284,7 @@ def _ending_at(stack: Stack, names: Set[str]) -> Stack:
 
 
 def _borders(layer: Layer) -> Iterator[int]:
-    """Bytes of a layer, or multiples of a number of them, at which what follows lies elsewhere below."""
+    """Yield byte offsets of a layer, or their multiples, at which its mapping to lower layers may change."""
     for target in layer.table:
         places = stripes(target)
         yield from (sectors * SECTOR for sectors in (target.first, places.chunk_sectors if places else 0))
@@ -285,6 +295,6 @@ def _borders(layer: Layer) -> Iterator[int]:
 
 
 def _whole(start: int, end: int, unit: tuple[int, int]) -> int:
-    """Bytes of a range from the first border of a granule in it to the last."""
+    """Return the bytes from the first to the last granule border within a range."""
     size, offset = unit
     return max(0, end - (end - offset) % size - start - (offset - start) % size)

@@ -1,4 +1,4 @@
-"""What a filesystem does to a trim by its type and by how it is mounted. Pure."""
+"""Find the causes that lie in a filesystem: its type, its mount options and its state. Pure."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from opwatch.trim.stack.facts import BtrfsFacts, ZfsFacts
 from opwatch.trim.stack.layers import Filesystem, Stack
 from opwatch.trim.stack.zfs import pool_of
 
-# Filesystems of Linux 6.12 that have the ioctl. f2fs, btrfs and others come with rules of their own below.
+# Filesystems with FITRIM in Linux 6.12, and bcachefs.
 WITH_FITRIM = (
     *("btrfs", "exfat", "ext4", "f2fs", "vfat", "msdos", "gfs2", "jfs", "nilfs2", "ntfs3", "ocfs2", "xfs"),
     "bcachefs",
 )
-# What lies behind FUSE on a block device is for its program to say: ntfs-3g has FITRIM.
+# FUSE filesystems on a block device. Their program decides about FITRIM; ntfs-3g supports it.
 BY_A_PROGRAM = ("fuseblk",)
-# Those with FITRIM that tell nobody where they have free space.
+# Filesystems with FITRIM, but no interface to list their free extents.
 WITHOUT_A_MAP = ("exfat", "vfat", "msdos", "gfs2", "jfs", "nilfs2", "ntfs3", "ocfs2", "bcachefs")
-# ext2 and ext3 are mounted by the same driver; it answers FITRIM for all three.
+# The ext4 driver also mounts ext2 and ext3 and supports FITRIM on both.
 _BY_EXT4 = ("ext2", "ext3")
 _REFUSING = {
     "norecovery": ("xfs", "ext4", "ext3", "btrfs", "nilfs2"),
@@ -37,7 +37,7 @@ def _refusing_option(filesystem: Filesystem) -> str | None:
 
 
 def refused(stack: Stack) -> Reason | None:
-    """Why the filesystem itself refuses FITRIM, None when it does not."""
+    """Return why the filesystem refuses FITRIM, or None if it accepts FITRIM."""
     filesystem = stack.filesystem
     assert filesystem
     at = filesystem.point
@@ -60,7 +60,7 @@ def refused(stack: Stack) -> Reason | None:
 
 
 def _of_a_pool(filesystem: Filesystem, pool: str) -> str:
-    """What ZFS says that it has trimmed itself."""
+    """Return ZFS's own trim counters as text."""
     observed, facts = f"filesystem type zfs, pool {pool}", filesystem.facts
     if not isinstance(facts, ZfsFacts):
         return observed
@@ -75,7 +75,7 @@ def _of_a_pool(filesystem: Filesystem, pool: str) -> str:
 
 
 def seeds(filesystem: Filesystem) -> list[Reason]:
-    """The devices that a btrfs stands on and only reads."""
+    """Return a reason for each seed device of a btrfs, because btrfs only reads seeds."""
     names = filesystem.facts.seeds if isinstance(filesystem.facts, BtrfsFacts) else None
     observed = "belongs to the seed from which the filesystem was made"
     at = filesystem.point
@@ -99,7 +99,7 @@ def _btrfs(stack: Stack, filesystem: Filesystem) -> list[Reason]:
 
 
 def reasons_of_filesystem(stack: Stack, fstab_options: Sequence[str]) -> list[Reason]:
-    """The causes in the filesystem itself; none for a bare device."""
+    """Return the causes in the filesystem itself; empty for a bare device."""
     filesystem = stack.filesystem
     if not filesystem:
         return []

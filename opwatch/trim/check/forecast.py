@@ -1,5 +1,5 @@
-"""What a trim of a filesystem, or a discard of a device, will come to: how far it gets, how much of it, which
-layer stops it, and what nobody can know beforehand. Pure."""
+"""Predict the result of a filesystem trim or a device discard: how far and how much of it gets through, the
+layer that stops it, and the open questions. Pure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Outlook(enum.StrEnum):
-    """How far it gets, as far as can be known."""
+    """Predicted result: all, a part or nothing reaches the disks."""
 
     REACHES = "reaches"
     PART = "part"
@@ -41,10 +41,10 @@ class Outlook(enum.StrEnum):
 
 @frozen
 class Space:
-    """Free extents by major:minor, or the reason why there are none. `notes` say what is not in them;
-    `free_bytes` is what statfs tells. `cuts` are (size, offset) of borders that no discard crosses.
-    `deleted` is (bytes, words) of deleted files that are still open; `shared`: what of loop devices lies in
-    blocks that other files have as well, by device."""
+    """Free extents by major:minor, or None with the reason in `why_not`. `notes` describe space that the
+    extents leave out. `free_bytes` is statfs's count. `cuts` is (size, offset) of borders that no discard
+    crosses. `deleted` is (bytes, words) of deleted files that are still open. `shared` are extents of loop
+    devices in blocks that other files share, by device."""
 
     extents: Mapping[str, Extents] | None = None
     why_not: str | None = None
@@ -57,8 +57,8 @@ class Space:
 
 @frozen
 class Forecast:
-    """What is foretold of a trim. `accepted` says whether the call itself succeeds, None when unknown. `runs`
-    are the dry run, empty with `why_no_runs`. `expected_bytes` is None when it cannot be told."""
+    """Prediction of a trim. `accepted` is True if FITRIM or the discard will return success, None if unknown.
+    `runs` is the dry run, empty if `why_no_runs` is set."""
 
     outlook: Outlook
     accepted: bool | None
@@ -71,19 +71,19 @@ class Forecast:
 
     @property
     def stopped_at(self) -> str | None:
-        """The device, or mount, that stops it; None when nothing does."""
+        """The device or mount that stops the trim, or None."""
         return next((reason.where for reason in self.reasons if reason.cause.effect is Effect.STOPS), None)
 
     @property
     def expected_bytes(self) -> int | None:
-        """What should be free on the drive after it; 0 when nothing arrives."""
+        """The bytes that the trim should free on the drive; 0 if nothing arrives, None without a dry run."""
         if self.outlook is Outlook.NOTHING:
             return 0
         return sum(run.expected_bytes for run in self.runs) if self.runs else None
 
     @property
     def is_upper_bound(self) -> bool:
-        """Whether less may be freed than expected: something that cannot be known may keep a part of it."""
+        """True if fewer bytes than expected may be freed, because of the unknowns."""
         return bool(self.unknowable)
 
     def document(self) -> dict[str, Any]:
@@ -104,7 +104,7 @@ class Forecast:
 
 
 class _Walk:
-    """How far discards get below each layer, worked out once for each."""
+    """Computes how far discards get below each layer, once per layer."""
 
     def __init__(self, stack: Stack, space: Space | None) -> None:
         self._stack = stack
@@ -118,7 +118,7 @@ class _Walk:
         if layer.device not in self._reach:
             outlook = self._find(layer)
             if outlook is Outlook.PART and layer.kind is Kind.THIN_POOL:
-                # Its chunks may all lie where discards go on, and all where they do not.
+                # All, some or none of the pool's chunks may be on devices that accept discards.
                 chunks = f"which chunks of {layer.device} lie where discards go on"
                 self.scattered.append(f"{chunks}: some of what is below takes none")
                 outlook = Outlook.UNKNOWN
@@ -126,7 +126,7 @@ class _Walk:
         return self._reach[layer.device]
 
     def doubts(self) -> list[str]:
-        """What nobody can know of the layers that were walked."""
+        """Return the unknowns of the layers walked so far."""
         return [*self.broken_units, *self.stray_cuts, *self.scattered]
 
     def _find(self, layer: Layer) -> Outlook:
@@ -150,7 +150,7 @@ class _Walk:
 
 
 def together(outlooks: Sequence[Outlook]) -> Outlook:
-    """The outlook of several devices that stand side by side."""
+    """Combine the outlooks of devices at the same level."""
     kinds = set(outlooks)
     if len(kinds) == 1:
         return kinds.pop()
@@ -160,7 +160,7 @@ def together(outlooks: Sequence[Outlook]) -> Outlook:
 
 
 def _device_losses(stack: Stack, runs: Sequence[DeviceRun]) -> list[Reason]:
-    """What a dry run finds lost on the way, with its bytes."""
+    """Return the losses in a dry run, with their bytes."""
     losses = []
     for run in runs:
         if run.below_minimum_bytes:
@@ -185,7 +185,8 @@ def _device_losses(stack: Stack, runs: Sequence[DeviceRun]) -> list[Reason]:
 
 
 def _rounding(stack: Stack, device: str) -> Layer:
-    """Where this device's granularity comes from: the first layer that is more than a window on another."""
+    """Return the layer that determines a device's granularity: the first that is not just a window on a lower
+    layer, such as a partition."""
     layer = stack.layer(device)
     assert layer
     while layer.kind in (Kind.PARTITION, Kind.CRYPT) or layer.target == "linear":
@@ -197,7 +198,7 @@ def _rounding(stack: Stack, device: str) -> Layer:
 
 
 def _not_free(stack: Stack, space: Space | None) -> list[Reason]:
-    """What was deleted, and is not free before somebody closes it."""
+    """Return a reason for deleted files whose space stays allocated while a process holds them open."""
     if not stack.filesystem or not space or not space.deleted:
         return []
     lost, words = space.deleted
@@ -205,7 +206,7 @@ def _not_free(stack: Stack, space: Space | None) -> list[Reason]:
 
 
 def _outside(stack: Stack) -> list[Reason]:
-    """Space of the leaf disks that no filesystem has."""
+    """Return a reason for unpartitioned space on each leaf disk."""
     reasons = []
     for leaf in stack.leaves():
         bare = leaf.facts_as(DiskFacts).unpartitioned_bytes
@@ -217,7 +218,8 @@ def _outside(stack: Stack) -> list[Reason]:
 
 
 def _always_unknown(stack: Stack) -> list[str]:
-    """What needs a trace or a look at the drive, whatever the layers say."""
+    """Return the unknowns that only a trace or a sample of the drive can settle, whatever the layers
+    report."""
     kind = stack.filesystem.kind if stack.filesystem else None
     doubts = []
     if kind == "ext4":
@@ -238,8 +240,8 @@ def _always_unknown(stack: Stack) -> list[str]:
 
 
 def _unmapped(stack: Stack) -> int | None:
-    """The largest granule below a filesystem that tells nobody where it is free, None where each sector is
-    one: how much of what it sends will be freed is not to be foretold."""
+    """Return the largest granule below a filesystem without a free-space map, where the freed bytes cannot be
+    predicted. None for other filesystems and for single-sector granules."""
     if not stack.filesystem or stack.filesystem.kind not in WITHOUT_A_MAP:
         return None
     largest = max((Ends(stack, top).granule_bytes for top in stack.tops()), default=0)
@@ -247,7 +249,7 @@ def _unmapped(stack: Stack) -> int | None:
 
 
 def _broken_units(stack: Stack) -> Iterator[str]:
-    """Thin pools whose chunks may lie apart, and hold no whole unit of what discards nothing less."""
+    """Yield doubts about thin pools whose chunks, if scattered, contain no whole granule of a lower layer."""
     for pool in stack.layers:
         chunk = pool.facts_as(ThinPoolFacts).chunk_bytes
         for lower in all_lower_of(stack, pool) if chunk else ():
@@ -259,10 +261,10 @@ def _broken_units(stack: Stack) -> Iterator[str]:
 
 
 def _stray_cuts(stack: Stack, space: Space | None) -> Iterator[str]:
-    """Layers that cut free extents, and may do so within granules of a disk."""
+    """Yield doubts about layers that may cut free extents within a disk's granules."""
     extents = (space and space.extents) or {}
     if any(layer.array and stripe_bytes(layer.array) for layer in stack.layers):
-        return  # those are followed
+        return  # Ends computes the cuts of striped arrays
     for top in stack.tops():
         longest = max((end - start for start, end in extents.get(top.dev, ())), default=0)
         for layer in (top, *all_lower_of(stack, top)):
@@ -273,7 +275,7 @@ def _stray_cuts(stack: Stack, space: Space | None) -> Iterator[str]:
 
 
 def _accepted(stack: Stack) -> bool | None:
-    """Whether FITRIM, or the discard of a device, returns success."""
+    """Return whether FITRIM, or the device discard, will return success; None if unknown."""
     if stack.filesystem and refused(stack):
         return False
     offers = [top.limits.offered for top in stack.tops()]
@@ -295,15 +297,15 @@ def _outlook(stack: Stack, walk: _Walk, first: Sequence[Reason]) -> Outlook:
 
 
 def _all_too_short(stack: Stack, walk: _Walk, runs: Sequence[DeviceRun]) -> bool:
-    """Whether there is free space, and nothing of it is sent. Whether the call succeeds is not known then:
-    ext4 and XFS refuse a minimum above the size of their groups."""
+    """Return True if all free extents are below the minimum. The success of the call is then unknown, because
+    ext4 and XFS refuse a minimum above their group size."""
     arriving = {top.device for top in stack.tops() if walk.reach(top) in _ARRIVES}
     sent = {run.device: run.sent_bytes for run in runs if run.device in arriving}
     return sent.keys() == arriving and not any(sent.values()) and any(run.below_minimum_bytes for run in runs)
 
 
 def _in_order(reasons: Sequence[Reason]) -> tuple[Reason, ...]:
-    """The worst first; of equals the order in which a discard meets them. Each once."""
+    """Return the reasons without duplicates, worst first, then in the order of the discard's path."""
     by_place: dict[tuple[str, str], Reason] = {}
     for why in reasons:
         by_place.setdefault((why.code, why.where), why)
@@ -312,8 +314,8 @@ def _in_order(reasons: Sequence[Reason]) -> tuple[Reason, ...]:
 
 
 def _may_be_unmapped(stack: Stack, layer: Layer, expected_bytes: int) -> bool:
-    """Whether all that is freed passes thin volumes that may have nothing where it is free: such a discard
-    ends there."""
+    """Return True if every path leads through a thin volume on which the freed range may be unmapped. The
+    discard then ends in that volume."""
     mapped = layer.facts_as(ThinFacts).mapped_bytes
     if mapped is not None and mapped <= layer.size_bytes - expected_bytes:
         return True
@@ -322,14 +324,16 @@ def _may_be_unmapped(stack: Stack, layer: Layer, expected_bytes: int) -> bool:
 
 
 def _less_what_stays(stack: Stack, outlook: Outlook, shared: SharedBlocks) -> Outlook:
-    """The outlook once it is known what ends of ranges are left, and what lies in blocks of other files. The
-    audit sees these complete and free nothing, and says PARTIAL; of what nothing arrives, it does not."""
+    """Return the outlook corrected for ends of ranges and for blocks shared with other files.
+
+    Discards of these complete without freeing space, and an audit then reports PARTIAL. An audit does not
+    report PARTIAL if nothing arrives at the disks."""
     if outlook not in (Outlook.REACHES, Outlook.PART):
         return outlook
     if shared.lost_bytes and shared.lost_bytes == shared.arriving_bytes:
         return Outlook.NOTHING
     if any(run.rounded_bytes for run in shared.runs) and not any(run.expected_bytes for run in shared.runs):
-        # Where an array or dm-integrity cuts is followed closely, and not to the last byte.
+        # The cuts of arrays and dm-integrity are modeled closely, but not exactly to the byte.
         return Outlook.UNKNOWN
     if outlook is Outlook.PART or shared.lost_bytes or any(run.rounded_bytes for run in shared.runs):
         expected = sum(run.expected_bytes for run in shared.runs)
@@ -345,8 +349,8 @@ def forecast(
     minimum_bytes: int = 0,
     fstab_options: Sequence[str] = (),
 ) -> Forecast:
-    """What will become of FITRIM on the filesystem with this minimum length; without one, of a discard of the
-    whole device. `fstab_options` are those that fstab wants for the mount."""
+    """Predict FITRIM with this minimum length on the stack's filesystem or, without a filesystem, a discard
+    of the whole device. `fstab_options` are the mount's options in fstab."""
     walk = _Walk(stack, space)
     first = reasons_of_filesystem(stack, fstab_options)
     outlook = _outlook(stack, walk, first)
@@ -359,7 +363,7 @@ def forecast(
     arriving = [run for run in runs if (top := stack.layer(run.device)) and walk.reach(top) in _ARRIVES]
     shared = shared_blocks(stack, arriving, (space and space.extents) or {}, space.shared if space else {})
     below = [reason for layer in stack.layers for reason in walk.reasons[layer.device]]
-    # A loss with its bytes before the same one without.
+    # Losses with known bytes come first, because _in_order() keeps the first duplicate.
     reasons = [*first, *_device_losses(stack, arriving), *below, *_not_free(stack, space), *_outside(stack)]
     reasons += shared.reasons
     doubts = [*walk.doubts(), *(doubt for layer in stack.layers for doubt in doubts_of(layer))]

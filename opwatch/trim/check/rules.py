@@ -1,4 +1,4 @@
-"""What one layer does to a discard, as far as its facts tell: the causes that apply to it. Pure."""
+"""Find the causes that apply to a single layer, from its facts. Pure."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from opwatch.trim.stack.layers import Kind, Layer, Stack
 from opwatch.trim.stack.passage import RAID456, is_zeroing, keeps, without_discards
 from opwatch.units import size
 
-# Controllers that show logical drives of their own.
+# Drivers of controllers that present logical drives.
 _RAID_DRIVERS = ("megaraid_sas", "smartpqi", "hpsa", "aacraid", "mpt3sas", "mpi3mr", "arcmsr", "3w-sas")
 _SENDING_MODES = ("unmap", "writesame_16", "writesame_10", "writesame_zero")
-# Filesystems whose hole punching fails, or not, depending on what they stand on.
+# Hole punching on these filesystems works or fails depending on the storage below them.
 _DOUBTFUL_FILES = ("overlay", "fuse", "nfs", "cifs", "smb", "9p", "virtiofs", "ceph")
 MEMORY = ("zram", "ram", "brd", "pmem")
 
 
 def own_zero(stack: Stack, layer: Layer) -> Reason:
-    """Why a layer whose lower layers all take discards takes none itself."""
+    """Return why a layer accepts no discards although all layers below it do."""
     at, observed = layer.device, f"discard_max_bytes of {layer.device} is 0"
-    # A driver that gives up on discards clears both limits in Linux 6.1, and only the first in 6.12.
+    # After a failed discard, a driver clears both limits in Linux 6.1, but only discard_max_bytes in 6.12.
     if layer.limits.max_hw_bytes and layer.facts_as(DiskFacts).provisioning_mode != "disabled":
         observed += f", discard_max_hw_bytes {size(layer.limits.max_hw_bytes)}"
         return reason("limit-switched-off", at, observed, device=at)
@@ -38,7 +38,7 @@ def own_zero(stack: Stack, layer: Layer) -> Reason:
         observed += ", and the table has no allow_discards" if layer.table else " over devices that take them"
         return reason("crypt-no-discards", at, observed, **names)
     if layer.kind in (Kind.THIN, Kind.THIN_POOL):
-        # A pool that hands nothing down has a limit of 0 itself (6.1, 6.12).
+        # A pool that passes no discards down has a limit of 0 (6.1, 6.12).
         if kept := keeps(stack, layer):
             return kept[0].foretold()
         pool = next((lower for lower in (layer, *stack.below(layer)) if lower.kind is Kind.THIN_POOL), layer)
@@ -100,7 +100,7 @@ def _disk_zero(layer: Layer, observed: str) -> Reason:
 
 
 def _limits(stack: Stack, layer: Layer) -> Iterator[Reason]:
-    """Limits of 0 and where they come from."""
+    """Yield the causes of zero or lowered discard limits."""
     without = without_discards(stack, layer)
     if layer.kind is Kind.PARTITION or layer.limits.offered is None:
         return  # a partition has the limits of its disk
@@ -113,7 +113,7 @@ def _limits(stack: Stack, layer: Layer) -> Iterator[Reason]:
             observed = f"discard_max_bytes is 0 on {lower.device} and not on {layer.device}"
             yield reason("member-no-discards", layer.device, observed, disk=lower.device)
     most, hardware = layer.limits.max_bytes or 0, layer.limits.max_hw_bytes or 0
-    # The kernel itself rounds the limit down to the granularity.
+    # A limit that is lower by less than the granularity is the kernel's own rounding.
     if 0 < most < hardware - (layer.limits.granularity or 0) and not layer.below:
         observed = f"discard_max_bytes is {most}, discard_max_hw_bytes {hardware}"
         yield reason("limit-lowered", layer.device, observed, device=layer.device)
@@ -147,7 +147,7 @@ def _loop(stack: Stack, layer: Layer) -> Iterator[Reason]:
     if is_zeroing(layer):
         return
     if loop.backing_filesystem in ("tmpfs", "ramfs"):
-        return  # memory: there is no drive below it
+        return  # in memory, with no drive below
     observed = f"its file is {file}" + (f" on {loop.backing_filesystem}" if where else "")
     yield reason("loop-frees-file", layer.device, observed, file=file, **({"mount": where} if where else {}))
 
@@ -171,12 +171,12 @@ def _disk(stack: Stack, layer: Layer) -> Iterator[Reason]:
 
 
 def _mounted(stack: Stack) -> dict[str, str]:
-    """The mount point, for advice that names it."""
+    """Return the mount point for remedies that mention it; empty for a bare device."""
     return {"mount": stack.filesystem.point} if stack.filesystem else {}
 
 
 def named(layer: Layer) -> str:
-    """A disk by what it is: its model, else how it is connected."""
+    """Return a disk's model or, if unknown, its transport as text."""
     disk = layer.facts_as(DiskFacts)
     return disk.model or f"{disk.transport or 'block'} disk"
 
@@ -192,7 +192,7 @@ _RULES: dict[Kind, Callable[[Stack, Layer], Iterator[Reason]]] = {
 
 
 def reasons_of(stack: Stack, layer: Layer) -> list[Reason]:
-    """The causes that apply to a layer by itself; those below it are not its own."""
+    """Return a layer's own causes, without the causes in layers below it."""
     if layer.read_only and layer.device.startswith("nvme"):
         return [reason("nvme-locked", layer.device, f"{layer.device} is read-only", device=layer.device)]
     reasons = list(_limits(stack, layer))
@@ -210,7 +210,7 @@ def reasons_of(stack: Stack, layer: Layer) -> list[Reason]:
 
 
 def doubts_of(layer: Layer) -> list[str]:
-    """What no fact of this layer tells beforehand, in words."""
+    """Return the questions that this layer's facts leave open, as text."""
     doubts = []
     if layer.kind is Kind.LOOP and layer.limits.offered:
         loop = layer.facts_as(LoopFacts)

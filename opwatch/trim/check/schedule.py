@@ -1,4 +1,5 @@
-"""When fstrim runs by itself, and whether it goes to a mount: what fstrim(8) does with its lists. Pure."""
+"""Find out when fstrim runs automatically and if it trims a mount, by fstrim(8)'s rules for its lists.
+Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ FSTAB, MOUNTINFO = "/etc/fstab", "/proc/self/mountinfo"
 
 @frozen
 class FstabLine:
-    """A line of fstab."""
+    """One fstab entry."""
 
     source: str
     point: str
@@ -29,8 +30,9 @@ class FstabLine:
 
 @frozen
 class Schedule:
-    """What starts fstrim. `why_none` says why no timer does, `why_unknown` why systemd told nothing.
-    `listed_in` are the lists that its service tries in order, None when its command line is not known."""
+    """The automatic start of fstrim. `why_none` says why no timer starts fstrim; `why_unknown` says why
+    systemd gave no information. `listed_in` are the mount lists that fstrim.service tries in order, None if
+    its command line names no list."""
 
     why_none: str | None = None
     why_unknown: str | None = None
@@ -47,14 +49,14 @@ class Schedule:
 
     @property
     def runs(self) -> bool | None:
-        """Whether the timer will start it, None when that is not known."""
+        """True if the timer will start fstrim; None if unknown."""
         if self.why_none or self.container:
             return False
         return self.active
 
 
 def parse_fstab(text: str) -> tuple[FstabLine, ...]:
-    """The entries of fstab; comments and lines that are none are left out."""
+    """Parse fstab; skip comments and malformed lines."""
     entries = []
     for line in lines_of(text):
         fields = fields_of(line)
@@ -66,7 +68,7 @@ def parse_fstab(text: str) -> tuple[FstabLine, ...]:
 
 
 def parse_properties(text: str) -> list[dict[str, str]]:
-    """What `systemctl show` prints: a paragraph of KEY=VALUE for each unit."""
+    """Parse the output of `systemctl show`: one paragraph of KEY=VALUE lines per unit."""
     units: list[dict[str, str]] = [{}]
     for line in lines_of(text):
         key, equals, value = line.partition("=")
@@ -78,8 +80,8 @@ def parse_properties(text: str) -> list[dict[str, str]]:
 
 
 def moment(text: str | None) -> datetime | None:
-    """A time as --timestamp=unix prints it, None for none."""
-    # It is imported where there is a timer, which is not everywhere.
+    """Parse a time in the format of --timestamp=unix; None if the unit has no time."""
+    # Imported here because many machines have no timer.
     from datetime import datetime
 
     seconds = re.fullmatch(r"@(\d{1,11})(?:\.\d+)?", text or "")
@@ -87,13 +89,13 @@ def moment(text: str | None) -> datetime | None:
 
 
 def command_line(exec_start: str) -> tuple[str, ...]:
-    """The arguments in the property ExecStart, () when there are none."""
+    """Return the command line in an ExecStart property, or ()."""
     arguments = re.search(r"argv\[\]=(.*?) ;", exec_start)
     return tuple(arguments[1].split()) if arguments else ()
 
 
 def lists_of(arguments: Sequence[str]) -> tuple[str, ...] | None:
-    """The files in which fstrim looks for mounts, in its order; None for a command line that names none."""
+    """Return the mount lists of an fstrim command line, in order, or None if it names none."""
     for index, word in enumerate(arguments):
         name, equals, value = word.partition("=")
         letters = _letters(word)
@@ -109,18 +111,18 @@ def lists_of(arguments: Sequence[str]) -> tuple[str, ...] | None:
 
 
 def _letters(word: str) -> str:
-    """The options in a word such as -av; what stands behind one that takes a value is none."""
+    """Return the option letters in a word such as -av, without the value of the last option."""
     options = re.fullmatch(r"-([aAnvV]*)([Ilomt]?).*", word)
     return options[1] + options[2] if options and not word.startswith("--") else ""
 
 
 def entry_of(point: str, fstab: Sequence[FstabLine]) -> FstabLine | None:
-    """The last line of fstab for a mount point, None when there is none."""
+    """Return the last fstab entry for a mount point, or None."""
     return next((entry for entry in reversed(fstab) if entry.point.rstrip("/") == point.rstrip("/")), None)
 
 
 def _omitted(stack: Stack, schedule: Schedule) -> str | None:
-    """Why fstrim's lists leave this mount out, None when they do not."""
+    """Return why fstrim's lists omit this mount, or None if they include it."""
     assert stack.filesystem and schedule.listed_in
     point, options = stack.filesystem.point, set(stack.filesystem.options)
     deciding = next((name for name in schedule.listed_in if name != FSTAB or schedule.fstab), None)
@@ -134,7 +136,7 @@ def _omitted(stack: Stack, schedule: Schedule) -> str | None:
             return f"{FSTAB} is not empty and does not list it{never}"
         options |= set(entry.options)
     elif deciding not in (FSTAB, MOUNTINFO):
-        return None  # a list of somebody's own: not read
+        return None  # a custom list, which is not read
     if "X-fstrim.notrim" in options:
         return "it is marked X-fstrim.notrim"
     if "ro" in options:
@@ -146,7 +148,7 @@ def _omitted(stack: Stack, schedule: Schedule) -> str | None:
 
 
 def schedule_reasons(stack: Stack, schedule: Schedule) -> list[Reason]:
-    """Why fstrim does not come to this mount by itself; empty when it does, or when nobody knows."""
+    """Return why fstrim does not trim this mount automatically; empty if it does, or if unknown."""
     if not stack.filesystem or not stack.tops():
         return []
     at = stack.filesystem.point
@@ -169,7 +171,7 @@ def from_properties(
     container: str | None,
     cron: tuple[str, ...],
 ) -> Schedule:
-    """The schedule that systemd tells of fstrim.timer and fstrim.service."""
+    """Build the schedule from systemd's properties of fstrim.timer and fstrim.service."""
     by_name = {unit.get("Id", ""): unit for unit in units}
     timer, service = by_name.get("fstrim.timer", {}), by_name.get("fstrim.service", {})
     missing = timer.get("LoadState") in ("not-found", None)

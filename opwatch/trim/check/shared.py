@@ -1,5 +1,5 @@
-"""Blocks of files behind loop devices that other files have as well: a trim takes them off the file, and
-frees nothing. Pure."""
+"""Find blocks of loop devices' files that are shared with other files. A trim unmaps such blocks from the
+file without freeing them. Pure."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from opwatch.units import size
 
 @frozen
 class SharedBlocks:
-    """What a trim loses to other files. `runs` are those of the dry run without it; `lost_bytes` are those of
-    the `arriving_bytes`, each copy counted, that are lost so, None where nobody can tell."""
+    """Loss to shared blocks. `runs` is the dry run without this loss. `lost_bytes` are the shared bytes out
+    of `arriving_bytes`, both counting every copy; None if unknown."""
 
     reasons: tuple[Reason, ...]
     runs: tuple[DeviceRun, ...]
@@ -38,7 +38,7 @@ def _reason(stack: Stack, device: str, shared: Extents, lost: int | None) -> Rea
 
 
 def _whole(stack: Stack, landing: Landing) -> Extents:
-    """What a device frees of a landing: its whole granules."""
+    """Return the part of a landing that its device can free, which is its whole granules."""
     layer = stack.layer(landing.device)
     return landing.extents.granules(*layer.granule) if layer and layer.granule else landing.extents
 
@@ -46,7 +46,8 @@ def _whole(stack: Stack, landing: Landing) -> Extents:
 def shared_blocks(
     stack: Stack, runs: Sequence[DeviceRun], free: Mapping[str, Extents], shared: Mapping[str, Extents]
 ) -> SharedBlocks:
-    """What of the free space that these runs send lies in blocks that others have, by device."""
+    """Compute the loss to shared blocks for these runs. `free` has the free extents by major:minor, `shared`
+    the shared extents by loop device."""
     shared = {device: extents for device, extents in shared.items() if extents}
     if not shared:
         return SharedBlocks((), tuple(runs))
@@ -64,7 +65,7 @@ def shared_blocks(
             taken = (whole & shared.get(landing.device, Extents())).total
             lost[landing.device] += taken
             gone += taken
-        # Of what lies on several disks each copy is freed or not, and all of them are one byte of this run.
+        # With several copies, a byte of this run may be freed on one disk and not on another, so count none.
         is_once = sum(landing.extents.total for landing in landings) == sent.total
         gone = min(gone, run.expected_bytes) if is_once else 0
         mended.append(replace(run, shared_bytes=gone, expected_bytes=run.expected_bytes - gone))

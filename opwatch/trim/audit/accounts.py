@@ -1,5 +1,5 @@
-"""Compare a drive's own counters with the discards that completed on it. A counter is evidence only if both
-agree exactly. Pure."""
+"""Compare a drive's own counters with its completed discards. A counter is evidence only if both agree
+exactly. Pure."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class Counts(enum.StrEnum):
 
     TRIMMED = "trimmed"  # rises by the trimmed bytes
     COMMANDS = "commands"  # rises by the number of discard commands
-    HELD = "held"  # falls by the trimmed bytes that were mapped before
+    HELD = "held"  # falls by the trimmed bytes, if mapped before
 
 
 class Bearing(enum.StrEnum):
-    """Evidence that a counter gives about this trim."""
+    """Evidence from a counter about the trim."""
 
     PROVES = "proves"  # counted exactly the completed bytes
     CONFIRMS = "confirms"  # counted exactly the issued commands
@@ -49,7 +49,7 @@ class Account:
 
 @frozen
 class JudgedAccount:
-    """An account with its evidence and an explanation."""
+    """An account with the judged evidence and an explanation."""
 
     account: Account
     bearing: Bearing
@@ -79,7 +79,7 @@ def judge_all(accounts: Iterable[Account], trace: Trace) -> tuple[JudgedAccount,
 
 
 def judge(account: Account, trace: Trace) -> JudgedAccount:
-    """Judge whether a counter moved by the amount that completed on its drive, or by the amount in whole
+    """Judge whether a counter moved by the amount completed on the drive, or by the amount in whole
     granules."""
     moved, disk = account.moved, account.device[:16]
     done = _done(trace, disk)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Verdict(enum.StrEnum):
-    """Whether the trim reached the drive."""
+    """Result of an audit: how much of the trim reached the drive, and how well this is proven."""
 
     PROVEN = "PROVEN"
     PROVEN_PARTWAY = "PROVEN PARTWAY"
@@ -50,8 +50,8 @@ MEANING = {
 
 
 class RowKind(enum.Enum):
-    """Subject of a ledger row. LAYER is one block device of the stack; GRANULES are the bytes that a disk can
-    free out of its completed discards."""
+    """Subject of a ledger row. LAYER is one block device of the stack; GRANULES are the freeable bytes of a
+    disk's completed discards."""
 
     FILESYSTEM = enum.auto()
     LAYER = enum.auto()
@@ -86,8 +86,8 @@ class Held:
 
 @frozen
 class BackingFile:
-    """Bytes that a trim unmapped from a loop device's backing file: blocks used by this file alone, and
-    blocks shared with other files, which stay allocated."""
+    """Bytes unmapped by a trim from a loop device's backing file: the file's own blocks, and blocks shared
+    with other files, which stay allocated."""
 
     own_bytes: int
     shared_bytes: int
@@ -113,11 +113,11 @@ class AuditEvidence:
 
 @frozen
 class Row:
-    """One ledger line. `layer` is its display name. Unknown amounts are None, and `unknown` says why.
+    """A ledger line. `layer` is the display name. Unknown amounts are None, and `unknown` says why.
 
     `bytes_in` arrived at the layer, `bytes_out` were passed to the next layer and `bytes_ok` completed
     without an error. `unexplained_bytes` were lost here without a known cause. `commands` are the commands
-    that a disk's driver issued."""
+    issued by a disk's driver."""
 
     kind: RowKind
     layer: str
@@ -135,7 +135,7 @@ class Row:
 
 
 class Standing(enum.StrEnum):
-    """Strength of the proof for one disk that completed discards, weakest first."""
+    """Strength of the proof for a disk with completed discards, weakest first."""
 
     CONTRADICTED = "contradicted"
     ACCEPTED = "accepted"
@@ -145,8 +145,8 @@ class Standing(enum.StrEnum):
 
 @frozen
 class LeafProof:
-    """The proof for one disk. `by` describes the evidence, `down_to` names the lowest layer that it covers,
-    and `beyond` says what remains unknown below. `gone_bytes` and `kept_bytes` count sentinel bytes, from the
+    """The proof for a disk. `by` describes the evidence, `down_to` names the lowest proven layer, and
+    `beyond` says what remains unknown below. `gone_bytes` and `kept_bytes` count sentinel bytes, from the
     disk's strongest evidence."""
 
     device: str
@@ -160,8 +160,8 @@ class LeafProof:
 
 @frozen
 class Audit:
-    """The result for one filesystem or device. `claims` are other processes' FITRIM results (watch mode
-    only); `counters` are the judged drive counters; `proofs` has one entry per disk that completed
+    """The result for a filesystem or device. `claims` are other processes' FITRIM results (watch mode
+    only); `counters` are the judged drive counters; `proofs` has an entry per disk with completed
     discards."""
 
     subject: str

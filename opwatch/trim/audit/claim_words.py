@@ -1,4 +1,4 @@
-"""Describe the byte count that fstrim reports, or would report, for a trim. Pure."""
+"""Describe fstrim's byte count for a trim. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _XFS = "which is what it was asked to look through: XFS stopped counting in 6.11
 
 
 def claim(evidence: AuditEvidence, others: Sequence[Claim], sent: int) -> str:
-    """Return fstrim's reported result as text, with a note if the count is not a count of trimmed bytes."""
+    """Return fstrim's result as text, with a note if the byte count is not the trimmed bytes."""
     answer, asked, filesystem = evidence.answer, evidence.asked, evidence.before.filesystem
     is_xfs = filesystem is not None and filesystem.kind == "xfs"
     if answer is None:

@@ -1,4 +1,4 @@
-"""Byte counts that other processes' FITRIM calls returned during a watch. Pure."""
+"""Results of other processes' FITRIM calls during a watch. Pure."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from opwatch.frozen import frozen
 from opwatch.trim.audit.flow import Stage, Trace
 from opwatch.trim.stack.layers import Stack
 
-# OW_FITRIM statuses that are not an errno.
+# OW_FITRIM's special statuses, which are not errnos.
 _ENDED, _UNREAD = 254, 255
 
 
 @frozen
 class Claim:
-    """Calls of one program on one filesystem with the same result. `claimed_bytes` is None if the calls
+    """Calls of a program on a filesystem with the same result. `claimed_bytes` is None if the calls
     returned no count; `error` is then an errno name or a description."""
 
     comm: str
@@ -36,7 +36,8 @@ def _error(status: int) -> str | None:
 
 
 def claims_of(trace: Trace, stack: Stack) -> tuple[Claim, ...]:
-    """Return claims on the watched filesystem or, for a device, on the filesystems that sent it discards."""
+    """Return claims on the watched filesystem or, for a device, on the filesystems that sent discards to
+    it."""
     if stack.filesystem:
         devs = {stack.filesystem.dev}
     else:
@@ -63,7 +64,7 @@ def total_claimed(claims: Iterable[Claim]) -> int | None:
 
 
 def words(trace: Trace, claims: Iterable[Claim]) -> str:
-    """Return the claims as one line of text."""
+    """Return the claims as a line of text."""
     text = "; ".join(str(claim) for claim in claims)
     if text:
         return text

@@ -1,4 +1,4 @@
-"""Count the commands that drivers issued for discards, from the drivers' tracepoints. Pure."""
+"""Count the drivers' discard commands from the drivers' tracepoints. Pure."""
 
 from __future__ import annotations
 

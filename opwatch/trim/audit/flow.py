@@ -78,9 +78,9 @@ class Amount:
 
 @frozen
 class Flow:
-    """Discards of one operation and status at one stage on one device. `disk` is empty for filesystem events;
-    for Stage.FITRIM it is the caller's name. `dev` is major:minor of the target partition or disk, or of the
-    filesystem; for Stage.HANDED it is the device that passed the discards on to `disk`."""
+    """Discards with the same operation, status, stage and device. `disk` is empty for filesystem events, and
+    the caller's name for Stage.FITRIM. `dev` is major:minor of the target partition or disk, or of the
+    filesystem; for Stage.HANDED, `dev` passed the discards on to `disk`."""
 
     disk: str
     dev: str
@@ -94,7 +94,7 @@ class Flow:
 @frozen
 class Origin:
     """A sender of discards to one device. `min_bytes` and `max_bytes` are bio sizes; `below_granule` counts
-    bios that contain no whole granule."""
+    bios without a whole granule."""
 
     disk: str
     dev: str
@@ -174,7 +174,7 @@ class Trace:
     claims_seen: bool = False
 
     def of(self, disk: str) -> Trace:
-        """Return this trace without other disks' flows."""
+        """Return the trace without other disks' flows."""
         flows = tuple(flow for flow in self.flows if flow.disk == disk)
         return self if len(flows) == len(self.flows) else replace(self, flows=flows)
 

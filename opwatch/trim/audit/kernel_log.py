@@ -18,7 +18,7 @@ class KernelLog:
 
 
 def records(text: str) -> Iterator[tuple[str, str]]:
-    """Yield (message, message with its dictionary) for each /dev/kmsg record. A line that starts with a
+    """Yield (message, message with its dictionary) for each /dev/kmsg record. A line with a leading
     space continues the previous record."""
     record: list[str] = []
     for line in [*lines_of(text), ""]:
@@ -33,13 +33,13 @@ def records(text: str) -> Iterator[tuple[str, str]]:
 
 
 def naming(names: Iterable[str]) -> re.Pattern[str]:
-    """Return a pattern that matches one of the names as a word: loop1 matches neither loop10 nor xloop1."""
+    """Return a pattern that matches any of the names as a word: loop1 matches neither loop10 nor xloop1."""
     words = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
     return re.compile(rf"(?<![\w:-])(?:{words})(?!\w)") if words else re.compile(r"(?!)")
 
 
 def about(messages: Iterable[tuple[str, str]], names: Iterable[str], devs: Iterable[str]) -> Iterator[str]:
-    """Yield messages that name one of the devices or carry its number in a DEVICE= field."""
+    """Yield messages with a device's name, or with a device's number in a DEVICE= field."""
     pattern = naming(names)
     marks = {f"DEVICE=b{dev}" for dev in devs}
     for message, whole in messages:
@@ -48,6 +48,6 @@ def about(messages: Iterable[tuple[str, str]], names: Iterable[str], devs: Itera
 
 
 def of_device(lines: Sequence[str], device: str) -> list[str]:
-    """Return the lines that name the device."""
+    """Return the lines with the device's name."""
     pattern = naming([device])
     return [line for line in lines if pattern.search(line)]

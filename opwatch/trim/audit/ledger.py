@@ -21,15 +21,15 @@ from opwatch.trim.stack.layers import Kind, Layer, changes
 from opwatch.trim.stack.passage import RAID456, copies, leaves_of, lower_of, op_below
 from opwatch.trim.stack.threads import is_threaded
 
-# Filesystems that issue FITRIM's discards from their own kernel thread.
+# These filesystems issue FITRIM's discards from their own kernel thread.
 _THREADED_FILESYSTEMS = ("f2fs", "bcachefs")
-# FITRIM returns these errors before it scans any block group.
+# FITRIM returns these errors before scanning any block group.
 _BEFORE_ANYTHING = (errno.ENOTTY, errno.EOPNOTSUPP, errno.EROFS, errno.EPERM, errno.EINVAL)
 _SAYS_EXTENTS = {"ext4": "discard_ext4_extent", "xfs": "discard_xfs_extent", "f2fs": "discard_f2fs_extent"}
 
 
 class Walker:
-    """Walks one audit's stack from the top to the disks."""
+    """Walks an audit's stack from the top to the disks."""
 
     def __init__(self, evidence: AuditEvidence) -> None:
         self.evidence = evidence
@@ -85,17 +85,17 @@ class Walker:
         return leaves_of(self.stack)
 
     def reached(self) -> int:
-        """Return the bytes that the disks can free: completed, in whole granules, and not shared with other
+        """Return the freeable bytes on the disks: completed, in whole granules, not shared with other
         files."""
         return sum(self._done(leaf, 0).granule_bytes - self._shared(leaf) for leaf in self.leaves())
 
     def _shared(self, leaf: Layer) -> int:
-        """Return the bytes unmapped from a loop device's file that stay allocated to other files."""
+        """Return the bytes unmapped from a loop device's file, but still allocated to other files."""
         file = self.evidence.files.get(leaf.device)
         return min(file.shared_bytes, self._done(leaf, 0).granule_bytes) if file else 0
 
     def _sent(self, filesystem: Row | None, tops: list[Layer]) -> int:
-        """Return the bytes that left the filesystem; for a bare device, the bytes that arrived at it."""
+        """Return the bytes sent by the filesystem; for a bare device, the bytes sent to the device."""
         if filesystem and filesystem.bytes_out is not None:
             return filesystem.bytes_out
         return sum(self._arrived(top).bytes for top in tops)
@@ -126,8 +126,8 @@ class Walker:
     # --- counters of a layer ---
 
     def _devs(self, layer: Layer) -> set[str]:
-        """Return the device numbers in the events of a layer's bios: its own number, and the numbers of its
-        partitions in this stack."""
+        """Return the device numbers in the events of a layer's bios: the layer's number, and the numbers of
+        its partitions in the stack."""
         over = [upper for upper in self.stack.layers if layer.device in upper.below]
         parts = {upper.dev for upper in over if upper.kind is Kind.PARTITION}
         return {layer.dev} | parts
@@ -163,13 +163,13 @@ class Walker:
             return self._select(layer, Stage.REMAPPED, op)
         bios = self._select(layer, Stage.BIO, op)
         if not bios.count and any(upper.target == "multipath" for upper in above):
-            # Request-based multipath clones requests, so that no bio event precedes block_rq_issue.
+            # Request-based multipath clones requests, so no bio event precedes block_rq_issue.
             return self._issued(layer, op)
         return bios
 
     def _handed_on(self, layer: Layer, member: Layer) -> int:
-        """Return the bytes that a layer passed to a lower layer. If several layers share the lower layer,
-        only block_bio_remap events distinguish them; a layer without such events is assigned the
+        """Return the bytes passed from a layer to a lower layer. If several layers share the lower layer,
+        only block_bio_remap events distinguish their shares; a layer without such events gets the
         remainder."""
         arrived = self._arrived(member, op=op_below(layer)).bytes
         uppers = [upper for upper in self.stack.layers if member in lower_of(self.stack, upper)]
@@ -179,7 +179,7 @@ class Walker:
         return shares[layer.device] or max(0, arrived - sum(shares.values()))
 
     def _remapped(self, layer: Layer, member: Layer) -> int:
-        """Return the discard bytes that this layer remapped to the lower layer, by block_bio_remap events."""
+        """Return the discard bytes remapped from a layer to a lower layer, by block_bio_remap events."""
         flows = self.trace.select(
             Stage.HANDED, disk=self._disk(member)[:16], devs=[layer.dev], who=self._who(member)
         )
@@ -191,11 +191,11 @@ class Walker:
         return replace(issued, count=issued.count - back.count, bytes=issued.bytes - back.bytes)
 
     def _done(self, layer: Layer, status: int) -> Amount:
-        """Return the discards that completed on a leaf with a given status."""
+        """Return a layer's completed discards with a given status."""
         requests = self._select(layer, Stage.DONE, status=status)
         bios = self._select(layer, Stage.BIO_DONE, status=status)
         if requests.count or self._select(layer, Stage.ISSUED).count:
-            # A discard that fails before it becomes a request completes as a bio.
+            # Discards with an error before they become a request complete as bios.
             return requests.plus(bios) if status else requests
         # A bio-based driver gets each bio unchanged, so the granules counted at submission apply.
         sent = self._select(layer, Stage.BIO)
@@ -203,12 +203,12 @@ class Walker:
         return replace(bios, granule_bytes=whole)
 
     def _sent_beside(self, layer: Layer) -> int:
-        """Return the bytes sent to a layer by senders that do not count as ours."""
+        """Return the bytes sent to a layer by other senders."""
         others = [who for who in Who if who not in self._who(layer)]
         return self._select(layer, Stage.BIO, who=others).bytes
 
     def _errors(self, layer: Layer) -> dict[int, Amount]:
-        """Return the failed discards of a leaf, by status."""
+        """Return a layer's failed discards by status."""
         stages = (Stage.DONE, Stage.BIO_DONE)
         statuses = {
             flow.status for stage in stages for flow in self.trace.select(stage, disk=layer.device[:16])
@@ -242,7 +242,7 @@ class Walker:
         )
 
     def _extents(self, tops: list[Layer]) -> tuple[Amount | None, str | None]:
-        """Return (extents passed to the block layer, None), or (None, the reason) if they were not traced."""
+        """Return (extents passed to the block layer, None), or (None, the reason) if not traced."""
         filesystem, answer = self.stack.filesystem, self.evidence.answer
         assert filesystem
         if not tops or (answer and answer.error in _BEFORE_ANYTHING):
@@ -272,7 +272,7 @@ class Walker:
         """Return the extents with f2fs's repeats removed.
 
         f2fs issues eight requests of a range at a time and then reports the rest again as a new range. The
-        sum is capped at the bytes that arrived. This hides no loss, because devices that accept discards get
+        sum is capped at the arrived bytes. The cap hides no loss, because devices with discard support get
         every bio."""
         filesystem = self.stack.filesystem
         states = [state for top in tops for state in (top, self.evidence.after.layer(top.device)) if state]
@@ -330,8 +330,7 @@ class Walker:
         )
 
     def _ended_well(self, layer: Layer) -> int | None:
-        """Return the bytes that completed without an error on a stacked layer, or None if it has no
-        completion events."""
+        """Return the bytes completed without an error on a stacked layer; None without completion events."""
         for stage in (Stage.DONE, Stage.BIO_DONE):
             ended = self._select(layer, stage, status=0)
             if ended.count:
@@ -366,7 +365,7 @@ class Walker:
         )
 
     def _granule_rows(self, leaf: Layer) -> Iterator[Row]:
-        """Yield a row of the completed bytes that the device can free, which are whole granules."""
+        """Yield a row of the freeable part of the completed bytes: whole granules."""
         ok = self._done(leaf, 0)
         if not ok.bytes:
             return

@@ -1,4 +1,4 @@
-"""Summarize one disk's discards between two samples: senders, results, and delayed reads and writes. Pure."""
+"""Summarize a disk's discards between two samples: senders, results, and delayed reads and writes. Pure."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from opwatch.trace.abi import TargetSample
 from opwatch.trim.audit.flow import Amount, Origin, Stage, Trace, Who, total
 
 OPS = ("discard", "write_zeroes", "secure_erase")
-# OW_DISK_NAME: the programs store only this many bytes of a disk's name.
+# OW_DISK_NAME, the stored length of a disk's name.
 MOST_NAME = 16
 
 
 @frozen
 class Sender:
     """A sender of discards. `min_bytes` and `max_bytes` are bio sizes since the tracer was attached. `where`
-    is the filesystem that sent the bios, None if no mount matches the device."""
+    is the sending filesystem, None if no mount matches the device."""
 
     comm: str
     cgroup: str
@@ -43,10 +43,10 @@ class Stalled:
 
 @frozen
 class Discards:
-    """Discards of one disk or partition. `split_ratio` is requests per bio, None if there are no bios or no
-    requests. `whole_ratio` is the share of completed bytes in whole granules of the device, None if no bytes
-    completed. `lost` counts events, on all disks, that did not fit into the maps. `unseen` is the kernel's
-    request count minus `ended`, None if the kernel has no comparable count."""
+    """Discards of a disk or partition. `split_ratio` is requests per bio, None without bios or requests.
+    `whole_ratio` is the share of completed bytes in whole granules of the device, None if no bytes completed.
+    `lost` counts events on all disks without room in the BPF maps. `unseen` is the kernel's request count
+    minus `ended`, None without a comparable count."""
 
     senders: tuple[Sender, ...]
     bios: int
@@ -64,9 +64,9 @@ class Discards:
 
 @frozen
 class DiscardSample:
-    """The discard tracer's counters of one disk at one time. `device` is a partition's number, None for the
-    whole disk. `cgroups` (names by id) and `mounts` (filesystems by device number) describe the senders at
-    that time. `is_chained` is True if the block tracer counts reads and writes issued during discards."""
+    """The discard tracer's counters of a disk at a point in time. `device` is a partition's number, None for
+    the whole disk. `cgroups` (names by id) and `mounts` (filesystems by device number) describe the senders
+    at that time. `is_chained` is True if the block tracer counts reads and writes issued during discards."""
 
     disk: str
     trace: Trace
@@ -115,7 +115,7 @@ def _senders(
 
 
 def stalled(begin: TargetSample, end: TargetSample) -> tuple[Stalled, ...]:
-    """Return the reads and writes that were issued during discards, between two block tracer samples."""
+    """Return the reads and writes issued during discards, between two block tracer samples."""
     waited = []
     for op in ("read", "write"):
         then, now = begin.ops[op], end.ops[op]
@@ -136,7 +136,7 @@ def between(
     """Return the discards between two traces of a disk, or of its devices `devs`. `cgroups` are names by id,
     `mounts` are filesystems by device number. `stalled` always covers the whole disk."""
     disk = disk[:MOST_NAME]
-    # Filter by disk once, so that each stage below scans only this disk's flows.
+    # Filter by disk once; each stage below then scans fewer flows.
     then, now = then.of(disk), now.of(disk)
     bios, issued, requeued, done, bios_done = (
         _grown(then, now, stage, disk, "discard", devs)
@@ -193,7 +193,7 @@ def sample_of(
     *,
     is_chained: bool,
 ) -> DiscardSample:
-    """Extract the sample of one disk or partition from a trace of several disks."""
+    """Extract the sample of a disk or partition from a trace of several disks."""
     known_as = disk[:MOST_NAME]
     origins = tuple(origin for origin in trace.origins if origin.disk == known_as)
     own = Trace(

@@ -1,4 +1,4 @@
-"""Find the causes of bytes that are missing between two ledger lines. Pure."""
+"""Find the causes of bytes missing between two ledger lines. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STAGES_OF_FILESYSTEMS = (
     Stage.BIO_AGAIN,
     Stage.FS_PASSED,
 )
-# Values of md's sync_action during which md writes to its members.
+# Values of sync_action while md writes to members.
 WRITING = {"resync", "recover", "repair", "reshape"}
 _NOT_SUPPORTED = 1
 
@@ -37,13 +37,13 @@ _NOT_SUPPORTED = 1
 def amounts(
     evidence: AuditEvidence, devs: Sequence[str], who: Sequence[Who], *, is_reached: bool
 ) -> dict[Stage, Amount]:
-    """Sum the filesystem stages over these devices and senders; counts without meaning in this trim are 0."""
+    """Sum the filesystem stages over devices and senders. Counts irrelevant to the trim are 0."""
     counted = {
         stage: total(evidence.trace.select(stage, devs=devs, who=who)) for stage in STAGES_OF_FILESYSTEMS
     }
     if not is_reached:
         counted[Stage.BIO_AGAIN] = Amount()
-    # If only a part of the filesystem was requested, extents outside of it are skipped correctly.
+    # If only a range was requested, extents outside of the range are skipped correctly.
     if not (evidence.asked and evidence.asked.is_whole):
         counted[Stage.FS_PASSED] = Amount()
     return counted
@@ -112,8 +112,8 @@ _REFUSING = ("noload", "norecovery", "nologreplay")
 
 
 def _stopped(evidence: AuditEvidence, layer: Layer, observed: str, lost: int | None = None) -> Reason:
-    """Return why a layer accepts no discards, by its state after the trim. The reason names the lowest layer
-    below it without discard support, if one exists."""
+    """Return why a layer accepts no discards, by its state after the trim. If lower layers have no discard
+    support either, the reason names the lowest."""
     culprit = _later(evidence, layer)
     while lowers := without_discards(evidence.after, culprit):
         culprit = lowers[0]
@@ -122,7 +122,7 @@ def _stopped(evidence: AuditEvidence, layer: Layer, observed: str, lost: int | N
 
 
 def _later(evidence: AuditEvidence, layer: Layer) -> Layer:
-    """Return the layer as it was after the trim, or before the trim if it has disappeared."""
+    """Return the layer's state after the trim, or before the trim if the layer has disappeared."""
     return evidence.after.layer(layer.device) or layer
 
 
@@ -132,7 +132,7 @@ def _later(evidence: AuditEvidence, layer: Layer) -> Layer:
 def vanished(
     evidence: AuditEvidence, layer: Layer, lost: int, errors: Mapping[int, Amount]
 ) -> Iterator[Reason]:
-    """Yield why discards that left the filesystem never appeared in a block event."""
+    """Yield why the filesystem's discards appeared in no block event."""
     now = _later(evidence, layer)
     if now.limits.max_bytes == 0:
         observed = f"{lost} B made no block event"
@@ -157,8 +157,7 @@ def left_out(evidence: AuditEvidence, layer: Layer) -> Iterator[Reason]:
 
 
 def rebuilding(evidence: AuditEvidence, layer: Layer) -> Iterator[Reason]:
-    """Yield a reason if an array was resynchronizing before or after the trim, because it then writes to its
-    members."""
+    """Yield a reason if an array was resynchronizing before or after the trim and so wrote to its members."""
     arrays = [state.array for state in (layer, _later(evidence, layer))]
     doing = {array.sync_action for array in arrays if array} & WRITING
     if doing:
@@ -184,7 +183,7 @@ def lost_by_tracing(evidence: AuditEvidence, layer: Layer, lost: int) -> Iterato
 
 
 def handed_on(evidence: AuditEvidence, layer: Layer, members: Mapping[str, int]) -> int:
-    """Return the bytes of a layer's own data that it passed to lower layers, without parity."""
+    """Return the bytes of a layer's own data passed to lower layers, without parity."""
     if layer.level in RAID456:
         stripes = _whole_stripes(evidence, layer, members)
         kept = _kept_of_stripes(evidence, layer, members, stripes)
@@ -194,7 +193,7 @@ def handed_on(evidence: AuditEvidence, layer: Layer, members: Mapping[str, int])
 
 
 def _whole_stripes(evidence: AuditEvidence, layer: Layer, members: Mapping[str, int]) -> int:
-    """Return the data bytes of the whole stripes that a RAID 4, 5 or 6 discarded on its members. Return 0 if
+    """Return the data bytes of the whole stripes discarded on the members of a RAID 4, 5 or 6. Return 0 if
     the members got different amounts, which whole stripes cannot explain."""
     array = layer.array
     disks = (array and array.raid_disks) or 0
@@ -209,7 +208,8 @@ def _whole_stripes(evidence: AuditEvidence, layer: Layer, members: Mapping[str, 
 
 
 def _fewer_by(evidence: AuditEvidence, layer: Layer) -> int:
-    """Return how many members failed during the trim. They got only the discards before they failed."""
+    """Return the number of members that failed during the trim. Such members got only the earlier
+    discards."""
     missing = [state.array.degraded or 0 for state in (layer, _later(evidence, layer)) if state.array]
     return max(0, missing[-1] - missing[0]) if missing else 0
 
@@ -224,7 +224,7 @@ def _kept_of_stripes(evidence: AuditEvidence, layer: Layer, members: Mapping[str
 def _missed_of_stripes(
     evidence: AuditEvidence, layer: Layer, members: Mapping[str, int], stripes: int
 ) -> int:
-    """Return the data bytes that failed members missed after they failed during the trim."""
+    """Return the data bytes not sent to members after they failed during the trim."""
     disks = layer.array.raid_disks if layer.array else None
     if not disks or not stripes or not _fewer_by(evidence, layer):
         return 0
@@ -234,7 +234,7 @@ def _missed_of_stripes(
 
 
 def _without_discards(evidence: AuditEvidence, members: Mapping[str, int]) -> list[str]:
-    """Return the members that got nothing and have no discard support."""
+    """Return the members without discard support, which got nothing."""
     known = {name: evidence.before.layer(name) for name, got in members.items() if not got}
     return [name for name, member in known.items() if member and member.limits.offered is False]
 
@@ -242,7 +242,7 @@ def _without_discards(evidence: AuditEvidence, members: Mapping[str, int]) -> li
 def inside(
     evidence: AuditEvidence, layer: Layer, arrived: Amount, members: Mapping[str, int], lost: int
 ) -> Iterator[Reason]:
-    """Yield why a layer did not pass on all discards that it accepted."""
+    """Yield why a layer did not pass on all accepted discards."""
     kept = kept_by(evidence, layer)
     if kept:
         yield kept[0].took(lost)
@@ -317,7 +317,7 @@ def _pool_of(evidence: AuditEvidence, layer: Layer) -> Layer | None:
 
 
 def _in_thin(evidence: AuditEvidence, layer: Layer, arrived: Amount, lost: int) -> Iterator[Reason]:
-    """Yield why a thin volume passed on less: it passes on only whole chunks that no other device shares."""
+    """Yield why a thin volume passed on less: only whole, unshared chunks are passed on."""
     pool = _pool_of(evidence, layer)
     partial = min(lost, arrived.bytes - arrived.granule_bytes)
     if partial:
@@ -337,8 +337,7 @@ def _in_thin(evidence: AuditEvidence, layer: Layer, arrived: Amount, lost: int) 
 
 
 def _freed(evidence: AuditEvidence, layer: Layer, pool: Layer | None) -> int | None:
-    """Return the bytes that a thin volume unmapped, by its own count or its pool's; None if neither is
-    known."""
+    """Return the bytes unmapped in a thin volume, by its own or the pool's count; None if unknown."""
     then, now = (one.facts_as(ThinFacts).mapped_bytes for one in (layer, _later(evidence, layer)))
     if then is not None and now is not None:
         return then - now
@@ -359,7 +358,7 @@ def is_gone(evidence: AuditEvidence, layer: Layer) -> bool:
 
 
 def gone(layer: Layer, lost: int) -> Reason:
-    """Return the reason for discards that never completed because their device disappeared."""
+    """Return the reason for discards that did not complete because the device disappeared."""
     observed = f"{layer.device} was there before the trim and is not there after it"
     return reason("device-gone", layer.device, observed, lost, device=layer.device)
 
@@ -391,7 +390,7 @@ _ATA_LIMIT = 64 * 65_535 * 512
 
 
 def cut(layer: Layer, splits: Amount) -> Iterator[Reason]:
-    """Yield a harmless reason if discards were split because they exceed one ATA command."""
+    """Yield a harmless reason if discards were split at the limit of an ATA command."""
     if splits.count and layer.facts_as(DiskFacts).ata_trim and layer.limits.max_bytes == _ATA_LIMIT:
         yield reason("ata-splits", layer.device, f"{splits.count} pieces were cut off longer discards")
 

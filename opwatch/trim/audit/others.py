@@ -1,4 +1,4 @@
-"""Account for discards that other senders sent to a trim's devices during the trim. Pure."""
+"""Account for other senders' discards on a trim's devices during the trim. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from opwatch.trim.stack.threads import is_threaded
 
 
 def others_of(trace: Trace, stack: Stack, senders: Mapping[str, Sequence[Who]]) -> list[Origin]:
-    """Return the origins on this stack's devices that are not among the counted `senders` of their device."""
+    """Return the origins on the stack's devices, except the counted `senders` of each device."""
     names = {layer.device[:16]: layer.device for layer in stack.layers}
     return [
         origin
@@ -34,16 +34,16 @@ def beside(stack: Stack, others: Sequence[Origin]) -> Iterator[Reason]:
 
 
 def cut_off(layer: Layer, arrived: Amount, sent_beside: int) -> int:
-    """Return how many of our bytes a layer cannot have passed on, because it passes on whole granules only;
-    0 if only we sent discards to it.
+    """Return how many of our bytes a layer cannot have passed on, because only whole granules go on; 0
+    without other senders.
 
-    With other senders, the total passed on includes their bytes, so that it would hide our loss."""
+    With other senders, the total passed on includes their bytes and would hide our loss."""
     return arrived.bytes - arrived.granule_bytes if sent_beside and _frees_whole(layer) else 0
 
 
 def share_of_ours(layer: Layer, ours: int, sent_beside: int, passed: int) -> int:
-    """Return our share of the bytes that an array passed on, in proportion to the bytes sent to it. An
-    array's thread mixes all senders' discards, so a member that got less got less of each sender's."""
+    """Return our share of the bytes passed on by an array, in proportion to the bytes sent to the array. The
+    array's thread mixes all senders' discards, so a missing member affects all senders alike."""
     if not layer.is_array or _frees_whole(layer) or not is_threaded(layer) or not ours + sent_beside:
         return passed
     return passed * ours // (ours + sent_beside)

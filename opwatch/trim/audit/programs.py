@@ -1,4 +1,4 @@
-"""Select the BPF programs that trace discards."""
+"""Select the BPF programs for tracing discards."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Follows(enum.Enum):
 
 @frozen
 class DiscardProgram:
-    """One program in bpf/discard. `at_function` is True if it attaches to a function instead of a tracepoint.
-    `filesystem` names the filesystem with the traced event, if there is one."""
+    """A program in bpf/discard. `at_function` is True if the program attaches to a function instead of a
+    tracepoint. `filesystem` is the type of filesystem with the traced event, None for other events."""
 
     name: str
     follows: Follows = Follows.BLOCK
@@ -34,7 +34,8 @@ class DiscardProgram:
 
 # The entry point of ioctl(2) on x86-64; the name differs on other architectures.
 _IOCTL = "__x64_sys_ioctl"
-# In order of attachment: within each layer, from the last event of a discard to the first.
+# In order of attachment: within each layer, from the last event of a discard to the first. An audit needs
+# every REQUIRED program.
 PROGRAMS = (
     DiscardProgram("discard_bio_done"),
     DiscardProgram("discard_frontmerge"),
@@ -67,7 +68,7 @@ PROGRAMS = (
 )
 TELLING = frozenset(program.filesystem for program in PROGRAMS if program.filesystem)
 CLAIMING = frozenset(program.name for program in PROGRAMS if program.follows is Follows.CLAIMS)
-# The block tracer's programs on the same events can call these.
+# Callable by the block tracer's programs on the same events.
 CHAINED = frozenset({"discard_issued", "discard_done"})
 
 
@@ -79,7 +80,7 @@ class Following:
     chained: the block tracer calls the programs in CHAINED.
     claims: trace every process's FITRIM calls.
     commands: count the drivers' discard commands. The programs run for each command, reads and writes too.
-    clones: device mapper is loaded, so that requests may be cloned.
+    clones: device mapper is loaded and may clone requests.
     filesystem: trace only this filesystem's events; None for all filesystems."""
 
     functions: bool = True
@@ -96,7 +97,7 @@ class Following:
             case Follows.CLONES:
                 return self.clones
             case Follows.CLAIMS:
-                # discard_fitrim traces only ioctl(2); without it, discard_fitrim_any runs at every system
+                # discard_fitrim traces only ioctl(2); its fallback, discard_fitrim_any, runs at every system
                 # call.
                 return self.claims and program.at_function == self.functions
             case Follows.FILESYSTEM:
@@ -124,9 +125,8 @@ def chosen(following: Following) -> Way:
 
 
 def absent(attached: Iterable[tuple[str, int]]) -> frozenset[str]:
-    """Return the programs that do not run, out of the loaded programs and those that an audit uses: not
-    selected, or their event does not exist or cannot be attached to. `attached` has each loaded program with
-    its errno or 0."""
+    """Return the programs that do not run: loaded programs with an error, and an audit's programs if not
+    loaded. `attached` has each loaded program with an errno or 0."""
     errors = dict(attached)
     missed = {program.name for program in PROGRAMS if program.follows in (Follows.BLOCK, Follows.FILESYSTEM)}
     return frozenset({name for name, error in errors.items() if error} | missed - errors.keys())

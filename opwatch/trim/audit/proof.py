@@ -1,7 +1,7 @@
 """Determine how far down a trim is proven, separately for each disk. The weakest disk decides. Pure.
 
-Only a disk's own evidence proves that disk. Reads through a higher layer prove the trim down to that layer.
-"""
+A disk is proven only by its own evidence. Reads through a higher layer prove the trim down to the higher
+layer."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _REMOTE = ("iscsi", "fc", "network")
 
 
 def proofs(evidence: AuditEvidence, counted: str | None) -> tuple[LeafProof, ...]:
-    """Return the proof for each disk that completed discards. `counted` describes how the only drive's in-use
+    """Return the proof for each disk with completed discards. `counted` describes how the only drive's in-use
     count contradicts the completions, or is None."""
     trace = evidence.trace
     ended = (
@@ -68,14 +68,14 @@ def _proof(evidence: AuditEvidence, leaf: Layer, counted: str | None) -> LeafPro
 
 
 def _own_witness(evidence: AuditEvidence, leaf: Layer) -> LeafProof:
-    """Return the disk's own evidence: its LBA map or reads, and its counters. The standing is not decided yet
-    (always ACCEPTED)."""
+    """Return the disk's own evidence: LBA map or reads, and counters. The standing is preliminary
+    (ACCEPTED)."""
     answer = evidence.read_back
     mapped = answer.maps.get(leaf.device) if answer else None
     gone = kept = 0
     words = []
     if mapped and mapped.gone_bytes is not None:
-        # The drive's map of these blocks is stronger evidence than reading them.
+        # The drive's own map is stronger evidence than reads.
         gone, kept = mapped.gone_bytes, mapped.after_bytes or 0
         words.append(_words(gone, kept, *_IN_MAP))
     else:
@@ -100,7 +100,7 @@ def _amounts(read: Mapping[ReadsAs, int]) -> tuple[int, int]:
 
 
 def _readings(evidence: AuditEvidence, leaf: Layer) -> Mapping[ReadsAs, int]:
-    """Return how the sentinels read on a disk, including reads through a multipath device above it."""
+    """Return how the sentinels read on a disk, including reads through a multipath device."""
     answer = evidence.read_back
     if not answer or answer.reason:
         return {}
@@ -116,7 +116,7 @@ def _same_drive(layer: Layer) -> bool:
 
 
 def _above(stack: Stack, leaf: Layer) -> Iterator[Layer]:
-    """Yield every layer above this one, nearest first."""
+    """Yield every layer above a leaf, nearest first."""
     names = {leaf.device}
     for layer in reversed(stack.layers):
         if names & set(layer.below):
@@ -135,7 +135,7 @@ def _witness_above(evidence: AuditEvidence, leaf: Layer) -> LeafProof:
         for upper in _above(stack, leaf)
         if not _same_drive(upper)
     ]
-    # Layers with readable old data come first, because that data cannot be gone below.
+    # Layers with readable old data come first: old data readable anywhere above is not gone.
     for upper, gone, kept in sorted(witnesses, key=lambda witness: not witness[2]):
         if not gone + kept:
             continue

@@ -1,4 +1,4 @@
-"""Decide whether a trim reached the drive, and give the reasons that concern the whole trim. Pure."""
+"""Decide whether a trim reached the drive, and find the reasons for the trim as a whole. Pure."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from opwatch.trim.stack.layers import Kind, Layer, Stack
 def general(
     evidence: AuditEvidence, verdict: Verdict, leaves: Sequence[Layer], proofs: Sequence[LeafProof]
 ) -> tuple[Reason, ...]:
-    """Return the open doubts about the disks (`leaves`) that completed discards.
+    """Return the open doubts about the disks with completed discards (`leaves`).
 
-    A proof for a disk settles only that disk's doubts, not the doubts about storage below it."""
+    A disk's proof settles only the doubts about the disk, not about storage below."""
     by_device = {proof.device: proof for proof in proofs}
     filesystem = evidence.before.filesystem
     mounted = {"mount": filesystem.point} if filesystem else {}
@@ -44,7 +44,7 @@ _ADVICE = "a completed discard is advice that the drive may ignore or postpone"
 
 
 def _doubts(leaf: Layer, advisory: Reason | None = None) -> Iterator[Reason]:
-    """Yield what remains unknown about a disk that completed its discards. `advisory` is the doubt about a
+    """Yield what remains unknown about a disk with completed discards. `advisory` is the doubt about a
     physical drive, None if the drive is proven."""
     loop = leaf.facts_as(LoopFacts)
     if leaf.facts_as(DiskFacts).virtual:
@@ -115,8 +115,8 @@ def unexplained_bytes(rows: Sequence[Row], sent: int, reached: int) -> int:
 
 
 def unseen_devices(evidence: AuditEvidence) -> str | None:
-    """Describe devices of the filesystem that the audit cannot prove, because they are not known or got
-    no discards. None if there are none."""
+    """Describe devices of the filesystem outside of the audit's proof, because they are unknown or got no
+    discards; None without such devices."""
     filesystem = evidence.before.filesystem
     if filesystem is None:
         return None
@@ -173,8 +173,8 @@ def _nothing_reached(
 
 
 def still_counted(evidence: AuditEvidence, reached: int) -> str | None:
-    """Describe how the only drive's in-use count (NUSE) contradicts the completed discards; None if there is
-    no contradiction. A count that equals the drive's size is ignored, because many drives hard-wire it."""
+    """Describe how the only drive's in-use count (NUSE) contradicts the completed discards; None without a
+    contradiction. A count equal to the drive's size is ignored, because many drives hard-wire this value."""
     leaves = evidence.before.leaves()
     count = evidence.read_back.count if evidence.read_back else None
     if count and count.ignores:
@@ -191,7 +191,7 @@ def still_counted(evidence: AuditEvidence, reached: int) -> str | None:
     return f"{words}, or {in_use.written} B written since" if in_use.written else words
 
 
-# These may discard a byte twice in one FITRIM, or from a thread that also serves other callers.
+# These may discard a byte twice in one FITRIM, or from a thread shared with other callers.
 _MORE_THAN_ONCE = ("btrfs", "f2fs", "bcachefs")
 
 
@@ -203,7 +203,7 @@ def _once(evidence: AuditEvidence) -> bool:
 
 
 def foreign(evidence: AuditEvidence) -> int:
-    """Return the bytes that other processes discarded on this stack's disks."""
+    """Return the bytes discarded by other processes on the stack's disks."""
     names = {layer.device[:16] for layer in evidence.before.leaves()}
     return sum(
         flow.amount.bytes

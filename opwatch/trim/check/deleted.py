@@ -1,4 +1,4 @@
-"""Deleted files that processes still hold open: their space is not free yet."""
+"""Deleted files with space still allocated because a process holds them open."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from opwatch.frozen import frozen
 
 @frozen
 class DeletedFile:
-    """A deleted file that is still open. `dev` is the filesystem's st_dev; `pid` and `comm` name one
-    process that holds the file open."""
+    """A deleted file still held open. `dev` is the filesystem's st_dev; `pid` and `comm` name a process with
+    the file open."""
 
     dev: int
     inode: int
@@ -19,7 +19,7 @@ class DeletedFile:
 
 @frozen
 class DeletedFiles:
-    """Deleted open files, each listed once. `unseen` describes the processes that could not be inspected."""
+    """Deleted open files, without duplicates. `unseen` describes the processes not inspected."""
 
     files: tuple[DeletedFile, ...]
     unseen: tuple[str, ...]

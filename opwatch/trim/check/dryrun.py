@@ -1,4 +1,4 @@
-"""Compute the bytes that a trim would free, from a filesystem's free extents. Pure."""
+"""Compute the bytes freed by a trim from a filesystem's free extents. Pure."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from opwatch.trim.check.ends import Ends
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.stack.layers import Layer, Stack
 
-# These filesystems skip extents shorter than their device's granularity. One driver serves ext2, ext3 and
-# ext4.
+# Filesystems skipping extents shorter than the device's granularity. ext2, ext3 and ext4 share a driver.
 _HEEDS_GRANULARITY = ("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs")
 
 
 @frozen
 class DeviceRun:
     """Predicted trim of one device of the filesystem, in bytes: free = below_minimum + rounded + shared +
-    expected. `shared_bytes` are in blocks of a loop device's file that other files share."""
+    expected. `shared_bytes` are in blocks shared between a loop device's file and other files."""
 
     device: str
     free_bytes: int
@@ -31,7 +30,7 @@ class DeviceRun:
 
     @property
     def sent_bytes(self) -> int:
-        """The bytes that the filesystem sends; the drive itself rounds off the ends of each range."""
+        """The bytes sent by the filesystem. The drive rounds off the ends of each range later."""
         return self.rounded_bytes + self.shared_bytes + self.expected_bytes
 
 
@@ -82,7 +81,7 @@ def dry_run(
     cuts: tuple[int, int] | None = None,
 ) -> list[DeviceRun]:
     """Return a DeviceRun for each device of the filesystem in `free` (free extents by major:minor). `cuts` is
-    (size, offset) of borders that no discard of this filesystem crosses."""
+    (size, offset) of borders never crossed by the filesystem's discards."""
     filesystem = stack.filesystem
     assert filesystem
     runs = []

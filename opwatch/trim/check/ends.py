@@ -18,13 +18,13 @@ from opwatch.trim.stack.layers import Layer, Stack
 SECTOR = 512
 # Beyond this number of pieces per discard, extrapolate from the pieces so far.
 _MOST_PIECES = 256
-# RAID 1 splits bios at multiples of this array offset (BARRIER_UNIT_SECTOR_SIZE; fd76863e37fe, 4.12).
+# RAID 1 splits bios at multiples of this offset (BARRIER_UNIT_SECTOR_SIZE; fd76863e37fe, 4.12).
 _BARRIER_UNIT = 64 << 20
 
 
 @frozen
 class Discard:
-    """A discard that arrives at a disk."""
+    """A discard arriving at a disk."""
 
     disk: Layer
     start: int
@@ -89,9 +89,8 @@ class Ends:
     def strays(self) -> bool:
         """Return True if the kernel may split long discards within a disk's granules.
 
-        It splits at its own idea of the granules, which can differ from the disk's: a loop device has its
-        file's granules, at an offset that the kernel does not report. A split does no harm if the pieces are
-        merged again."""
+        The kernel's granule offset can differ from the disk's: a loop device has its file's granules, at an
+        offset unknown to the kernel. A split does no harm if the pieces are merged again."""
         granule = self._top.limits.granularity or 1
         first = alignment(self._stack, self._top)
         units = _units(self._discards(self._top, 0, self._top.size_bytes))
@@ -106,12 +105,12 @@ class Ends:
         return freed * (end - start) // total if total else 0
 
     def _pieces(self, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """Yield the pieces of a discard that is longer than the device's limit.
+        """Yield the pieces of a discard longer than the device's limit.
 
         The first cut is at a granule of the device (bio_discard_limit). Later cuts are at the disks' granules
-        and lose nothing (bio_split_discard; blk-lib.c and blk-merge.c in 6.1 and 6.12), so that they are left
-        out here. dm-integrity and parity stripes are exceptions: each dm-integrity area has another offset
-        within a granule, and stripes ignore the alignment that the kernel computed from their disks. There,
+        and lose nothing (bio_split_discard; blk-lib.c and blk-merge.c in 6.1 and 6.12), so they are left out
+        here. dm-integrity and parity stripes are exceptions: each dm-integrity area has another offset
+        within a granule, and stripes ignore the alignment computed by the kernel from the disks. There,
         each cut is at a granule of the device."""
         granule, most = self._cuts
         if not most or end - start <= most:
@@ -139,7 +138,7 @@ class Ends:
     def _uniform(self, parts: Sequence[Discard]) -> tuple[int, int] | None:
         """Return (size, offset) of the device's granules if they are the same everywhere, or else None.
 
-        This uses the disks' own granules, because layers in between report other offsets or none."""
+        The disks' own granules count, because layers in between report other offsets or no granularity."""
         if self.granule_bytes <= SECTOR:
             return self.granule_bytes, 0
         units = _units(parts)
@@ -156,13 +155,13 @@ class Ends:
         return size, offset
 
     def _discards(self, device: Layer, start: int, end: int) -> Iterator[Discard]:
-        """Yield the discards that the disks get for a range, with every RAID copy."""
+        """Yield the disks' discards for a range, including every RAID copy."""
         for piece in self._cut(device, start, end):
             yield from self._discards_of_piece(device, *piece)
 
     def _cut(self, device: Layer, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """Yield the pieces in which a device passes on a range. The whole device stays in one piece, because
-        callers need only its location."""
+        """Yield the pieces in which a device passes on a range. A range of the whole device stays unsplit,
+        because callers need only the location."""
         if device.device in self._mirrors and (start, end) != (0, device.size_bytes):
             borders = range(start - start % _BARRIER_UNIT + _BARRIER_UNIT, end, _BARRIER_UNIT)
             for border in borders[: _MOST_PIECES - 1]:
@@ -185,14 +184,14 @@ class Ends:
                     yield from self._discards(below, *piece)
 
     def _upper(self, name: str) -> list[Stack]:
-        """Return the stacks, one per far copy, that end at the next layer that splits a range. Cached."""
+        """Return one stack per far copy, cut off at the next layer that splits ranges. Cached."""
         if name not in self._uppers:
             stops = (self._askers.keys() | self._mirrors) - {name}
             self._uppers[name] = [_ending_at(stack, stops) for stack in self._copies]
         return self._uppers[name]
 
     def _passes_on(self, layer: Layer) -> bool:
-        """Return True if a range may be split again on its way into or out of this layer."""
+        """Return True if a range may be split again on entry to a layer or below."""
         return layer.device in self._askers or layer.device in self._mirrors
 
     def _asked_anew(self, member: Layer, start: int, end: int, whole: int) -> list[tuple[int, int]]:
@@ -258,8 +257,8 @@ def _members(stack: Stack, layer: Layer) -> Iterator[tuple[str, int]]:
 
 
 def _least(array: MdFacts) -> int | None:
-    """Return the size in bytes from which an array issues new discards on its members; None if it always
-    passes on the bios. RAID 10 needs two stripes (d30588b2731f, 5.12) and sends less chunk by chunk."""
+    """Return the size in bytes from which an array issues new discards on its members; None if every bio is
+    passed on as is. RAID 10 needs two stripes (d30588b2731f, 5.12) and sends less chunk by chunk."""
     if array.level == "raid0":
         return 0
     near = (array.layout or 0) & 0xFF

@@ -1,4 +1,4 @@
-"""Find the causes that lie in a filesystem: its type, its mount options and its state. Pure."""
+"""Find the causes in a filesystem: type, mount options and state. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WITH_FITRIM = (
     *("btrfs", "exfat", "ext4", "f2fs", "vfat", "msdos", "gfs2", "jfs", "nilfs2", "ntfs3", "ocfs2", "xfs"),
     "bcachefs",
 )
-# FUSE filesystems on a block device. Their program decides about FITRIM; ntfs-3g supports it.
+# FUSE filesystems on a block device. FITRIM support depends on the FUSE server; ntfs-3g has FITRIM.
 BY_A_PROGRAM = ("fuseblk",)
 # Filesystems with FITRIM, but no interface to list their free extents.
 WITHOUT_A_MAP = ("exfat", "vfat", "msdos", "gfs2", "jfs", "nilfs2", "ntfs3", "ocfs2", "bcachefs")
@@ -37,7 +37,7 @@ def _refusing_option(filesystem: Filesystem) -> str | None:
 
 
 def refused(stack: Stack) -> Reason | None:
-    """Return why the filesystem refuses FITRIM, or None if it accepts FITRIM."""
+    """Return why the filesystem refuses FITRIM, or None."""
     filesystem = stack.filesystem
     assert filesystem
     at = filesystem.point

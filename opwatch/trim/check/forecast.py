@@ -1,5 +1,5 @@
-"""Predict the result of a filesystem trim or a device discard: how far and how much of it gets through, the
-layer that stops it, and the open questions. Pure."""
+"""Predict the result of a filesystem trim or a device discard: how far it gets, how many bytes are freed,
+which layer stops it, and what remains unknown. Pure."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ class Outlook(enum.StrEnum):
 
 @frozen
 class Space:
-    """Free extents by major:minor, or None with the reason in `why_not`. `notes` describe space that the
-    extents leave out. `free_bytes` is statfs's count. `cuts` is (size, offset) of borders that no discard
-    crosses. `deleted` is (bytes, words) of deleted files that are still open. `shared` are extents of loop
-    devices in blocks that other files share, by device."""
+    """Free extents by major:minor, or None with the reason in `why_not`. `notes` describe space missing from
+    the extents. `free_bytes` is statfs's count. `cuts` is (size, offset) of borders that no discard crosses.
+    `deleted` is (bytes, words) of deleted files still held open. `shared` are extents of loop devices in
+    blocks shared with other files, by device."""
 
     extents: Mapping[str, Extents] | None = None
     why_not: str | None = None
@@ -71,12 +71,12 @@ class Forecast:
 
     @property
     def stopped_at(self) -> str | None:
-        """The device or mount that stops the trim, or None."""
+        """The device or mount where the trim stops, or None."""
         return next((reason.where for reason in self.reasons if reason.cause.effect is Effect.STOPS), None)
 
     @property
     def expected_bytes(self) -> int | None:
-        """The bytes that the trim should free on the drive; 0 if nothing arrives, None without a dry run."""
+        """The bytes to be freed on the drive; 0 if nothing arrives, None without a dry run."""
         if self.outlook is Outlook.NOTHING:
             return 0
         return sum(run.expected_bytes for run in self.runs) if self.runs else None
@@ -118,7 +118,7 @@ class _Walk:
         if layer.device not in self._reach:
             outlook = self._find(layer)
             if outlook is Outlook.PART and layer.kind is Kind.THIN_POOL:
-                # All, some or none of the pool's chunks may be on devices that accept discards.
+                # Any share of the pool's chunks may be on devices with discard support.
                 chunks = f"which chunks of {layer.device} lie where discards go on"
                 self.scattered.append(f"{chunks}: some of what is below takes none")
                 outlook = Outlook.UNKNOWN
@@ -185,8 +185,8 @@ def _device_losses(stack: Stack, runs: Sequence[DeviceRun]) -> list[Reason]:
 
 
 def _rounding(stack: Stack, device: str) -> Layer:
-    """Return the layer that determines a device's granularity: the first that is not just a window on a lower
-    layer, such as a partition."""
+    """Return the layer that determines a device's granularity: the first below partitions, dm-crypt and
+    linear mappings."""
     layer = stack.layer(device)
     assert layer
     while layer.kind in (Kind.PARTITION, Kind.CRYPT) or layer.target == "linear":
@@ -275,7 +275,7 @@ def _stray_cuts(stack: Stack, space: Space | None) -> Iterator[str]:
 
 
 def _accepted(stack: Stack) -> bool | None:
-    """Return whether FITRIM, or the device discard, will return success; None if unknown."""
+    """Return True if FITRIM, or the device discard, will succeed; None if unknown."""
     if stack.filesystem and refused(stack):
         return False
     offers = [top.limits.offered for top in stack.tops()]

@@ -1,4 +1,4 @@
-"""Find the causes that apply to a single layer, from its facts. Pure."""
+"""Find the causes in a single layer from its facts. Pure."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from opwatch.trim.stack.layers import Kind, Layer, Stack
 from opwatch.trim.stack.passage import RAID456, is_zeroing, keeps, without_discards
 from opwatch.units import size
 
-# Drivers of controllers that present logical drives.
+# Drivers of controllers with logical drives.
 _RAID_DRIVERS = ("megaraid_sas", "smartpqi", "hpsa", "aacraid", "mpt3sas", "mpi3mr", "arcmsr", "3w-sas")
 _SENDING_MODES = ("unmap", "writesame_16", "writesame_10", "writesame_zero")
-# Hole punching on these filesystems works or fails depending on the storage below them.
+# On these filesystems, hole punching depends on the storage below.
 _DOUBTFUL_FILES = ("overlay", "fuse", "nfs", "cifs", "smb", "9p", "virtiofs", "ceph")
 MEMORY = ("zram", "ram", "brd", "pmem")
 
@@ -38,7 +38,7 @@ def own_zero(stack: Stack, layer: Layer) -> Reason:
         observed += ", and the table has no allow_discards" if layer.table else " over devices that take them"
         return reason("crypt-no-discards", at, observed, **names)
     if layer.kind in (Kind.THIN, Kind.THIN_POOL):
-        # A pool that passes no discards down has a limit of 0 (6.1, 6.12).
+        # A pool without discard passdown has a limit of 0 (6.1, 6.12).
         if kept := keeps(stack, layer):
             return kept[0].foretold()
         pool = next((lower for lower in (layer, *stack.below(layer)) if lower.kind is Kind.THIN_POOL), layer)
@@ -113,7 +113,7 @@ def _limits(stack: Stack, layer: Layer) -> Iterator[Reason]:
             observed = f"discard_max_bytes is 0 on {lower.device} and not on {layer.device}"
             yield reason("member-no-discards", layer.device, observed, disk=lower.device)
     most, hardware = layer.limits.max_bytes or 0, layer.limits.max_hw_bytes or 0
-    # A limit that is lower by less than the granularity is the kernel's own rounding.
+    # A difference below the granularity is the kernel's own rounding.
     if 0 < most < hardware - (layer.limits.granularity or 0) and not layer.below:
         observed = f"discard_max_bytes is {most}, discard_max_hw_bytes {hardware}"
         yield reason("limit-lowered", layer.device, observed, device=layer.device)
@@ -171,7 +171,7 @@ def _disk(stack: Stack, layer: Layer) -> Iterator[Reason]:
 
 
 def _mounted(stack: Stack) -> dict[str, str]:
-    """Return the mount point for remedies that mention it; empty for a bare device."""
+    """Return the mount point for use in remedies; empty for a bare device."""
     return {"mount": stack.filesystem.point} if stack.filesystem else {}
 
 
@@ -210,7 +210,7 @@ def reasons_of(stack: Stack, layer: Layer) -> list[Reason]:
 
 
 def doubts_of(layer: Layer) -> list[str]:
-    """Return the questions that this layer's facts leave open, as text."""
+    """Return the open questions about a layer, as text."""
     doubts = []
     if layer.kind is Kind.LOOP and layer.limits.offered:
         loop = layer.facts_as(LoopFacts)

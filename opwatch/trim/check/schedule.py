@@ -1,5 +1,4 @@
-"""Find out when fstrim runs automatically and if it trims a mount, by fstrim(8)'s rules for its lists.
-Pure."""
+"""Find out when fstrim runs automatically, and for which mounts, by fstrim(8)'s rules. Pure."""
 
 from __future__ import annotations
 
@@ -31,8 +30,8 @@ class FstabLine:
 @frozen
 class Schedule:
     """The automatic start of fstrim. `why_none` says why no timer starts fstrim; `why_unknown` says why
-    systemd gave no information. `listed_in` are the mount lists that fstrim.service tries in order, None if
-    its command line names no list."""
+    systemd gave no information. `listed_in` are the mount lists tried by fstrim.service, in order;
+    None if the command line has no list."""
 
     why_none: str | None = None
     why_unknown: str | None = None
@@ -95,7 +94,7 @@ def command_line(exec_start: str) -> tuple[str, ...]:
 
 
 def lists_of(arguments: Sequence[str]) -> tuple[str, ...] | None:
-    """Return the mount lists of an fstrim command line, in order, or None if it names none."""
+    """Return the mount lists in an fstrim command line, in order, or None."""
     for index, word in enumerate(arguments):
         name, equals, value = word.partition("=")
         letters = _letters(word)
@@ -122,7 +121,7 @@ def entry_of(point: str, fstab: Sequence[FstabLine]) -> FstabLine | None:
 
 
 def _omitted(stack: Stack, schedule: Schedule) -> str | None:
-    """Return why fstrim's lists omit this mount, or None if they include it."""
+    """Return why fstrim's lists omit a mount, or None."""
     assert stack.filesystem and schedule.listed_in
     point, options = stack.filesystem.point, set(stack.filesystem.options)
     deciding = next((name for name in schedule.listed_in if name != FSTAB or schedule.fstab), None)
@@ -148,7 +147,7 @@ def _omitted(stack: Stack, schedule: Schedule) -> str | None:
 
 
 def schedule_reasons(stack: Stack, schedule: Schedule) -> list[Reason]:
-    """Return why fstrim does not trim this mount automatically; empty if it does, or if unknown."""
+    """Return why fstrim does not trim a mount automatically; empty for trimmed mounts, or if unknown."""
     if not stack.filesystem or not stack.tops():
         return []
     at = stack.filesystem.point

@@ -1,5 +1,5 @@
-"""Find blocks of loop devices' files that are shared with other files. A trim unmaps such blocks from the
-file without freeing them. Pure."""
+"""Find blocks shared between loop devices' files and other files. A trim unmaps such blocks from the loop
+device's file, but frees no space. Pure."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _reason(stack: Stack, device: str, shared: Extents, lost: int | None) -> Rea
 
 
 def _whole(stack: Stack, landing: Landing) -> Extents:
-    """Return the part of a landing that its device can free, which is its whole granules."""
+    """Return the freeable part of a landing: the device's whole granules."""
     layer = stack.layer(landing.device)
     return landing.extents.granules(*layer.granule) if layer and layer.granule else landing.extents
 
@@ -65,7 +65,8 @@ def shared_blocks(
             taken = (whole & shared.get(landing.device, Extents())).total
             lost[landing.device] += taken
             gone += taken
-        # With several copies, a byte of this run may be freed on one disk and not on another, so count none.
+        # With several copies, a byte may be freed on only some of the disks, so subtract nothing from the
+        # run.
         is_once = sum(landing.extents.total for landing in landings) == sent.total
         gone = min(gone, run.expected_bytes) if is_once else 0
         mended.append(replace(run, shared_bytes=gone, expected_bytes=run.expected_bytes - gone))

@@ -1,4 +1,4 @@
-"""Why a trim does not arrive: the catalogue, from causes.toml. docs/method-trim.md is written from it."""
+"""Catalogue of the causes of lost trims, read from causes.toml and documented in docs/method-trim.md."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ PACKAGED = Path(__file__).parent / "causes.toml"
 STAGES = ("V0", "V1", "V2", "V3")
 SEEN_BY = ("check", "audit", "prove")
 PROOFS = ("measured", "source", "documented", "unverified")
-# What a remedy may speak of, by its name in braces.
+# Names that a remedy may contain in braces.
 BLANKS = ("mount", "device", "label", "disk", "pool", "file", "option")
-# How a table begins, and how it says whose it is.
+# The start of a table, and the line with its code.
 _TABLE = "\n[[cause]]\n"
 _CODE = re.compile(r'^code = "(.+)"$', re.MULTILINE)
 
 
 class Effect(enum.StrEnum):
-    """What a cause does to a trim, the worst first."""
+    """Effect of a cause on a trim, from worst to harmless."""
 
     STOPS = "stops"
     SKIPS = "skips"
@@ -40,7 +40,8 @@ class Effect(enum.StrEnum):
 
 @frozen
 class Cause:
-    """One entry of the catalogue. `stages` are where a trace shows it, see docs/method-trim.md."""
+    """An entry of the catalogue. `stages` are the stages at which a trace shows the cause, see
+    docs/method-trim.md."""
 
     code: str
     number: int
@@ -59,8 +60,8 @@ class Cause:
 
 @frozen
 class Reason:
-    """A cause that was found: `where` is the device or mount, `observed` what shows it. `lost_bytes` is None
-    when nobody knows."""
+    """A cause found on a device or mount (`where`). `observed` is the evidence; `lost_bytes` is None if
+    unknown."""
 
     cause: Cause
     where: str
@@ -74,8 +75,8 @@ class Reason:
 
     @property
     def advice(self) -> list[str]:
-        """The remedy with this device's own names: sentences at even places, shell commands at odd ones. An
-        unknown name stays in angle brackets."""
+        """The remedy with the device's names filled in, split into text (even indices) and shell commands
+        (odd indices). An unknown name stays in angle brackets."""
         unknown = {name: f"<{name}>" for name in BLANKS}
         quoted = {name: shlex.quote(value) for name, value in self.blanks.items()}
         parts = self.cause.remedy.split("`")
@@ -150,8 +151,8 @@ def _cause(table: Mapping[str, Any], where: str) -> Cause:
 
 
 def _table(text: str, where: str) -> dict[str, Any]:
-    """A table of TOML with a line for each value, which is JSON as well: what reads that is imported already,
-    and what reads TOML takes long to import."""
+    """Parse a TOML table with one `key = value` per line, where each value is also valid JSON. The json
+    module is imported already; importing tomllib takes long."""
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
     try:
         table = {key: json.loads(value) for key, value in (line.split(" = ", 1) for line in lines)}
@@ -163,7 +164,8 @@ def _table(text: str, where: str) -> dict[str, Any]:
 
 
 def parse_causes(text: str, where: str) -> dict[str, Cause]:
-    """The causes of a file's text by code, in its order; OpwatchError when it is no catalogue. Pure."""
+    """Return the causes in a catalogue's text by code, in file order. Raise OpwatchError if the text is not a
+    catalogue. Pure."""
     _, *texts = f"\n{text}".split(_TABLE)
     if not texts:
         raise OpwatchError(f"{where}: there is no [[cause]]")
@@ -185,19 +187,21 @@ def causes() -> Mapping[str, Cause]:
 
 @functools.cache
 def _tables() -> Mapping[str, str]:
-    """The text of each cause's table by its code."""
+    """Return the text of each cause's table by code."""
     _, *tables = PACKAGED.read_text(encoding="utf-8").split(_TABLE)
     return {code: table for table in tables for code in _CODE.findall(table)}
 
 
 @functools.cache
 def _packaged(code: str) -> Cause:
-    """One cause. All of them take longer to parse than the rest of a check takes, and few are ever named."""
+    """Return one packaged cause. Parsing the whole catalogue takes longer than the rest of a check, and few
+    causes are ever needed."""
     return parse_causes(_TABLE + _tables()[code], str(PACKAGED))[code]
 
 
 def reason(code: str, where: str, observed: str, lost_bytes: int | None = None, /, **blanks: str) -> Reason:
-    """A finding of this cause. `blanks` are for its remedy: device, mount, label, ..."""
+    """Return a finding of the cause `code`. `blanks` fill the names in the remedy: device, mount, label,
+    ..."""
     unknown = blanks.keys() - set(BLANKS)
     if unknown:
         raise ValueError(f"no remedy has a blank {min(unknown)}")

@@ -1,7 +1,8 @@
-"""What the kernel answers when device mapper is asked for the table or the status of a device. Pure.
+"""Encode device-mapper ioctls for a device's table or status, and parse the answers. Pure.
 
-struct dm_ioctl and struct dm_target_spec of linux/dm-ioctl.h, the same since Linux 2.6. To root the kernel
-gives the keys of encryption with the rest: they are left out here, before anything else sees them.
+The layout is struct dm_ioctl and struct dm_target_spec of linux/dm-ioctl.h, unchanged since Linux 2.6. The
+kernel includes encryption keys in an answer to root: the parser removes the keys before any other code sees
+the answer.
 """
 
 from __future__ import annotations
@@ -17,17 +18,17 @@ from opwatch.trim.stack.dmtable import DmTarget
 TABLE_STATUS = 0xC138FD0C
 _HEADER = struct.Struct("=3I3Ii3IQ128s129s7s")
 _SIZES_AT, _FLAGS_AT, _DEV_AT = 12, 28, 40
-# Every later one answers this.
+# All later versions accept requests of this version.
 _VERSION = (4, 0, 0)
 _SPEC = struct.Struct("=QQiI16s")
 _TABLE, _FULL, _NO_FLUSH = 1 << 4, 1 << 8, 1 << 11
-# A key stands behind a colon and an algorithm in what dm-integrity is told of its hashes.
+# In dm-integrity's hash arguments the key follows the algorithm and a colon.
 _KEYED = r"((?:internal_hash|journal_crypt|journal_mac):[^:]*):.*"
 
 
 def question(dev: tuple[int, int], *, table: bool, room: int) -> bytearray:
-    """The question for the table of a device, or its status, with room for an answer of so many bytes.
-    Without its flag the status of a thin pool writes its metadata out."""
+    """Return a request for a device's table or status, with `room` bytes for the answer. Without the no-flush
+    flag, a status request makes a thin pool commit its metadata."""
     major, minor = dev
     number = minor & 0xFF | major << 8 | (minor & ~0xFF) << 12
     flags = _TABLE if table else _NO_FLUSH
@@ -40,7 +41,8 @@ def question(dev: tuple[int, int], *, table: bool, room: int) -> bytearray:
 
 
 def targets(answer: bytes) -> list[DmTarget] | None:
-    """The targets by their order; None when the room did not suffice, and BadInput for what is no answer."""
+    """Return the targets in table order; None if the answer did not fit. Raise BadInput if the answer is
+    malformed."""
     if len(answer) < _HEADER.size:
         raise BadInput(
             f"an answer of device mapper has {_HEADER.size} bytes at least, this one {len(answer)}"

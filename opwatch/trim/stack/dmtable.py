@@ -1,4 +1,4 @@
-"""Tables and status lines of device mapper, also as `dmsetup table` and `dmsetup status` print them. Pure."""
+"""Parse device-mapper tables and status lines, as `dmsetup table` and `dmsetup status` print them. Pure."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from opwatch.foreign import lines_of
 from opwatch.frozen import frozen
 from opwatch.named import NamedTuple
 
-# Where in a table line the device stands on which a range goes on, and the sector there.
+# Indices of the arguments with the lower device and the start sector there.
 _FORWARDING = {"linear": (0, 1), "crypt": (3, 4), "flakey": (0, 1), "delay": (0, 1)}
-# Features of targets that decide what becomes of a discard.
+# Target features that affect discards.
 _FLAGS = (
     "allow_discards",
     "ignore_discard",
@@ -27,7 +27,7 @@ _FLAGS = (
 
 @frozen
 class DmTarget:
-    """One line: sectors [first, first + sectors) are done by a target with these arguments."""
+    """A table line: the target of sectors [first, first + sectors), and the target's arguments."""
 
     first: int
     sectors: int
@@ -36,13 +36,13 @@ class DmTarget:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """The words of the table line that concern discards."""
+        """Arguments that affect discards."""
         return tuple(word for word in self.arguments if word in _FLAGS)
 
     @property
     def device(self) -> tuple[str, int] | None:
-        """(major:minor, sector) where its range goes on unchanged in length and order; None for targets that
-        do more than that."""
+        """(major:minor, sector) to which the target maps its range linearly; None for all other kinds of
+        target."""
         where = _FORWARDING.get(self.kind)
         if where is None or len(self.arguments) <= max(where):
             return None
@@ -53,15 +53,15 @@ class DmTarget:
 
 @frozen
 class TargetLayout:
-    """Devices, by major:minor, and the sector of each at which a target begins there: each has the next
-    chunk, or without chunks all of it."""
+    """Devices (major:minor) with the sector at which the target starts on each. Chunks rotate over the
+    devices; if `chunk_sectors` is 0, each device holds all data."""
 
     begins: tuple[tuple[str, int], ...]
     chunk_sectors: int = 0
 
 
 def stripes(target: DmTarget) -> TargetLayout | None:
-    """What a striped target says: a count, the size of a chunk, and pairs of device and sector."""
+    """Parse a striped target: a count, the chunk size, and pairs of device and sector."""
     if target.kind != "striped" or len(target.arguments) < 2:
         return None
     count, chunk = (_number(word) for word in target.arguments[:2])
@@ -70,7 +70,7 @@ def stripes(target: DmTarget) -> TargetLayout | None:
 
 
 def legs(target: DmTarget) -> TargetLayout | None:
-    """What a mirror says: words of its log, a count, pairs of device and sector, and its features."""
+    """Parse a mirror target: log arguments, a count, pairs of device and sector, and features."""
     words = target.arguments
     logged = _number(words[1]) if target.kind == "mirror" and len(words) > 1 else None
     count = _number(words[2 + logged]) if logged is not None and len(words) > 2 + logged else None
@@ -81,20 +81,20 @@ def legs(target: DmTarget) -> TargetLayout | None:
 
 
 def _pairs(words: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
-    """Pairs of device and sector; none where a sector is no number."""
+    """Return pairs of device and sector; empty if any sector is not a number."""
     sectors = [_number(word) for word in words[1::2]]
     pairs = tuple((device, at) for device, at in zip(words[::2], sectors, strict=False) if at is not None)
     return pairs if len(pairs) * 2 == len(words) else ()
 
 
 def parse(text: str) -> list[DmTarget]:
-    """The targets of one device, by their order; OpwatchError for what is no table."""
+    """Return a device's targets in table order. Raise OpwatchError if the text is not a table."""
     return list(_targets(text))
 
 
 def _targets(text: str) -> Iterator[DmTarget]:
     for line in lines_of(text):
-        # With several devices each line begins with its name.
+        # dmsetup prints the device name first if several devices are listed.
         row = re.fullmatch(r"(?:\S+: )?([0-9]{1,19}) ([0-9]{1,19}) (\S+) ?(.*)", line.strip())
         if row:
             yield DmTarget(int(row[1]), int(row[2]), row[3], tuple(row[4].split()))
@@ -103,7 +103,7 @@ def _targets(text: str) -> Iterator[DmTarget]:
 
 
 class PoolMode(enum.StrEnum):
-    """Whether a thin pool takes changes."""
+    """Mode of a thin pool."""
 
     READ_WRITE = "rw"
     READ_ONLY = "ro"
@@ -118,7 +118,7 @@ class PoolMode(enum.StrEnum):
 
 @frozen
 class PoolStatus:
-    """The status of a thin pool. Counts are chunks."""
+    """Status of a thin pool, with counts in chunks."""
 
     mode: PoolMode
     used_chunks: int | None = None
@@ -128,7 +128,7 @@ class PoolStatus:
 
 
 def pool_status(target: DmTarget) -> PoolStatus | None:
-    """The status line of a thin-pool, None when this is none."""
+    """Parse a thin pool's status line; None for other targets."""
     words = target.arguments
     if target.kind != "thin-pool" or not words:
         return None
@@ -148,12 +148,12 @@ def pool_status(target: DmTarget) -> PoolStatus | None:
 
 
 def mapped_sectors(target: DmTarget) -> int | None:
-    """How much of a thin device is mapped, from its status line; None when it does not say."""
+    """Return a thin device's mapped sectors from its status line; None if absent."""
     return _number(target.arguments[0]) if target.kind == "thin" and target.arguments else None
 
 
 def chunk_bytes(target: DmTarget) -> int | None:
-    """The chunk of a thin-pool, from its table line."""
+    """Return a thin pool's chunk size from its table line."""
     if target.kind != "thin-pool" or len(target.arguments) < 3:
         return None
     sectors = _number(target.arguments[2])
@@ -162,8 +162,8 @@ def chunk_bytes(target: DmTarget) -> int | None:
 
 @frozen
 class Raid:
-    """The array of a raid target, as md calls it. `copies` is that of RAID 10, `is_near` how these lie; a
-    chunk of 0 is none. `data` are the members by major:minor, "-" for those that are not there."""
+    """A raid target's array in md's terms. `copies` and `is_near` concern RAID 10. A `chunk_bytes` of 0 means
+    no chunks. `data` are the members' major:minor, "-" for a missing member."""
 
     level: str
     disks: int
@@ -174,8 +174,8 @@ class Raid:
 
 
 def raid(target: DmTarget) -> Raid | None:
-    """The array that a table line describes: TYPE, a count of parameters, these, and a count of pairs of
-    devices."""
+    """Return the array described by a table line: TYPE, number of parameters, parameters, number of device
+    pairs, device pairs."""
     words = target.arguments
     kind = re.match("raid(10|[01456])(?:_|$)", words[0]) if target.kind == "raid" and words else None
     count = _number(words[1]) if kind and len(words) > 1 else None
@@ -199,7 +199,7 @@ def raid(target: DmTarget) -> Raid | None:
 
 
 def members_missing(target: DmTarget) -> int | None:
-    """How many members of a raid failed or are not there, from its status line; None when it does not say."""
+    """Return the number of failed or missing members from a raid's status line; None if absent."""
     words = target.arguments
     if target.kind != "raid" or len(words) < 3 or not re.fullmatch("[AaD-]+", words[2]):
         return None
@@ -207,7 +207,7 @@ def members_missing(target: DmTarget) -> int | None:
 
 
 def sync_action(target: DmTarget) -> str | None:
-    """What a raid does with its members by itself, in md's words, from its status line."""
+    """Return the current sync action, in md's terms, from a raid's status line."""
     words = target.arguments
     if members_missing(target) is None or len(words) < 5 or not re.fullmatch("[a-z]{1,20}", words[4]):
         return None
@@ -215,7 +215,7 @@ def sync_action(target: DmTarget) -> str | None:
 
 
 class Areas(NamedTuple):
-    """Data in areas of `sectors` each: where the first begins on the device, and what lies between two."""
+    """Data areas of `sectors` each: sector at which the first starts on the device, and gap between two."""
 
     device: str
     begins: int
@@ -224,8 +224,8 @@ class Areas(NamedTuple):
 
 
 def areas(target: DmTarget) -> Areas | None:
-    """Where dm-integrity has its data: behind a superblock and a journal, each area behind its sums, which
-    take whole 128 KiB, or 4 KiB with fix_padding (dm-integrity.c of 6.1 and 6.12)."""
+    """Return dm-integrity's data layout: a superblock, a journal, then the areas, each after its checksums.
+    Checksums fill whole 128 KiB, or whole 4 KiB with fix_padding (dm-integrity.c of 6.1 and 6.12)."""
     words = target.arguments
     if target.kind != "integrity" or len(words) < 5 or words[3] not in ("J", "B", "D", "R"):
         return None
@@ -243,7 +243,8 @@ def areas(target: DmTarget) -> Areas | None:
 
 
 def block_bytes(target: DmTarget) -> int:
-    """The blocks of a target that fails whatever is none of them, discards as well; 1 of all others."""
+    """Return the block size of a target that fails unaligned requests, including discards; 1 for other
+    targets."""
     words = target.arguments
     if target.kind == "writecache" and len(words) > 3:
         return _number(words[3]) or 1

@@ -1,6 +1,6 @@
-"""What each kind of layer says of itself beyond its limits; None is what it does not say.
+"""Properties of each kind of layer beyond the queue limits; None if unknown.
 
-The names and their order are those of `layers[].facts` in --json, see docs/method-trim.md.
+Names and order are the same as in `layers[].facts` in --json, see docs/method-trim.md.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Fact = str | int | bool
 
 
 class Unread(enum.StrEnum):
-    """What could not be read of a layer: a fact, or the table or status line that several come from."""
+    """An unreadable property of a layer: a fact, or the table or status line with several facts."""
 
     TABLE = "table"
     STATUS = "status"
@@ -31,7 +31,7 @@ class Unread(enum.StrEnum):
 
 @frozen
 class LayerFacts:
-    """Facts of any layer: whether the bcache that it carries passes discards on."""
+    """Facts of any layer. `bcache_discard`: bcache on the device passes discards on."""
 
     bcache_discard: bool | None = None
 
@@ -52,13 +52,13 @@ class CryptFacts(LayerFacts):
 
 @frozen
 class DmFacts(LayerFacts):
-    """Facts of device mapper. `flags` are the words that concern discards, None without any: of its table,
-    and of the status of those that may stop passing them down."""
+    """Facts of a device-mapper device. `flags` are words about discards in the table, and in the status if
+    the target can stop passing discards down; None if there are no such words."""
 
     flags: tuple[str, ...] | None = None
 
     def has_flag(self, word: str) -> bool:
-        """Whether it says this word."""
+        """Return True if the flags contain `word`."""
         return word in (self.flags or ())
 
 
@@ -71,7 +71,7 @@ class ThinFacts(DmFacts):
 
 @frozen
 class ThinPoolFacts(DmFacts):
-    """Facts of a thin pool, by its table and status."""
+    """Facts of a thin pool, from its table and status."""
 
     chunk_bytes: int | None = None
     mode: PoolMode | None = None
@@ -81,13 +81,13 @@ class ThinPoolFacts(DmFacts):
     needs_check: bool | None = None
 
     def says(self, word: str) -> bool:
-        """Whether its status says this of discards, or its table."""
+        """Return True if the pool's status or table contains `word`, about discards."""
         return word == self.discards or self.has_flag(word)
 
 
 @frozen
 class DmRaidFacts(DmFacts):
-    """Facts of a RAID of device mapper, by its table and status."""
+    """Facts of a device-mapper RAID, from its table and status."""
 
     level: str | None = None
     raid_disks: int | None = None
@@ -99,8 +99,8 @@ class DmRaidFacts(DmFacts):
 
 @frozen
 class MdFacts(LayerFacts):
-    """Facts of an array of md. `members` are in the order of its slots, "-" where one is empty; the data of
-    each begins at its place in `data_offsets`, in bytes."""
+    """Facts of an md array. `members` are in slot order, "-" for an empty slot. `data_offsets` are the byte
+    offsets at which each member's data starts."""
 
     level: str | None = None
     array_state: str | None = None
@@ -119,7 +119,7 @@ ArrayFacts = MdFacts | DmRaidFacts
 
 
 def as_of_md(array: Raid) -> MdFacts:
-    """What a RAID of device mapper is to md, which does its work."""
+    """Return a device-mapper RAID as md facts: md does its work."""
     return MdFacts(
         level=array.level,
         raid_disks=array.disks,
@@ -128,12 +128,13 @@ def as_of_md(array: Raid) -> MdFacts:
     )
 
 
-# How many members' worth of a stripe are parity.
+# Parity chunks per stripe.
 PARITY = {"raid4": 1, "raid5": 1, "raid6": 2}
 
 
 def stripe_bytes(array: ArrayFacts) -> int | None:
-    """What a stripe of an array with parity holds, which discards whole ones alone; None for all others."""
+    """Return the data bytes per stripe of a parity array, which can only discard whole stripes; None for
+    other arrays."""
     parity = PARITY.get(array.level or "")
     if parity is None or not array.raid_disks or not array.chunk_bytes:
         return None
@@ -142,8 +143,8 @@ def stripe_bytes(array: ArrayFacts) -> int | None:
 
 @frozen
 class LoopFacts(LayerFacts):
-    """Facts of a loop device. `simulated_drive` and `backing_is_device` are True or not said; `offset_bytes`:
-    where in its file it begins, None at its start."""
+    """Facts of a loop device. `simulated_drive` and `backing_is_device` are True or None. `offset_bytes` is
+    the device's offset in the file; None if zero."""
 
     backing_file: str | None = None
     simulated_drive: bool | None = None
@@ -155,7 +156,7 @@ class LoopFacts(LayerFacts):
 
 @frozen
 class DiskFacts(LayerFacts):
-    """Facts of a disk and its driver. `virtual` is True or not said."""
+    """Facts of a disk and its driver. `virtual` is True or None."""
 
     model: str | None = None
     vendor: str | None = None
@@ -174,14 +175,15 @@ class DiskFacts(LayerFacts):
 
 @frozen
 class FilesystemFacts:
-    """Facts of any filesystem: how its devices are zoned, where they are."""
+    """Facts of any filesystem. `zoned` is the zone model of the devices, if zoned."""
 
     zoned: str | None = None
 
 
 @frozen
 class BtrfsFacts(FilesystemFacts):
-    """Facts of btrfs: its profiles, and its own account of discards. Seeds are devices that it only reads."""
+    """Facts of btrfs: profiles and btrfs's own discard counters. `seeds` are devices used only for
+    reading."""
 
     fsid: str | None = None
     profiles: tuple[str, ...] | None = None
@@ -202,8 +204,7 @@ class F2fsFacts(FilesystemFacts):
 
 @frozen
 class ZfsFacts(FilesystemFacts):
-    """Facts of ZFS: its own account of what it discarded in a pool since the import of that. Skipped are
-    extents that it takes for too small."""
+    """Facts of ZFS: the pool's discard counters since import. Skipped extents are below ZFS's size limit."""
 
     pool: str | None = None
     trim_bytes_written: int | None = None
@@ -212,12 +213,12 @@ class ZfsFacts(FilesystemFacts):
     trim_bytes_failed: int | None = None
 
 
-# What a layer or a filesystem of any kind may say comes after what only its kind says.
+# Facts of every kind of layer or filesystem follow the facts of the specific kind.
 _GENERAL = ("bcache_discard", "zoned")
 
 
 def known(facts: LayerFacts | FilesystemFacts) -> dict[str, Fact]:
-    """The facts that are there, by name; words are joined by spaces."""
+    """Return the known facts by name; tuples as words joined by spaces."""
     names = sorted(names_of(facts), key=lambda name: name in _GENERAL)
     values = {name: getattr(facts, name) for name in names}
     return {

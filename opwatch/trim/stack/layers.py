@@ -1,6 +1,6 @@
-"""What a discard passes on its way from a filesystem to the disks, and what each layer says of discards.
+"""The layers between a filesystem and its disks, with the discard properties of each layer.
 
-The types; opwatch.collectors.stack.layers fills them.
+opwatch.collectors.stack.layers fills in the types defined here.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Kind(enum.StrEnum):
-    """What a layer does with a discard. Device-mapper targets have their own word in Layer.target."""
+    """Kind of a layer, by treatment of discards. Layer.target names the device-mapper target."""
 
     PARTITION = "partition"
     CRYPT = "crypt"
@@ -47,8 +47,8 @@ class Kind(enum.StrEnum):
 
 @frozen
 class Layer:
-    """One block device. `facts` are those of its kind; what could not be read of it is in `unknown` with the
-    reason. `table` is that of device mapper, where it may be read."""
+    """A block device. The type of `facts` depends on its kind; `unknown` maps each unreadable property to the
+    reason. `table` is the device-mapper table, if readable."""
 
     device: str
     dev: str
@@ -64,36 +64,38 @@ class Layer:
     unknown: Mapping[Unread, str] = field(default_factory=dict)
 
     def facts_as(self, kind: type[Facts]) -> Facts:
-        """Its facts as those of a kind of layer; a layer of another kind says nothing of these."""
+        """Return the facts as type `kind`; if they are of another type, return `kind` with every fact
+        unknown."""
         return self.facts if isinstance(self.facts, kind) else kind()
 
     @property
     def array(self) -> ArrayFacts | None:
-        """Its facts where it is an array of md, or a RAID of device mapper, which is md with another name."""
+        """The facts of an md array or of a device-mapper RAID, which runs md's code; None for other
+        layers."""
         return self.facts if isinstance(self.facts, ArrayFacts) else None
 
     @property
     def is_array(self) -> bool:
-        """Whether it is an array, although its facts may not be known."""
+        """True for an array, even if its facts are unknown."""
         return self.kind is Kind.MD or self.array is not None
 
     @property
     def level(self) -> str | None:
-        """The RAID level of an array, None when it does not tell, and of what is none."""
+        """The RAID level; None if unknown or if the layer is not an array."""
         return self.array.level if self.array else None
 
     @property
     def granule(self) -> tuple[int, int] | None:
-        """(bytes, offset) of what it frees as a whole, None when it tells none."""
-        # The kernel says a power of two of an array with parity, and device mapper the chunk.
+        """(bytes, offset) of the layer's discard units; None if unknown."""
+        # For arrays with parity, md reports a power of two and device mapper reports the chunk.
         if self.array and (stripe := stripe_bytes(self.array)):
             return stripe, 0
         loop = self.facts_as(LoopFacts)
         if (loop.backing_filesystem or "").startswith("nfs"):
-            return None  # its granularity is the size of a transfer, and the server frees by its own blocks
+            return None  # its granularity is the transfer size; the server frees its own blocks
         granule = self.limits.granule(self.facts_as(DiskFacts).deallocate_bytes)
         offset = loop.offset_bytes
-        # Blocks are those of the file: a loop device may begin in the middle of one, and tells no alignment.
+        # Blocks are counted in the file. A loop device may start in mid-block, but reports no alignment.
         return (granule[0], -offset % granule[0]) if granule and offset else granule
 
     def document(self) -> dict[str, Any]:
@@ -103,7 +105,8 @@ class Layer:
 
 @frozen
 class Filesystem:
-    """A mounted filesystem. `devices` are the kernel names of what it lies on; none for one without."""
+    """A mounted filesystem. `devices` are kernel names of block devices; empty for a filesystem without
+    any."""
 
     point: str
     kind: str
@@ -121,33 +124,33 @@ class Filesystem:
 
 @frozen
 class Stack:
-    """A filesystem, or none for a bare device, and every layer below it, each once, from the top down."""
+    """A filesystem (None for a bare device) and the layers below, from the top down, each listed once."""
 
     filesystem: Filesystem | None
     layers: tuple[Layer, ...]
 
     def layer(self, device: str) -> Layer | None:
-        """The layer of this kernel name, None when there is none."""
+        """Return the layer with the given kernel name; None if the stack does not contain such a layer."""
         return next((layer for layer in self.layers if layer.device == device), None)
 
     def below(self, layer: Layer) -> list[Layer]:
-        """The layers that it stands on directly."""
+        """Return the layers directly below `layer`."""
         return [lower for name in layer.below if (lower := self.layer(name))]
 
     def tops(self) -> list[Layer]:
-        """The layers that the filesystem, or the caller, sends its discards to."""
+        """Return the layers to which the filesystem, or the caller, sends discards."""
         if self.filesystem:
             return [top for name in self.filesystem.devices if (top := self.layer(name))]
         return list(self.layers[:1])
 
     def leaves(self) -> list[Layer]:
-        """The layers that stand on no other."""
+        """Return the layers at the bottom of the stack."""
         return [layer for layer in self.layers if not layer.below]
 
 
 @frozen
 class FactChange:
-    """A fact that was different after a trim."""
+    """A fact that differed after a trim."""
 
     device: str
     fact: str
@@ -166,8 +169,8 @@ def _facts(stack: Stack) -> Iterator[tuple[tuple[str, str], Fact | None]]:
 
 
 def changes(before: Stack, after: Stack) -> list[FactChange]:
-    """What differs between two looks at a stack, such as a provisioning mode that flipped. What could not be
-    read in one of them is no change."""
+    """Return the facts that differ between two readings of a stack, such as a changed provisioning mode. A
+    fact missing from either reading is not a change."""
     now = dict(_facts(after))
     differences = []
     for (device, fact), value in _facts(before):

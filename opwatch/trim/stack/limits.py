@@ -1,4 +1,4 @@
-"""What a queue says of discards. On its own: a watch needs this, and no more of trims."""
+"""Discard limits of a request queue, in a small module because `watch` needs no other part of trim."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from opwatch.frozen import frozen
 
 @frozen
 class QueueLimits:
-    """The limits of the queue that a layer's discards go through, in bytes. One is None where the kernel does
-    not tell it."""
+    """Discard limits of a layer's queue, in bytes; None where the kernel does not report a limit."""
 
     granularity: int | None = None
     alignment: int | None = None
@@ -18,11 +17,11 @@ class QueueLimits:
 
     @property
     def offered(self) -> bool | None:
-        """Whether discards are taken at all, None when unknown."""
+        """True if the queue accepts discards; None if unknown."""
         return None if self.max_bytes is None else self.max_bytes > 0
 
     def granule(self, unit_bytes: int | None = None) -> tuple[int, int] | None:
-        """(bytes, offset) of what is freed as a whole; `told` is the drive's own word, where it counts more.
-        None when nobody says."""
+        """Return (bytes, offset) of the discard units; None if unknown. `unit_bytes` is the drive's own unit
+        size: the larger size wins."""
         size = max(unit_bytes or 0, self.granularity or 0)
         return (size, (self.alignment or 0) % size) if size else None

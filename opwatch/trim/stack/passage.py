@@ -1,7 +1,6 @@
-"""What a layer does with a range that it is told to discard: to whom it goes on, and what keeps it.
+"""Model of the layers: where each layer sends a discard, and why a layer may keep a range.
 
-The one model of the forecast and of the audit: what keeps a range in the one explains in the other where it
-is. Pure.
+Prediction and audit share the model, so that predicted and observed losses get the same cause. Pure.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from opwatch.trim.stack.layers import Kind, Layer, Stack
 
 RAID456 = tuple(PARITY)
 _SECTOR = 512
-# Targets with helpers beside the device that discards go on to: its place among their arguments.
+# Targets with auxiliary devices: index of the argument with the device to which discards go.
 GOES_ON = {
     "thin-pool": 1,
     "cache": 2,
@@ -39,8 +38,9 @@ GOES_ON = {
 
 @frozen
 class Kept:
-    """A cause by which a layer keeps what it is sent, all of it with `whole`. `words` say what shows it; with
-    `fails` the discard ends with an error. How much it keeps is not known beforehand with `varies`."""
+    """A cause for which a layer does not pass discards on. `words` are the evidence. `whole` is true if the
+    layer keeps every byte, `fails` if the discard ends with an error, `varies` if the amount cannot be
+    predicted."""
 
     code: str
     where: str
@@ -51,23 +51,23 @@ class Kept:
     varies: bool = False
 
     def foretold(self) -> Reason:
-        """It, before a trim."""
+        """Return the reason to report before a trim."""
         return reason(self.code, self.where, self.words, None, **self.blanks)
 
     def took(self, lost_bytes: int) -> Reason:
-        """It, after a trim of which so many bytes went no further."""
+        """Return the reason to report after a trim in which the layer kept `lost_bytes`."""
         return reason(
             self.code, self.where, f"{lost_bytes} B went no further: {self.words}", lost_bytes, **self.blanks
         )
 
 
 def lower_of(stack: Stack, layer: Layer) -> list[Layer]:
-    """The layers a discard goes on to: of a thin pool the data device, of a cache the origin, of an array
-    those with a place in it, and not its journal."""
+    """Return the layers that receive `layer`'s discards: a thin pool's data device, a cache's origin, an
+    array's members without the journal."""
     lowers = stack.below(layer)
     members = layer.facts_as(MdFacts).members
     if members or any(lower.facts.bcache_discard is not None for lower in lowers):
-        # Only a cache device has the attribute.
+        # Only a bcache cache device has the attribute.
         return [
             lower
             for lower in lowers
@@ -81,19 +81,19 @@ def lower_of(stack: Stack, layer: Layer) -> list[Layer]:
 
 
 def all_lower_of(stack: Stack, layer: Layer) -> Iterator[Layer]:
-    """The layers a discard goes on to, and those that it goes on to from there, and so on."""
+    """Yield all layers below that receive `layer`'s discards, directly or through other layers."""
     for lower in lower_of(stack, layer):
         yield lower
         yield from all_lower_of(stack, lower)
 
 
 def without_discards(stack: Stack, layer: Layer) -> list[Layer]:
-    """The layers that a discard goes on to, and that take none."""
+    """Return the layers below `layer` on the discard path without support for discards."""
     return [lower for lower in lower_of(stack, layer) if lower.limits.offered is False]
 
 
 def leaves_of(stack: Stack) -> list[Layer]:
-    """The disks that a discard goes on to in the end, without those that only help a layer above."""
+    """Return the disks at the end of the discard path, without purely auxiliary devices."""
     names: set[str] = set()
     waiting = stack.tops()
     while waiting:
@@ -104,17 +104,17 @@ def leaves_of(stack: Stack) -> list[Layer]:
 
 
 def op_below(layer: Layer) -> str:
-    """What it makes of a discard for those below: a loop device on a device writes zeroes."""
+    """Return the operation sent down for a discard. A loop device on a block device writes zeroes."""
     return "write_zeroes" if layer.kind is Kind.LOOP else "discard"
 
 
 def is_zeroing(layer: Layer) -> bool:
-    """Whether what is below it is told to write zeroes: what that frees is another question."""
+    """Return True if the layer sends zero writes down, which may or may not free space."""
     return layer.facts_as(LoopFacts).backing_is_device is True
 
 
 def copies(layer: Layer, members: int) -> int:
-    """How many devices below get each byte, of an array that has all its members."""
+    """Return the number of devices that hold each byte of a complete array."""
     array = layer.array
     if array and array.level == "raid1":
         return array.raid_disks or members
@@ -125,8 +125,8 @@ def copies(layer: Layer, members: int) -> int:
 
 
 def mirrors_of_one(layer: Layer) -> int:
-    """How many members of a RAID 10 have together whatever one has. Where copies lie near each other and fill
-    up the members, another one has it all; else each copy may be on a member of its own."""
+    """Return how many RAID 10 members together can mirror a single member: 1 if near copies fill the members
+    evenly, else as many as there are copies."""
     array = layer.array
     if array is None:
         return 1
@@ -140,9 +140,9 @@ def _near_and_far(array: ArrayFacts) -> tuple[int, int]:
 
 
 def keeps(stack: Stack, layer: Layer) -> list[Kept]:
-    """Every cause by which it keeps what it is sent, as far as its table and its status tell."""
+    """Return every cause for which the layer keeps discards, as far as its table and status show."""
     if layer.kind is Kind.THIN:
-        # What fails below its pool went through it.
+        # A discard that fails below the pool did pass the pool.
         return [kept for lower in stack.below(layer) for kept in keeps(stack, lower) if not kept.fails]
     if layer.kind is Kind.THIN_POOL:
         return list(_of_a_pool(stack, layer))
@@ -171,7 +171,7 @@ def _of_a_pool(stack: Stack, layer: Layer) -> Iterator[Kept]:
     ):
         if facts.says(word):
             yield Kept(code, layer.device, f"its table or status says {word}", blanks)
-    # It looked at its data device when its table was loaded, and sends what fails now.
+    # The pool read the data device's limit when loading its table, and still sends discards, which now fail.
     for lower in without_discards(stack, layer):
         words = f"discard_max_bytes is 0 on {lower.device} and not on {layer.device}"
         yield Kept("thin-no-passdown", layer.device, words, blanks, fails=True)
@@ -189,7 +189,7 @@ def _of_a_target(layer: Layer) -> Iterator[Kept]:
 
 
 def _of_failing_parts(layer: Layer) -> Iterator[Kept]:
-    """Parts of its table that fail what they are sent, or drop it, because they were told to."""
+    """Yield targets in the table that deliberately fail or drop requests."""
     parts = [(target, words) for target in layer.table if (words := _failing(target))]
     if parts:
         total = sum(target.sectors for target in layer.table)
@@ -203,8 +203,8 @@ def _of_failing_parts(layer: Layer) -> Iterator[Kept]:
 
 
 def _of_those_below(stack: Stack, layer: Layer) -> Iterator[Kept]:
-    """Devices below that take no discards any more, and the layer offers them still: the kernel ends what it
-    sends them before any event, with an error in 6.1 and without one in 6.12. An array copes by itself."""
+    """Yield devices below without discard support, although the layer still offers discards. The kernel ends
+    such discards before any event: with an error in 6.1, silently in 6.12. Arrays handle the case."""
     if layer.is_array or layer.kind in (Kind.PARTITION, Kind.THIN_POOL) or not layer.limits.offered:
         return
     without = [lower.device for lower in without_discards(stack, layer)]
@@ -217,14 +217,14 @@ def _of_those_below(stack: Stack, layer: Layer) -> Iterator[Kept]:
 
 
 def short_paths(stack: Stack) -> Iterator[Kept]:
-    """Paths of multipath that the first long discard fails."""
+    """Yield multipath paths that the first long discard fails."""
     for layer in stack.layers:
         yield from _of_paths(stack, layer)
 
 
 def _of_paths(stack: Stack, layer: Layer) -> Iterator[Kept]:
-    """Paths that take shorter discards than multipath does. It copies requests, which nobody splits again:
-    a path is failed by the first that is too long."""
+    """Yield paths whose discard limit is below multipath's. Multipath clones requests, and no code splits a
+    clone: the first discard above the limit fails the path."""
     most = layer.limits.max_bytes
     if layer.target != "multipath" or not layer.table or "bio" in layer.table[0].arguments or not most:
         return
@@ -243,8 +243,8 @@ def _of_paths(stack: Stack, layer: Layer) -> Iterator[Kept]:
 
 
 def _of_blocks(stack: Stack, layer: Layer) -> Iterator[Kept]:
-    """A target that fails what is no block of its own, where granules below begin within one: the kernel cuts
-    there what is longer than the device takes (bio_split_discard)."""
+    """Yield a target that rejects requests not aligned to its blocks, if granules below start within a block:
+    the kernel splits long discards there (bio_split_discard)."""
     block = max(map(block_bytes, layer.table), default=1)
     place = _within_a_block(stack, layer, block) if block > _SECTOR else None
     if place and layer.limits.offered:
@@ -254,7 +254,8 @@ def _of_blocks(stack: Stack, layer: Layer) -> Iterator[Kept]:
 
 
 def _within_a_block(stack: Stack, layer: Layer, block: int) -> str | None:
-    """What below a layer begins within a block of it, as the kernel counts, that has larger granules."""
+    """Describe a lower layer with larger granules and a start within a block, in the kernel's offsets; None
+    if all are aligned."""
     for lower in lower_of(stack, layer):
         begins = [place[1] * _SECTOR for target in lower.table if (place := target.device)]
         begins.append(lower.facts_as(PartitionFacts).start_bytes or 0)
@@ -267,7 +268,8 @@ def _within_a_block(stack: Stack, layer: Layer, block: int) -> str | None:
 
 
 def _of_stripes(layer: Layer) -> Iterator[Kept]:
-    """A RAID of device mapper is given pieces as short as its members want: none holds a whole stripe."""
+    """Yield a device-mapper RAID whose members limit discards to less than a stripe: no discard covers a
+    whole stripe."""
     stripe = stripe_bytes(layer.array) if layer.array else None
     most = layer.limits.max_bytes
     if stripe and most and most < stripe:
@@ -276,7 +278,7 @@ def _of_stripes(layer: Layer) -> Iterator[Kept]:
 
 
 def _failing(target: DmTarget) -> str | None:
-    """The words by which a target fails on purpose; None for all others."""
+    """Return the words of a target that fails requests deliberately; None for other targets."""
     if target.kind == "flakey" and len(target.arguments) > 3:
         return None if target.arguments[3] == "0" else f"flakey, {target.arguments[3]} s of failure"
     return target.kind if target.kind in ("error", "dust") else None

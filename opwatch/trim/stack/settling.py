@@ -1,14 +1,14 @@
-"""When a trim is over: how long nothing must have moved on the devices below. Pure."""
+"""How long the devices below must be quiet before a trim counts as finished. Pure."""
 
 from __future__ import annotations
 
 from opwatch.trim.stack.layers import Kind, Stack
 
-# XFS ends its discards behind our back, f2fs and btrfs issue them from threads that take their time.
+# XFS completes discards asynchronously; f2fs and btrfs issue discards later, from threads.
 _QUIET_S = {"xfs": 0.5, "f2fs": 2.0, "btrfs": 1.0}
 _QUIET_DEFAULT_S = 0.3
-# These wait for every discard before FITRIM returns (sb_issue_discard() in the source of each), and these
-# layers hand it on in the caller's own context: there is nothing left to wait for.
+# Filesystems in which FITRIM waits for every discard (sb_issue_discard() in each source), and layers that
+# submit in the caller's context. With both, nothing can arrive later.
 _SYNCHRONOUS = ("ext4", "ext3", "vfat", "exfat", "jfs", "ntfs3", "nilfs2", "gfs2", "ocfs2")
 _INLINE = (Kind.PARTITION, Kind.CRYPT, Kind.MULTIPATH, Kind.DISK)
 
@@ -18,11 +18,12 @@ def _kind(stack: Stack) -> str:
 
 
 def quiet_after_trim(stack: Stack) -> float:
-    """Seconds without a change after a FITRIM of our own."""
+    """Return the quiet seconds to wait for after opwatch's own FITRIM."""
     inline = all(layer.kind in _INLINE or not layer.below for layer in stack.layers)
     return 0.0 if _kind(stack) in _SYNCHRONOUS and inline else quiet_after_watch(stack)
 
 
 def quiet_after_watch(stack: Stack) -> float:
-    """Seconds without a change after a watch of what others trim, whose calls need not have returned."""
+    """Return the quiet seconds to wait for after watching other processes, whose calls may not have
+    returned."""
     return _QUIET_S.get(_kind(stack), _QUIET_DEFAULT_S)

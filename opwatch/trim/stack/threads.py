@@ -1,16 +1,16 @@
-"""Which layers hand discards on from a thread of their own. Pure."""
+"""Layers that submit discards from a separate thread. Pure."""
 
 from __future__ import annotations
 
 from opwatch.trim.stack.layers import Kind, Layer
 
-# These hand what they get to a thread of their own: below them everybody is a kernel thread.
+# Layers with a submitting thread: a kernel thread issues every request below.
 _THREADED = (Kind.THIN, Kind.THIN_POOL, Kind.LOOP)
-# Mirrors with a bitmap do so when the sender sleeps before its plug is emptied.
+# Mirrors with a bitmap use a thread if the sender sleeps before flushing the plug.
 _THREADED_LEVELS = ("raid1", "raid10", "raid4", "raid5", "raid6")
-# Disks on top of disks, by the names of their drivers.
+# Drivers stacked on other disks, by device name prefix.
 _THREADED_DISKS = ("drbd",)
-# Of device mapper these hand on in the sender's own call; every other target may have threads.
+# Device-mapper targets that submit in the sender's context; any other target may have threads.
 _DIRECT_TARGETS = (
     *("linear", "striped", "unstriped", "switch", "crypt", "flakey", "log-writes", "multipath"),
     *("snapshot", "snapshot-origin", "snapshot-merge", "zero", "error", "verity"),
@@ -18,7 +18,7 @@ _DIRECT_TARGETS = (
 
 
 def is_threaded(layer: Layer) -> bool:
-    """Whether the discards below it may be a kernel thread's."""
+    """Return True if a kernel thread may issue the discards below this layer."""
     return (
         layer.kind in _THREADED
         or layer.device.startswith(_THREADED_DISKS)

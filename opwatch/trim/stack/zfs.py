@@ -1,4 +1,4 @@
-"""What OpenZFS counts of the discards of a pool. Pure."""
+"""Read OpenZFS's discard counters for a pool. Pure."""
 
 from __future__ import annotations
 
@@ -7,20 +7,19 @@ from collections.abc import Iterable
 
 from opwatch.trim.stack.facts import ZfsFacts
 
-# Discards by `zpool trim`, those by autotrim, and of whole devices that are added or taken away.
+# Discards by `zpool trim`, by autotrim, and of whole devices when added or removed.
 _KINDS = ("trim", "autotrim", "simple_trim")
 _LINE = r"([a-z_]{1,40}) +[0-9]{1,2} +([0-9]{1,20})"
 
 
 def pool_of(source: str) -> str | None:
-    """The pool of a dataset or snapshot; None for what is no name that a pool can have."""
+    """Return the pool of a dataset or snapshot; None if the name cannot belong to a pool."""
     name = re.split("[/@]", source, maxsplit=1)[0]
     return None if name in ("", ".", "..") or "\0" in name else name
 
 
 def counted(pool: str, lines: Iterable[str]) -> ZfsFacts:
-    """The counters of a pool since its import, by the lines of its iostats; None each that is not among
-    them."""
+    """Return a pool's counters since import, from the lines of its iostats; None for each missing counter."""
     counts = {match[1]: int(match[2]) for line in lines if (match := re.fullmatch(_LINE, line.strip()))}
 
     def total(what: str) -> int | None:

@@ -1,4 +1,4 @@
-"""Whether a history is of a drive, and of its life until now. Pure."""
+"""Decide whether a history belongs to a drive and is still valid. Pure."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ _SLEPT_NS = 10_000_000
 
 @frozen
 class Conditions:
-    """What must be the same for counts of two moments to be comparable."""
+    """Conditions that must be equal for counts from two moments to be comparable."""
 
     boot: str
     diskseq: int | None
     slept_ns: int
 
     def slept_since(self, slept_ns: int) -> bool:
-        """Whether the machine slept since a moment when it had slept so long."""
+        """Return True if the machine slept after its total sleep was `slept_ns`."""
         return abs(slept_ns - self.slept_ns) > _SLEPT_NS
 
     def same_as(self, look: Look) -> str | None:
-        """Why a look is of another life of the disk, None when it is of this one."""
+        """Return why a saved state no longer applies to the disk; None if the state is still valid."""
         if look.boot != self.boot:
             return "the machine was started anew"
         if look.diskseq != self.diskseq:
@@ -34,8 +34,8 @@ class Conditions:
 
 
 def is_other(one: HistoryDrive, two: HistoryDrive) -> bool:
-    """Whether two records are of different drives, as far as that can be known. A name is what it is called
-    today, so it counts for a disk that has nothing else."""
+    """Return True if two records belong to different drives, as far as known. A name can move to another
+    drive, so it only counts if there is neither a WWID nor a serial number."""
     if one.wwid or two.wwid:
         return one.wwid != two.wwid
     if one.serial or two.serial:
@@ -44,13 +44,13 @@ def is_other(one: HistoryDrive, two: HistoryDrive) -> bool:
 
 
 def history_name(drive: HistoryDrive) -> str:
-    """The file of a drive, called by what stays with it when names move."""
+    """Return the name of a drive's history file, from an identifier that survives renaming."""
     lasting = re.sub(r"[^A-Za-z0-9.:+-]+", "_", drive.wwid or drive.serial or drive.name)
     return f"{lasting.strip('._')[:120] or 'disk'}.history"
 
 
 def other_life(saved: Saved, drive: HistoryDrive, moment: Conditions) -> str | None:
-    """Why a map says nothing of the disk as it is now, None when it is of this life of the disk."""
+    """Return why a map no longer applies to the disk; None if the map is still valid."""
     then = saved.drive
     if (then.sectors, then.granule, then.offset) != (drive.sectors, drive.granule, drive.offset):
         return "the disk has another size or granule now"

@@ -1,4 +1,4 @@
-"""Records of what changed on a disk (bpf/abi/history.h), and which foreign commands change nothing. Pure."""
+"""Records of a disk's changes (bpf/abi/history.h), and passthrough commands that change nothing. Pure."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from opwatch.errors import BadInput
 from opwatch.named import NamedTuple
 from opwatch.trace.programs import Program, Way
 
-# What completes on a disk, and the commands that NVMe controllers get beside the block layer's.
+# Programs for completions on a disk, and for NVMe passthrough commands.
 _PROGRAMS = (Program("history_done"),)
 _NVME_PROGRAMS = (*_PROGRAMS, Program("history_nvme"))
 
 
 def programs_of(disk: str) -> Way:
-    """What follows the changes of a disk of that name."""
+    """Return the BPF programs that record a disk's changes, by the disk's name."""
     return _NVME_PROGRAMS if disk.startswith("nvme") else _PROGRAMS
 
 
 class ChangeKind(enum.IntEnum):
-    """enum ow_change_kind."""
+    """Kind of a change (enum ow_change_kind)."""
 
     WRITE = 0
     ZEROES = 1
@@ -34,7 +34,8 @@ class ChangeKind(enum.IntEnum):
 
 
 class DiskChange(NamedTuple):
-    """struct ow_change: what completed, on which sectors, and between which moments it was done."""
+    """A completed change (struct ow_change): its sectors, and the times of its begin and end. For a
+    passthrough command `sector` holds the opcode; for a SCSI command `sector` and `begin_ns` hold the CDB."""
 
     sector: int
     begin_ns: int
@@ -50,7 +51,7 @@ class DiskChange(NamedTuple):
 
 
 class HistoryLoss(NamedTuple):
-    """struct ow_history_loss: what there was no room for, since the start."""
+    """Records lost since the start because the ring was full (struct ow_history_loss)."""
 
     write_sectors: int = 0
     discard_sectors: int = 0
@@ -59,12 +60,13 @@ class HistoryLoss(NamedTuple):
 
 RECORD = struct.Struct("=3QI2BH")
 _KINDS = len(ChangeKind)
-# No disk is larger than this, in sectors of 512 bytes.
+# Larger than any disk, in sectors of 512 bytes.
 _FAR = 1 << 55
 
 
 def decode(raw: bytes) -> Iterator[tuple[int, int, int, int, int, int, int]]:
-    """The fields of each record, as Change has them. BadInput for what the kernel side never writes."""
+    """Yield the fields of each record, in DiskChange's order. Raise BadInput for records that the BPF
+    programs never write."""
     if len(raw) % RECORD.size:
         raise BadInput(f"{len(raw)} bytes are no whole records of {RECORD.size}")
     for fields in RECORD.iter_unpack(raw):
@@ -76,29 +78,30 @@ def decode(raw: bytes) -> Iterator[tuple[int, int, int, int, int, int, int]]:
         yield fields
 
 
-# Commands that only read, or concern no data. SCSI: TEST UNIT READY, REQUEST SENSE, READ(6), INQUIRY, MODE
-# SENSE, START STOP, PREVENT ALLOW, READ CAPACITY, READ(10), SYNCHRONIZE CACHE, READ BUFFER, LOG SENSE, MODE
-# SENSE(10), PERSISTENT RESERVE IN, READ(16), SYNCHRONIZE CACHE(16), SERVICE ACTION IN (READ CAPACITY(16), GET
-# LBA STATUS), REPORT LUNS, SECURITY PROTOCOL IN, MAINTENANCE IN, READ(12), RECEIVE DIAGNOSTIC RESULTS, READ
-# DEFECT DATA.
+# Commands that only read or do not concern data. SCSI: TEST UNIT READY, REQUEST SENSE, READ(6), INQUIRY, MODE
+# SENSE, START STOP, RECEIVE DIAGNOSTIC RESULTS, PREVENT ALLOW, READ CAPACITY, READ(10), SYNCHRONIZE CACHE,
+# READ DEFECT DATA, READ BUFFER, LOG SENSE, MODE SENSE(10), PERSISTENT RESERVE IN, READ(16), SYNCHRONIZE
+# CACHE(16), SERVICE ACTION IN (READ CAPACITY(16), GET LBA STATUS), REPORT LUNS, SECURITY PROTOCOL IN,
+# MAINTENANCE IN, READ(12), READ DEFECT DATA(12).
 _SCSI_READS = frozenset(
     bytes.fromhex("00 03 08 12 1a 1b 1c 1e 25 28 35 37 3c 4d 5a 5e 88 91 9e a0 a2 a3 a8 b7")
 )
-# ATA PASS-THROUGH: the length of its CDB -> the place of the ATA command in it.
+# ATA PASS-THROUGH: opcode of the CDB -> offset of the ATA command in the CDB.
 _ATA_COMMAND_AT = {0x85: 14, 0xA1: 9}
-# READ SECTORS, READ EXT, READ DMA EXT, READ LOG EXT, READ VERIFY, READ LOG DMA EXT, IDENTIFY PACKET, SMART,
-# READ DMA, STANDBY, IDLE, CHECK POWER MODE, FLUSH CACHE, FLUSH CACHE EXT, IDENTIFY, SET FEATURES.
+# READ SECTORS, READ EXT, READ DMA EXT, READ LOG EXT, READ VERIFY, READ VERIFY EXT, READ LOG DMA EXT, IDENTIFY
+# PACKET, SMART, READ DMA, STANDBY and IDLE (both forms), CHECK POWER MODE, FLUSH CACHE, FLUSH CACHE EXT,
+# IDENTIFY, SET FEATURES.
 _ATA_READS = frozenset(bytes.fromhex("20 24 25 2f 40 42 47 a1 b0 c8 e0 e1 e2 e3 e5 e7 ea ec ef"))
-# Flush, Read, Compare, Verify, the reservations.
+# Flush, Read, Compare, Verify, and the reservation commands.
 _NVME_READS = frozenset(bytes.fromhex("00 02 05 0c 0d 0e 11 15"))
-# The queues' commands, Get Log Page, Identify, Abort, Set and Get Features, Asynchronous Event, Device
-# Self-test, Keep Alive, Doorbell Buffer Config, Fabrics, Security Receive.
+# Commands to create and delete queues, Get Log Page, Identify, Abort, Set and Get Features, Asynchronous
+# Event, Device Self-test, Keep Alive, Doorbell Buffer Config, Fabrics, Security Receive.
 _ADMIN_READS = frozenset(bytes.fromhex("00 01 02 04 05 06 08 09 0a 0c 14 18 7c 7f 82"))
 
 
 def changes_nothing(kind: int, sector: int, begin_ns: int) -> bool:
-    """Whether a command from outside of the block layer leaves the disk's contents as they were. All that is
-    not known to do so does not."""
+    """Return True if a passthrough command leaves the disk's contents unchanged. An unknown command counts as
+    a change."""
     if kind == ChangeKind.NVME:
         return sector in _NVME_READS
     if kind == ChangeKind.ADMIN:

@@ -1,4 +1,5 @@
-"""What a drive holds, by the changes it completed. Pure: the rules of docs/method-trim.md."""
+"""Track a drive's contents from the changes that it completed. Pure: implements the rules of
+docs/method-trim.md."""
 
 from __future__ import annotations
 
@@ -9,12 +10,12 @@ from opwatch.trim.history.changes import ChangeKind, changes_nothing, decode
 from opwatch.trim.history.sectormap import SectorMap, SectorState
 
 NO_ROOM = "more pieces than there is room for"
-# Changes that are remembered because others may have been on their way at the same time.
+# Number of recent changes to keep, to find changes that were in flight at the same time.
 _RECENT = 65_536
 
 
 class _Recent:
-    """Ranges that were changed lately, in order of their ends. Before `horizon_ns` nothing is known."""
+    """Recently changed ranges, ordered by end time. Changes that ended before `horizon_ns` are unknown."""
 
     def __init__(self, horizon_ns: int) -> None:
         self.horizon_ns = horizon_ns
@@ -22,14 +23,14 @@ class _Recent:
         self._ranges: deque[tuple[int, int, int]] = deque()
 
     def add(self, end_ns: int, first: int, last: int) -> None:
-        """`end_ns` must never fall: it may be later than the true end."""
+        """Add a range. `end_ns` must never decrease; it may be later than the true end."""
         if len(self._ranges) == _RECENT:
             self.horizon_ns = max(self.horizon_ns, self._ranges.popleft()[0])
         self.newest_ns = end_ns
         self._ranges.append((end_ns, first, last))
 
     def since(self, begin_ns: int) -> Iterator[tuple[int, int]]:
-        """The ranges of what had not ended at a moment."""
+        """Yield the ranges of changes that ended after `begin_ns`."""
         for end_ns, first, last in reversed(self._ranges):
             if end_ns <= begin_ns:
                 return
@@ -37,24 +38,24 @@ class _Recent:
 
 
 class History:
-    """A map of one disk. `granule` and `offset` are what it frees as a whole, in sectors. Of what was on its
-    way before `since_ns` it is not known what it met. `forgotten` counts, by their words, what made known
-    things unknown."""
+    """The map of a disk, kept up to date from its changes. `granule` and `offset` are the disk's discard
+    granule, in sectors. Changes that began before `since_ns` may overlap changes that were not recorded.
+    `forgotten` counts, by reason, how often known sectors became unknown."""
 
     def __init__(self, sectors: int, granule: int = 1, offset: int = 0, since_ns: int = 0) -> None:
         self.map = SectorMap(sectors)
         self.granule = max(granule, 1)
         self.offset = offset
         self.forgotten: Counter[str] = Counter()
-        # What may free, and what may write. Zeroing may do either.
+        # Changes that may free, and changes that may write. Zeroing may do both.
         self._frees, self._writes = _Recent(since_ns), _Recent(since_ns)
         self._clock = since_ns
-        # The begin of the last discard, and what was written meanwhile: the ranges of a command share it.
+        # The last discard's begin and the concurrent writes: all ranges of a command share the begin.
         self._beside: tuple[int, list[tuple[int, int]]] = (-1, [])
 
     def apply(self, raw: bytes) -> tuple[int, int]:
-        """Take note of changes, in the order of their completion. Returns the sectors that the kernel counts
-        as written and as discarded."""
+        """Apply changes in order of completion. Return the sectors that the kernel counts as written and as
+        discarded."""
         written = discarded = 0
         for sector, begin_ns, end_ns, sectors, kind, status, _ in decode(raw):
             if end_ns > self._clock:
@@ -77,14 +78,14 @@ class History:
             elif not changes_nothing(kind, sector, begin_ns):
                 self.forget("a command that the block layer knows nothing of", end_ns)
         if self.map.given_up:
-            # Nothing happened to the disk: what is on its way meets what it would have met.
+            # The map lost detail, but the disk did not change: commands in flight remain reliable.
             self.forgotten[NO_ROOM] += self.map.given_up
             self.map.given_up = 0
         return written, discarded
 
     def decay(self, writes: bool, discards: bool, why: str, now_ns: int) -> None:
-        """Forget what changes that nobody saw may have made: what writes or discards may have changed becomes
-        unknown."""
+        """Forget sectors that unrecorded changes may have altered: unrecorded writes make trimmed sectors
+        unknown, and unrecorded discards make written sectors unknown."""
         if writes and discards:
             self.forget(why, now_ns)
         elif writes or discards:
@@ -97,8 +98,8 @@ class History:
         self.map.forget()
 
     def _note(self, why: str, now_ns: int) -> None:
-        """Count a reason, and trust no earlier change: what is on its way now may have met what was not
-        seen."""
+        """Count a reason and distrust all earlier changes: commands now in flight may overlap unrecorded
+        changes."""
         self.forgotten[why] += 1
         self._clock = max(self._clock, now_ns)
         self._beside = (-1, [])
@@ -109,7 +110,7 @@ class History:
         self.map.put(first, last, state)
         if self.granule > 1:
             low, high = self._around(first, last)
-            # Of a granule that is written in part the drive may hold all.
+            # The drive may allocate a whole granule when only a part is written.
             self.map.turn(low, first, SectorState.TRIMMED, SectorState.UNKNOWN)
             self.map.turn(last, high, SectorState.TRIMMED, SectorState.UNKNOWN)
         if begin_ns < self._frees.horizon_ns:
@@ -133,7 +134,7 @@ class History:
                 if start < high and low < end:
                     self.map.put(max(start, low), min(end, high), SectorState.UNKNOWN)
         else:
-            # It may have freed a part, or nothing.
+            # The discard may have freed a part, or nothing.
             self.map.turn(first, last, SectorState.WRITTEN, SectorState.UNKNOWN)
         self._frees.add(self._clock, first, last)
 
@@ -145,6 +146,6 @@ class History:
         return self._beside[1]
 
     def _around(self, first: int, last: int) -> tuple[int, int]:
-        """The granules that a range touches."""
+        """Return the range extended to whole granules."""
         low = max(first - (first - self.offset) % self.granule, 0)
         return low, last + (self.offset - last) % self.granule

@@ -1,7 +1,8 @@
-"""The history file: a map and what is known of it, then changes to it, each frame with its checksum. Pure.
+"""The history file: a map and its context, then changes to the map, in frames with checksums. Pure.
 
-A frame is written as a whole or does not count: what a crash leaves of the last one is cut off. What is
-large is several frames, which count once the last of them is there."""
+A frame counts only if it is complete: an incomplete last frame, left by a crash, is cut off. Large content
+takes several frames, which count once the last of them is complete.
+"""
 
 from __future__ import annotations
 
@@ -18,21 +19,21 @@ from opwatch.frozen import field, frozen
 from opwatch.trim.history.sectormap import Run, SectorMap, SectorState
 
 MAGIC = b"opwhist1"
-_FRAME = struct.Struct("<II")  # length of what follows, and its CRC-32
+_FRAME = struct.Struct("<II")  # length of the body, and its CRC-32
 _TEXT = struct.Struct("<I")  # length of the JSON; runs follow it
 _RUN = struct.Struct("<QQB")
 _FAR = 1 << 41
-# A frame of a megabyte: none comes near the 4 GiB that its length can tell.
+# A frame has about a megabyte, far below the 4 GiB limit of its length field.
 _CHUNK_RUNS = 1 << 16
 _MOST_TEXT = 1 << 20
-# A disk of one state has so many parts, twice.
+# Twice the runs of a disk in a single state, which has one run per part.
 _MOST_PARTS = 1 << 14
 
 
 @frozen
 class HistoryDrive:
-    """Whose history it is. `granule` and `offset` are in sectors. The serial number and the wwid are None for
-    disks that have none: such a disk is known by its name."""
+    """The drive of a history. `granule` and `offset` are in sectors. `serial` and `wwid` are None if the disk
+    has none: the name then identifies the disk."""
 
     name: str
     serial: str | None
@@ -44,9 +45,10 @@ class HistoryDrive:
 
 @frozen
 class Look:
-    """When the map was right, and by what that can be proven later. `boot`, `diskseq` and `slept_ns` (how
-    long the machine had slept) must be the same, and the kernel's counts of the disk, in sectors. A slack is
-    how much could have been missed unnoticed, None when that is not known."""
+    """The moment for which the map is correct, and the evidence to verify later that it still applies:
+    `boot`, `diskseq`, `slept_ns` (the machine's total sleep) and the kernel's counts for the disk, in
+    sectors, must be unchanged. A slack is the number of sectors that may have been missed unnoticed, None if
+    unknown."""
 
     mono_ns: int
     wall_ns: int
@@ -62,7 +64,7 @@ class Look:
     notes: tuple[str, ...] = ()
 
     def used_since(self, counts: tuple[int, int]) -> tuple[bool, bool]:
-        """(whether it may have been written to, whether discarded) that the map does not know of, by the
+        """Return (was written, was discarded): whether the disk may have changed unrecorded, given the
         kernel's counts now."""
         return (
             counts[0] != self.written or self.written_slack != 0,
@@ -72,8 +74,8 @@ class Look:
 
 @frozen
 class Saved:
-    """What a file says. `whole_bytes` is the length up to the end of its last whole frame with a look; `rest`
-    says what stands behind it and why that does not count, None when nothing does."""
+    """Content of a history file. `whole_bytes` is the offset after the last complete frame with a Look.
+    `rest` says what follows and why the data there do not count; None at the end of the file."""
 
     drive: HistoryDrive
     look: Look
@@ -89,7 +91,7 @@ def _frame(text: dict[str, object], runs: Iterable[Run]) -> bytes:
 
 
 def _frames(head: dict[str, object], look: Look, runs: Iterable[Run]) -> Iterator[bytes]:
-    """Frames of a bounded size: those before the last have `more`, and count once that one is there."""
+    """Yield frames of limited size. All but the last have `more`, and count once the last is complete."""
     rest = iter(runs)
     chunk = list(islice(rest, _CHUNK_RUNS))
     while following := list(islice(rest, _CHUNK_RUNS)):
@@ -99,25 +101,25 @@ def _frames(head: dict[str, object], look: Look, runs: Iterable[Run]) -> Iterato
 
 
 def snapshot_frames(drive: HistoryDrive, look: Look, map_: SectorMap) -> Iterator[bytes]:
-    """A whole file, piece by piece."""
+    """Yield a complete file, in pieces."""
     known = (run for run in map_.runs() if run[2] != SectorState.UNKNOWN)
     yield MAGIC
     yield from _frames({"drive": asdict(drive)}, look, known)
 
 
 def snapshot(drive: HistoryDrive, look: Look, map_: SectorMap) -> bytes:
-    """A whole file."""
+    """Return a complete file."""
     return b"".join(snapshot_frames(drive, look, map_))
 
 
 def delta(look: Look, runs: Iterable[Run]) -> bytes:
-    """Frames for the end of a file."""
+    """Return frames to append to a file."""
     return b"".join(_frames({}, look, runs))
 
 
 def load(raw: bytes) -> Saved:
-    """What a file says, up to the first frame that is torn, damaged or makes no sense: a crash may leave
-    anything at the end. BadInput, which names the frame and its offset, when nothing counts before that."""
+    """Parse a file up to the first torn, damaged or invalid frame: a crash may leave anything at the end.
+    Raise BadInput with the frame's number and offset if nothing valid precedes that frame."""
     if raw[: len(MAGIC)] != MAGIC:
         raise BadInput("it does not begin as a history does")
     loading, at, rest = _Loading(), len(MAGIC), None
@@ -141,7 +143,7 @@ def load(raw: bytes) -> Saved:
 
 
 class _Loading:
-    """Frames as they are read. Runs wait until the look that they belong to is there."""
+    """State while reading frames. Runs wait for the frame with their Look."""
 
     def __init__(self) -> None:
         self.drive: HistoryDrive | None = None
@@ -152,7 +154,7 @@ class _Loading:
         self._cost = self._runs = 0
 
     def take(self, body: bytes, end: int) -> None:
-        """A frame. BadInput for one that makes no sense, which changes nothing."""
+        """Add a frame. Raise BadInput for an invalid frame, without any change of state."""
         text, runs = _parse(body)
         drive = self.drive or _drive(text.get("drive"))
         map_ = self.map or SectorMap(drive.sectors)
@@ -173,8 +175,8 @@ class _Loading:
 
 
 def _cost(runs: bytes, map_: SectorMap) -> int:
-    """How many parts of the map the runs touch. Whoever writes a file cuts them at the ends of these parts;
-    runs that cover the disk again and again would take hours."""
+    """Return the number of map parts that the runs touch. Writers split runs at part boundaries; a file whose
+    runs cover the disk repeatedly would take hours to load."""
     cost = 0
     for start, end, state in _RUN.iter_unpack(runs):
         if start >= end or end > _FAR or state > max(SectorState):
@@ -184,7 +186,7 @@ def _cost(runs: bytes, map_: SectorMap) -> int:
 
 
 def _body(raw: bytes, at: int) -> bytes | None:
-    """The next frame; None when it is not whole."""
+    """Return the body of the frame at offset `at`; None if incomplete or damaged."""
     if at + _FRAME.size > len(raw):
         return None
     length, checksum = _FRAME.unpack_from(raw, at)
@@ -208,7 +210,7 @@ def _parse(body: bytes) -> tuple[dict[str, object], bytes]:
 def _take(
     document: object, kind: type, optional: tuple[str, ...], texts: tuple[str, ...]
 ) -> dict[str, object]:
-    """The fields of a dataclass whose other fields are numbers. Fields that we do not know are left out."""
+    """Return the fields of a dataclass in which all fields but `texts` are numbers. Ignore unknown fields."""
     if not isinstance(document, dict):
         raise BadInput(f"there is no {kind.__name__}")
     taken: dict[str, object] = {}

@@ -1,4 +1,4 @@
-"""A state for every sector of a disk, kept as runs. Plain Python: a write to where data is already costs two
+"""Map of a disk's sectors to states, stored as runs. Plain Python: overwriting written data costs two
 bisections."""
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from operator import rshift
 from opwatch.trim.space.extents import Extents
 
 SECTOR = 512
-# Runs are kept for 256 MiB at a time, so that a change moves few of them, and for more on disks so large that
-# there would be too many parts.
+# The map is divided into parts of 256 MiB, so that a change moves few runs. Very large disks get larger
+# parts, which limits the number of parts.
 _SHIFT, _PARTS_SHIFT = 19, 13
-# A run takes 9 bytes, and 17 in the file. More of them in one part would make each change slow.
+# A run takes 9 bytes in memory and 17 in the file. More runs in a part would make each change slow.
 MOST_PIECES, _MOST_IN_PART = 1 << 22, 1 << 17
-# What is given up is given up for this share of a part, as a whole.
+# Detail is dropped in regions of this fraction (as a power of two) of a part.
 _REGIONS_SHIFT = 8
-# Runs that wait to be written down; beyond that the whole map is.
+# Maximum number of logged runs; beyond this limit the whole map is saved.
 _MOST_LOGGED = 1 << 20
 
 
 class SectorState(enum.IntEnum):
-    """What a drive holds of a sector, by what it was told."""
+    """A sector's state, as far as completed commands show."""
 
     UNKNOWN = 0
     WRITTEN = 1
@@ -37,11 +37,12 @@ Run = tuple[int, int, int]
 
 
 class SectorMap:
-    """Unknown at first. `log`, when it is a list, gets each run that was given another state, unless there
-    are too many: then `log_is_whole` is False.
+    """Map of sector states, all unknown at first. If `log` is a list, each run that changes state is
+    appended; if there are too many, `log_is_whole` becomes False.
 
-    A map of more than `most_pieces` runs gives up what is most fragmented: that becomes unknown, and
-    `given_up` counts how often."""
+    A map of more than `most_pieces` runs drops its most fragmented regions: they become unknown, and
+    `given_up` counts how often this happened.
+    """
 
     def __init__(self, sectors: int, most_pieces: int = MOST_PIECES) -> None:
         self.sectors = sectors
@@ -51,11 +52,11 @@ class SectorMap:
         self.pieces = 0
         self._most_pieces = most_pieces
         self._shift = max(_SHIFT, (sectors - 1).bit_length() - _PARTS_SHIFT)
-        # Number of the part -> where its runs begin, and their states. One that is not there is unknown.
+        # Part number -> (starts of the runs, states of the runs). A missing part is unknown.
         self._parts: dict[int, tuple[array[int], bytearray]] = {}
 
     def put(self, start: int, end: int, state: int) -> None:
-        """Give all of start..end a state; what lies outside of the disk is left out."""
+        """Set the state of start..end, clipped to the disk."""
         end = min(end, self.sectors)
         while start < end:
             edge = min(end, ((start >> self._shift) + 1) << self._shift)
@@ -77,7 +78,7 @@ class SectorMap:
             self._coarsen(start >> self._shift, 16)
 
     def _give_up(self) -> None:
-        """Make room for a quarter more, where most is lost that is least worth."""
+        """Reduce the map to three quarters of its limit, starting with the most fragmented parts."""
         self.given_up += 1
         target = self._most_pieces * 3 // 4
         for limit in (16, 4, 0):
@@ -87,7 +88,8 @@ class SectorMap:
                 self._coarsen(number, limit)
 
     def _coarsen(self, number: int, limit: int) -> None:
-        """Forget the regions of a part that have more runs than this; with a limit of 0, all of the part."""
+        """Make the regions of a part with more than `limit` runs unknown; with a limit of 0, the whole
+        part."""
         first = number << self._shift
         if not limit:
             self._put_noted(first, first + (1 << self._shift))
@@ -103,30 +105,30 @@ class SectorMap:
             self.log.append((start, end, SectorState.UNKNOWN))
 
     def copy(self) -> SectorMap:
-        """A map of the same states, without a log; no later change reaches it."""
+        """Return an independent copy of the map, without the log."""
         other = SectorMap(self.sectors, self._most_pieces)
         other._parts = {number: (starts[:], states[:]) for number, (starts, states) in self._parts.items()}
         other.pieces = self.pieces
         return other
 
     def parts_of(self, start: int, end: int) -> int:
-        """In how many parts a range lies: what it costs to put it."""
+        """Return the number of parts that a range touches: the cost of `put`."""
         return (max(min(end, self.sectors) - 1, start) >> self._shift) - (start >> self._shift) + 1
 
     def turn(self, start: int, end: int, before: int, after: int) -> None:
-        """Give another state to what has one state in start..end."""
+        """Change sectors of start..end in state `before` to state `after`."""
         for first, last, state in list(self.runs(start, end)):
             if state == before:
                 self.put(first, last, after)
 
     def forget(self) -> None:
-        """Know nothing of any sector any more."""
+        """Make all sectors unknown."""
         for number in list(self._parts):
             self.put(number << self._shift, (number + 1) << self._shift, SectorState.UNKNOWN)
 
     def runs(self, start: int = 0, end: int | None = None) -> Iterator[Run]:
-        """(first sector, sector behind the last, state) of all in start..end, in order; neighbours may be
-        alike."""
+        """Yield (first sector, sector after the last, state) for start..end, in order. Neighbouring runs may
+        have the same state."""
         end = self.sectors if end is None else min(end, self.sectors)
         while start < end:
             number = start >> self._shift
@@ -139,7 +141,7 @@ class SectorMap:
             start = edge
 
     def extents(self, state: int) -> Extents:
-        """The bytes that have a state."""
+        """Return the bytes in the given state."""
         known = (
             (first * SECTOR, last * SECTOR)
             for number in sorted(self._parts)
@@ -152,7 +154,7 @@ class SectorMap:
         return others.gaps(0, self.sectors * SECTOR)
 
     def _put(self, start: int, end: int, state: int) -> bool:
-        """Put a range that lies within one part; False when all of it had this state."""
+        """Set the state of a range within one part. Return False if the whole range had the state already."""
         number = start >> self._shift
         part = self._parts.get(number)
         if part is None:

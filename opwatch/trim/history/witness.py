@@ -1,31 +1,32 @@
-"""Whether what was recorded is all that the kernel counted. Pure."""
+"""Check that the recorded sectors are all sectors that the kernel counted. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-# The kernel may count late what was recorded (a virtual CPU that stands still): so many looks in a row are no
-# accident any more.
+# The kernel may count late what was recorded already (on a stalled virtual CPU). This many consecutive low
+# readings are no accident.
 _SHORT_LOOKS = 20
 
 
 @dataclass(slots=True)
 class Base:
-    """What the kernel had counted of something, in sectors, when our own count began: it lies in low..high.
+    """Bounds low..high of the kernel's counter, in sectors, at the start of our own recording.
 
-    The kernel counts a request after it was recorded. So what it counts, less what is recorded afterwards, is
-    never more than the base, unless something was missed; and what it counts, less what was recorded a while
-    before, is never less. On a disk that is quiet for a moment both are the same."""
+    The kernel counts a request after we record it. Therefore the kernel's count minus the sectors recorded by
+    a later moment never exceeds the base, unless we missed requests; minus the sectors recorded by an earlier
+    moment, it is never below the base. On a disk that is idle for a moment both values are equal.
+    """
 
     low: int
     high: int | None
-    # The least upper bound that only one look gave, and looks in a row that were below the lower bound.
+    # The smallest upper bound seen in a single reading, and consecutive readings below `low`.
     _least: int | None = None
     _short: int = 0
 
     def look(self, kernel: int, recorded: int) -> bool:
-        """The kernel's count, and what was recorded by a later moment. False when something was missed, and
-        then the base is that of now."""
+        """Raise the lower bound from the kernel's count and the sectors recorded by a later moment. Return
+        False, and restart the bounds, if requests were missed."""
         self.low = max(self.low, kernel - recorded)
         if self.high is None or self.low <= self.high:
             return True
@@ -33,8 +34,8 @@ class Base:
         return False
 
     def narrow(self, kernel: int, recorded: int) -> bool:
-        """The kernel's count, and what was recorded a while before. False when the kernel does not count what
-        is recorded, and then the base is that of now."""
+        """Lower the upper bound from the kernel's count and the sectors recorded some time before. Return
+        False, and restart the bounds, if the kernel does not count what we record."""
         missing = kernel - recorded
         if missing < self.low:
             self._short += 1
@@ -43,7 +44,7 @@ class Base:
             self._begin_anew(missing)
             return False
         self._short = 0
-        # A bound counts when two looks gave it: one of them may have come before a late count.
+        # A bound needs two readings, because one of them may precede a late count.
         if self._least is None:
             self._least = missing
             return True
@@ -56,5 +57,5 @@ class Base:
 
     @property
     def slack(self) -> int | None:
-        """How much can have been missed without a trace; None when that is not known yet."""
+        """Sectors that may have been missed unnoticed; None if not known yet."""
         return None if self.high is None else self.high - self.low

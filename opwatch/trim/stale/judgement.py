@@ -1,4 +1,4 @@
-"""What is asked of free space, and what was seen of it by reading the drive raw."""
+"""Parameters and results of measuring free space by raw reads of the drive."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from opwatch.trim.stale.stale import Calibration, Count, Mapped
 
 @frozen
 class StaleQuestion:
-    """How to measure. `sentinel`: whether a file is written and its place trimmed to calibrate; None leaves
-    btrfs alone, where no small part can be trimmed by itself."""
+    """How to measure. `sentinel`: calibrate by writing a file and trimming its place. None means yes, except
+    on btrfs, which cannot trim a small range alone."""
 
     confidence: float = 0.95
     half_width: float = 0.005
@@ -22,7 +22,7 @@ class StaleQuestion:
 
 @frozen
 class ReadDevice:
-    """A device that was read, and what it reads as when trimmed."""
+    """A device that was read, with the expected contents of its trimmed blocks."""
 
     landing: Landing
     size_bytes: int
@@ -37,8 +37,8 @@ class ReadDevice:
 
 @frozen
 class StaleJudgement:
-    """What was seen. `share` is of the free space of the drives that can be judged, `judged_bytes` of it;
-    it has no samples when none can."""
+    """Result of a measurement. `share` is the share of `judged_bytes`, the free space on drives that can be
+    judged, and has no samples if there are no such drives."""
 
     drives: tuple[ReadDevice, ...]
     unit_bytes: int

@@ -1,4 +1,4 @@
-"""What the histories of disks tell of free space: what of it the drives still hold, to the sector."""
+"""Results from disk histories: free space still held by the drives, exact to the sector."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from opwatch.trim.stale.stale import Bounds
 
 @frozen
 class Remembered:
-    """A history as it can be believed at a moment. `doubts` say what is not known because of what."""
+    """The trustworthy part of a history at a given moment. `doubts` say what is unknown, and why."""
 
     file: Path
     look: Look
@@ -25,7 +25,7 @@ class Remembered:
 
 @frozen
 class Part:
-    """Free space on one device. `remembered` is None where no history is of this device."""
+    """Free space on one device. `remembered` is None if the device has no history."""
 
     landing: Landing
     size_bytes: int
@@ -37,7 +37,7 @@ class Part:
 
     @property
     def on_drive(self) -> Bounds | None:
-        """What of the whole drive holds data, by the history; None without one."""
+        """Bytes of the whole drive that hold data, by the history; None without a history."""
         if self.remembered is None:
             return None
         low, unknown = self.remembered.written.total, self.remembered.unknown.total
@@ -45,13 +45,13 @@ class Part:
 
     @property
     def unknown_in_use_bytes(self) -> int:
-        """What is not free and may hold data or not."""
+        """Bytes in use that may or may not hold data."""
         return self.remembered.unknown.total - self.unknown_bytes if self.remembered else 0
 
 
 @frozen
 class StaleSpace:
-    """Free space, and what of it is stale for certain and what perhaps."""
+    """Free space, with certainly stale and possibly stale bytes."""
 
     parts: tuple[Part, ...]
     seconds: float

@@ -1,4 +1,4 @@
-"""What is said of stale space in the end: how much of it there is, and what it costs. Pure."""
+"""Build the reports of stale space: the amount and its cost. Pure."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _NO_FLASH = "no drive tells how much flash it has; --physical SIZE does"
 
 @frozen
 class Flash:
-    """The drive that free space lies on: the size of its device and of its whole disk, and how much flash it
-    has that may hold data, by `source`; None where nobody tells."""
+    """The drive under the free space: sizes of the device and of the whole disk, and the flash capacity for
+    data with its `source`; None if unknown."""
 
     device_bytes: int
     disk_bytes: int
@@ -38,7 +38,7 @@ class Flash:
 
 @frozen
 class StaleCost:
-    """What stale space costs, or the reason why that is not known."""
+    """The cost of stale space, or the reason why the cost is unknown."""
 
     spare: Spare | None
     reason: str | None
@@ -47,7 +47,8 @@ class StaleCost:
 
 @frozen
 class StaleReport:
-    """All that is said. `stale` is None, with the reason, when no drive can be judged by reading."""
+    """The report of a measurement by reading. `stale` is None, with the reason, if no drive can be judged by
+    reading."""
 
     subject: str
     filesystem: str | None
@@ -74,7 +75,7 @@ class StaleReport:
 
 @frozen
 class HistoryReport:
-    """All that is said of the free space of a file system, by histories of its disks."""
+    """The report on a file system's free space from its disks' histories."""
 
     subject: str
     filesystem: str | None
@@ -102,7 +103,7 @@ def report_of_reading(
     judgement: StaleJudgement,
     flash: Flash | None,
 ) -> StaleReport:
-    """What reading shows. `flash`: of the first drive, None where that is not here."""
+    """Return the report of a reading. `flash` describes the first drive; None if unavailable."""
     reason = _why_not(judgement) or _disputed(judgement, flash)
     stale = None if reason else stale_bytes(judgement.share, judgement.judged_bytes)
     cost = (
@@ -134,7 +135,7 @@ def report_of_reading(
 
 
 def _why_not(judgement: StaleJudgement) -> str | None:
-    """Why nothing can be said by reading, None when something can."""
+    """Return why reading gives no result; None if there is a result."""
     if not judgement.judged_bytes:
         words = "; ".join(judgement.drives[0].calibration.words)
         return f"this drive cannot be judged by reading: {words}"
@@ -144,7 +145,8 @@ def _why_not(judgement: StaleJudgement) -> str | None:
 
 
 def _disputed(judgement: StaleJudgement, flash: Flash | None) -> str | None:
-    """What the drive's own count has against it, if there is one drive and it counts."""
+    """Return why the drive's own count contradicts the reading; None if consistent, without a count, or with
+    several drives."""
     if len(judgement.drives) != 1 or not judgement.count or flash is None:
         return None
     stale = stale_bytes(judgement.share, judgement.judged_bytes)
@@ -152,7 +154,7 @@ def _disputed(judgement: StaleJudgement, flash: Flash | None) -> str | None:
 
 
 def _lower_bound(judgement: StaleJudgement) -> str | None:
-    """What a read cannot tell."""
+    """Return why the result is only a lower bound; None if all judged drives are encrypted."""
     plain = [drive for drive in judgement.drives if drive.judged and not drive.landing.encrypted]
     if not plain:
         return None
@@ -189,7 +191,7 @@ def _cost(figures: Spare | str, flash: Flash) -> StaleCost:
 def report_of_histories(
     subject: str, filesystem: str | None, space: StaleSpace, flash: Flash | None
 ) -> HistoryReport:
-    """What the histories of its disks tell."""
+    """Return the report from disk histories."""
     low, unknown = space.held_bytes, space.unknown_bytes
     stale = Bounds(None if unknown else low, low, low + unknown)
     cost = _cost_by_history(space.parts, stale, flash)
@@ -208,7 +210,7 @@ def report_of_histories(
 
 
 def _cost_by_history(parts: Sequence[Part], stale: Bounds, flash: Flash | None) -> StaleCost:
-    """What it costs, from what the history knows of all of the drive."""
+    """Return the cost, based on the history of the whole drive."""
     first = parts[0]
     if len(parts) != 1 or flash is None or first.landing.stopped or first.on_drive is None:
         return StaleCost(None, _NO_ONE_DRIVE)

@@ -1,4 +1,4 @@
-"""What reading says of blocks whose contents were known before a trim. Pure."""
+"""Judge a trim by reading blocks with known contents. Pure."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ BLOCK = 4096
 
 
 class ReadsAs(enum.StrEnum):
-    """How a block reads after the trim."""
+    """Contents of a block after the trim."""
 
     ZEROS = "zeros"
     ONES = "ones"
     UNCHANGED = "unchanged"
     OTHER = "other"
-    REALLOCATED = "reallocated"  # in use again: it says nothing
+    REALLOCATED = "reallocated"  # in use again, so not conclusive
     UNREADABLE = "unreadable"
 
 
 def is_cut(at: int, granule_bytes: int, cuts: tuple[int, int] | None) -> bool:
-    """Whether a block may share a granule with a border that no discard of its filesystem crosses, (bytes,
-    offset) from one to the next: what lies on both sides of it is told in two parts, and freed by neither."""
+    """Return True if a block may share a granule with a boundary that the filesystem's discards never cross.
+    `cuts` is (distance, offset) of these boundaries, in bytes. Separate discards cover the two sides of such
+    a granule, and neither frees the granule."""
     if cuts is None or granule_bytes <= 512:
         return False
     size, offset = cuts
@@ -35,9 +36,9 @@ def is_cut(at: int, granule_bytes: int, cuts: tuple[int, int] | None) -> bool:
 
 @frozen
 class Judgement:
-    """The blocks of one sentinel on one device. `inside` are those in whole granules of it, which a trim
-    must reach; `edges` those that share a granule with something else. `reason`: why nothing was judged;
-    `free`: the blocks that are still free."""
+    """Results for a sentinel's blocks on one device. `inside`: blocks in granules that belong entirely to the
+    sentinel, which a trim must reach. `edges`: blocks in granules shared with other data. `reason`: why
+    nothing was judged. `free`: blocks that are still free."""
 
     size_bytes: int
     device: str
@@ -50,13 +51,13 @@ class Judgement:
 
     @property
     def judged(self) -> int:
-        """Blocks of `inside` that say something."""
+        """Conclusive blocks of `inside`."""
         return sum(self.inside.values()) - self.inside[ReadsAs.REALLOCATED] - self.inside[ReadsAs.UNREADABLE]
 
 
 def verdict(judgements: Iterable[Judgement], device: str | None = None) -> ReadsAs | None:
-    """The one way in which all judged blocks (of a device) read; OTHER when they do not agree, None when
-    none was judged."""
+    """Return the common state of all judged blocks (of a device): OTHER if the blocks differ, None if no
+    block was judged."""
     total: Counter[ReadsAs] = Counter()
     for judgement in judgements:
         if device in (None, judgement.device):

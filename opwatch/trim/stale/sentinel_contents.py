@@ -1,4 +1,4 @@
-"""What a block of a sentinel holds, and what became of it. Pure."""
+"""Contents of a sentinel's blocks, and their state after a trim. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _ZEROS, _ONES = bytes(BLOCK), b"\xff" * BLOCK
 
 
 def pattern(run: bytes, file: int, block: int) -> bytes:
-    """Contents that no other block of any run has, and that nothing compresses."""
+    """Return incompressible contents, unique to a block of a run."""
     return hashlib.shake_128(b"opwatch sentinel" + run + b"%d %d" % (file, block)).digest(BLOCK)
 
 
@@ -19,10 +19,10 @@ def digest(data: bytes) -> bytes:
 
 
 def state_of(before: bytes, now: bytes | None) -> ReadsAs:
-    """What became of a block: `before` is the digest of what it held."""
+    """Return a block's state after the trim. `before` is the digest of its original contents."""
     if now is None:
         return ReadsAs.UNREADABLE
-    # Most read as zeros, which none held.
+    # Most blocks read as zeros, and no original block was all zeros.
     if now == _ZEROS[: len(now)]:
         return ReadsAs.ZEROS
     if digest(now) == before:

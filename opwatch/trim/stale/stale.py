@@ -1,4 +1,4 @@
-"""What is free for the file system but still data for the drive, and what that costs. Pure."""
+"""Compute stale space (free in the file system, but still held by the drive) and its cost. Pure."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from opwatch.ftl import models
 from opwatch.trim.stale.estimate import Share
 from opwatch.trim.stale.sentinel import ReadsAs
 
-# Pages of a superblock in the greedy model: from 256 on their number changes the figures by little.
+# Pages per superblock in the greedy model: above 256 the figures change little.
 SUPERBLOCK_PAGES = 256
 _FOLLOWS, _IGNORES = 0.8, 0.1
 
 
 @frozen
 class Count:
-    """The drive's own count of what it holds (NUSE), around a sentinel of `trimmed_bytes`."""
+    """The drive's own count of held bytes (NUSE), around a sentinel of `trimmed_bytes`."""
 
     before_bytes: int
     written_bytes: int
@@ -26,12 +26,12 @@ class Count:
 
     @property
     def follows(self) -> bool:
-        """It fell by what was trimmed: then it can be believed."""
+        """True if the count fell by about the trimmed bytes: the count is then credible."""
         return self.written_bytes - self.after_bytes >= _FOLLOWS * self.trimmed_bytes
 
     @property
     def ignores(self) -> bool:
-        """It counted what was written, and not that it was trimmed."""
+        """True if the count rose by the written bytes and ignored the trim."""
         rose = self.written_bytes - self.before_bytes >= _FOLLOWS * self.trimmed_bytes
         return rose and self.written_bytes - self.after_bytes <= _IGNORES * self.trimmed_bytes
 
@@ -46,8 +46,8 @@ class Count:
 
 @frozen
 class Mapped:
-    """Free bytes that the drive holds by its own map (SCSI GET LBA STATUS), to a block. `follows`: the map
-    had the sentinel, and lost it with its trim; otherwise it tells nothing."""
+    """Free bytes that the drive's own map (SCSI GET LBA STATUS) shows as held, exact to a block. `follows`:
+    the map contained the sentinel, and lost it with the trim; otherwise the map is not credible."""
 
     held_bytes: int
     follows: bool
@@ -55,8 +55,8 @@ class Mapped:
 
 @frozen
 class Calibration:
-    """What a trimmed block of this drive reads as, and how that is known. `reads` is None, and `words` say
-    why, when the drive cannot be judged by reading."""
+    """The contents of trimmed blocks on a drive, and the evidence. `reads` is None, with the reason in
+    `words`, if the drive cannot be judged by reading."""
 
     reads: ReadsAs | None
     by: str | None  # sentinel or promise
@@ -71,7 +71,7 @@ def calibrate(
     sentinel_words: str,
     count: Count | None = None,
 ) -> Calibration:
-    """What a sentinel proves, or else what the drive promises."""
+    """Return the calibration proven by a sentinel, or else the drive's promise."""
     words = (sentinel_words, promise_words)
     if sentinel in (ReadsAs.ZEROS, ReadsAs.ONES):
         if count and count.ignores:
@@ -87,32 +87,32 @@ def calibrate(
 
 @frozen
 class Bounds:
-    """A figure with what it lies between. `value` is None where only the bounds are known."""
+    """A value with its bounds. `value` is None if only the bounds are known."""
 
     value: float | None
     low: float
     high: float
 
     def through(self, function: Callable[[float], float]) -> Bounds:
-        """The bounds of what a function makes of these; it must only grow or only fall."""
+        """Return the bounds after applying a monotonic function."""
         ends = sorted((function(self.low), function(self.high)))
         return Bounds(None if self.value is None else function(self.value), ends[0], ends[1])
 
 
 def stale_bytes(share: Share, free_bytes: int) -> Bounds:
-    """The share as bytes of the free space."""
+    """Return the share in bytes of free space."""
     value = None if share.share is None else share.share * free_bytes
     return Bounds(value, share.low * free_bytes, share.high * free_bytes)
 
 
-# What a live count may be late by, of the free space and at least.
+# Tolerated lag of a live count: a share of the free space, and a minimum.
 _LATE_SHARE, _LATE_BYTES = 0.02, 16 << 20
 
 
 def disputed(stale: Bounds, free_bytes: int, disk_bytes: int, held_bytes: int | None) -> str | None:
-    """Why the drive's own count (NUSE) rules out what was read, None where it does not. All that is not free
-    could be held, and no more: the rest of the count is stale. A count of nothing or of the whole disk is the
-    constant that many drives give."""
+    """Return why the drive's own count (NUSE) contradicts the reading; None if consistent. The space in use
+    can account for at most its own size: the rest of the count is stale. A count of zero or of the whole disk
+    is ignored, because many drives report such a constant."""
     if held_bytes is None or not 0 < held_bytes < disk_bytes:
         return None
     least = held_bytes - (disk_bytes - free_bytes)
@@ -127,7 +127,7 @@ def disputed(stale: Bounds, free_bytes: int, disk_bytes: int, held_bytes: int | 
 
 @frozen
 class Spare:
-    """Over-provisioning as (T-U)/U and write amplification by model, as it is and after a trim."""
+    """Over-provisioning as (T-U)/U and modelled write amplification, now and after a trim."""
 
     physical_bytes: int
     holding: Bounds
@@ -139,7 +139,7 @@ class Spare:
     counts: str
 
 
-# What U is, in words: methods that count another thing come to another figure.
+# Definitions of U. Methods with different definitions give different figures.
 _ALL_IN_USE = "all that is not free, whether it was ever written or not, and what is stale"
 _BY_COUNT = "what the drive counts as held (NUSE)"
 _BY_HISTORY = "what was written and not trimmed, by the history; never written space does not count"
@@ -148,20 +148,20 @@ _BY_HISTORY = "what was written and not trimmed, by the history; never written s
 def spare(
     physical_bytes: int, used_bytes: int, stale: Bounds, untrimmable_bytes: int, held_bytes: int | None = None
 ) -> Spare | str:
-    """What the stale space costs, or why that cannot be said. `used_bytes`: what of the drive is not free
-    space; `held_bytes`: what the drive counts itself, where that can be believed."""
+    """Return the cost of the stale space, or why the cost is unknown. `used_bytes`: bytes of the drive that
+    are not free space; `held_bytes`: the drive's own count, if credible."""
     left = min(stale.high, untrimmable_bytes)
     if held_bytes is None:
         holding = stale.through(lambda part: used_bytes + part)
         trimmed = Bounds(used_bytes, used_bytes, used_bytes)
     elif held_bytes <= stale.high:
         holding = Bounds(held_bytes, held_bytes, held_bytes)
-        # Nearly all that it holds is stale: the difference would be noise, so the most that it can be.
+        # Nearly all held bytes are stale: the difference would be noise, so use its upper limit.
         most = used_bytes if used_bytes < held_bytes else max(0.0, held_bytes - stale.low)
         trimmed = Bounds(most, most, most)
     else:
         holding = Bounds(held_bytes, held_bytes, held_bytes)
-        # Not all that is in use need hold data, but no more than that does.
+        # Space in use may hold no data, but cannot hold more than its size.
         trimmed = stale.through(lambda part: min(held_bytes - part, used_bytes))
     return _spare(
         physical_bytes, holding, trimmed, stale, left, _ALL_IN_USE if held_bytes is None else _BY_COUNT
@@ -171,8 +171,8 @@ def spare(
 def spare_by_history(
     physical_bytes: int, holding: Bounds, stale: Bounds, unknown_in_use: int, untrimmable_bytes: int
 ) -> Spare | str:
-    """Over-provisioning and write amplification by a map of the drive: `holding` is what it holds in all.
-    What is in use and was never written holds nothing, and so does not count. `unknown_in_use`: bytes in use
+    """Return over-provisioning and write amplification from a map of the drive. `holding` is everything that
+    the drive holds, so space in use that was never written does not count. `unknown_in_use`: bytes in use
     that may hold data."""
     in_use = holding.low - stale.low
     trimmed = Bounds(None if unknown_in_use else in_use, in_use, in_use + unknown_in_use)
@@ -211,8 +211,9 @@ def _spare(
 
 
 def _waf_now(physical_bytes: int, holding: Bounds, stale: Bounds, *, apart: bool) -> dict[str, Bounds]:
-    """Uniform random writes to what is in use, beside stale space that nobody writes. `holding` grows with
-    it, or is known: either way the bounds of the stale space bound the rest, unless each varies `apart`."""
+    """Return the write amplification of uniform random writes to the space in use, next to stale space
+    without writes. `holding` is known or grows with `stale`: then the bounds of `stale` give the bounds of
+    the result. If both vary independently (`apart`), the mixed corners count too."""
 
     def amplification(total: float, part: float, *, greedy: bool) -> float:
         alpha, active = physical_bytes / total, max(1 - part / total, 1e-9)

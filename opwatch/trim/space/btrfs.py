@@ -1,6 +1,6 @@
-"""The trees of a btrfs, and which bytes of its devices they leave free. Pure.
+"""Parse the trees of a btrfs and find the free bytes of its devices. Pure.
 
-Items are (objectid, type, offset, data), as BTRFS_IOC_TREE_SEARCH_V2 gives them.
+Items are (objectid, type, offset, data), as returned by BTRFS_IOC_TREE_SEARCH_V2.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _DEV_EXTENT = struct.Struct("<4Q16x")
 _RAID0, _RAID10, _RAID5, _RAID6 = 1 << 3, 1 << 6, 1 << 7, 1 << 8
 _STRIPED = _RAID0 | _RAID10 | _RAID5 | _RAID6
 _STRIPE_BYTES = 65536
-_RESERVED_BYTES = 1 << 20  # at the beginning of each device: nothing is allocated there
-_MIRRORS = (65536, 64 << 20, 256 << 30)  # copies of the superblock, each in a stripe of its own
+_RESERVED_BYTES = 1 << 20  # at the start of each device: btrfs allocates nothing there
+_MIRRORS = (65536, 64 << 20, 256 << 30)  # copies of the superblock, each in a reserved stripe
 
 
 @frozen
@@ -39,7 +39,7 @@ class TreeItem:
 
 @frozen
 class Chunk:
-    """A range of logical addresses and where it lies: (device id, offset) for each stripe."""
+    """A range of logical addresses with its stripes: (device id, offset) each."""
 
     start: int
     length: int
@@ -57,14 +57,14 @@ class Chunk:
 
     @property
     def columns(self) -> int:
-        """Stripes beside each other that hold different data."""
+        """Number of stripes with different data per row."""
         if self.profile & _RAID10:
             return len(self.stripes) // self.sub_stripes
         return len(self.stripes) - self.parities if self.profile & _STRIPED else 1
 
 
 def items(buffer: bytes | bytearray | memoryview, count: int) -> Iterator[TreeItem]:
-    """The items of one answer. BadInput when they do not fit into it."""
+    """Yield the items of an answer. Raise BadInput if the answer is too short for the items."""
     at, view = 0, memoryview(buffer)
     for _ in range(count):
         if at + _HEADER.size > len(view):
@@ -78,7 +78,7 @@ def items(buffer: bytes | bytearray | memoryview, count: int) -> Iterator[TreeIt
 
 
 def chunk(item: TreeItem) -> Chunk:
-    """A CHUNK_ITEM. BadInput when it is damaged."""
+    """Parse a CHUNK_ITEM. Raise BadInput if damaged."""
     if len(item.data) < _CHUNK.size:
         raise BadInput(f"a chunk of {len(item.data)} bytes")
     length, _, stripe_bytes, profile, _, _, _, count, sub = _CHUNK.unpack_from(item.data)
@@ -104,7 +104,7 @@ def _whole(layout: struct.Struct, data: bytes) -> Iterator[tuple[int, int]]:
 
 
 def used_of_extent_tree(tree_items: Iterable[TreeItem], node_bytes: int) -> Extents:
-    """Logical addresses in use, by the extent tree."""
+    """Return the logical addresses in use, from the extent tree."""
     return Extents.in_order(
         (item.objectid, item.objectid + (item.offset if item.type == EXTENT_ITEM else node_bytes))
         for item in tree_items
@@ -113,7 +113,7 @@ def used_of_extent_tree(tree_items: Iterable[TreeItem], node_bytes: int) -> Exte
 
 
 def free_of_free_space_tree(tree_items: Iterable[TreeItem], sector_bytes: int) -> Extents:
-    """Logical addresses that are free in block groups, by the free space tree."""
+    """Return the free logical addresses in block groups, from the free space tree."""
     return Extents.of(_free(tree_items, sector_bytes))
 
 
@@ -128,7 +128,7 @@ def _free(tree_items: Iterable[TreeItem], sector_bytes: int) -> Iterator[tuple[i
 
 
 def _runs(start: int, bits: bytes, unit: int) -> Iterator[tuple[int, int]]:
-    """Runs of ones, the lowest bit of the first byte being the first unit."""
+    """Yield runs of set bits; the lowest bit of the first byte is the first unit."""
     number, at = int.from_bytes(bits, "little"), 0
     while number:
         zeros = (number & -number).bit_length() - 1
@@ -139,8 +139,8 @@ def _runs(start: int, bits: bytes, unit: int) -> Iterator[tuple[int, int]]:
 
 
 def physical(part: Chunk, start: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """(device id, start, end) of each copy of a logical range inside a chunk. Of stripes with parity only
-    whole rows: what stands beside used data keeps its parity alive."""
+    """Yield (device id, start, end) for each copy of a logical range within a chunk. With parity only whole
+    rows count: the parity of a row with used data also covers the row's free blocks."""
     low, high = start - part.start, end - part.start
     if not part.profile & _STRIPED:
         for device, offset in part.stripes:
@@ -162,7 +162,7 @@ def physical(part: Chunk, start: int, end: int) -> Iterator[tuple[int, int, int]
 
 
 def _in_column(offset: int, column: int, columns: int) -> int:
-    """How many bytes of this column come before a logical offset."""
+    """Return the number of bytes of a column before a logical offset."""
     strip, inside = divmod(offset, _STRIPE_BYTES)
     row, at = divmod(strip, columns)
     if at == column:
@@ -173,8 +173,8 @@ def _in_column(offset: int, column: int, columns: int) -> int:
 def free_by_device(
     chunks: Iterable[Chunk], free: Extents, dev_extents: Iterable[TreeItem], sizes: dict[int, int]
 ) -> dict[int, Extents]:
-    """Free bytes of each device, by its id: those of chunks and those that no chunk has. `sizes` are of
-    the devices; `free` is logical."""
+    """Return each device's free bytes by device id: free space in chunks, and unallocated space. `free` is in
+    logical addresses; `sizes` are device sizes."""
     pieces: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
     for part in chunks:
         for start, end in free.clip(part.start, part.end):
@@ -192,7 +192,7 @@ def free_by_device(
 
 
 def dev_extent_bytes(item: TreeItem) -> int:
-    """The length of a DEV_EXTENT. BadInput when it is damaged."""
+    """Return the length of a DEV_EXTENT. Raise BadInput if damaged."""
     if item.type != DEV_EXTENT or len(item.data) < _DEV_EXTENT.size:
         raise BadInput(f"an item of type {item.type} with {len(item.data)} bytes is no device extent")
     length: int = _DEV_EXTENT.unpack_from(item.data)[3]

@@ -1,4 +1,4 @@
-"""Where bytes of a device lie further down, as long as that is exact. Pure."""
+"""Map bytes of a device to the devices below, as far as the mapping is exact. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from opwatch.trim.stack.layers import Kind, Layer, Stack
 from opwatch.trim.stack.passage import GOES_ON, lower_of
 
 _SECTOR = 512
-# Why nothing can be followed through a layer, and what reading there tells.
+# Why a range cannot be traced through a layer, and what reads of the layer show.
 _STOPS = {
     Kind.THIN: "thin volume {0}: what it holds is held by its pool; the disks below are not looked at",
     Kind.THIN_POOL: "thin pool {0}: the disks below are not looked at",
@@ -22,16 +22,16 @@ _STOPS = {
     Kind.CRYPT: "{0} is encrypted and its table may not be read: what it gives for a trimmed block is noise",
 }
 
-# Targets that have helpers beside a device, on which everything lies where it lies on them.
-# A target as dmtable.areas() understands it: its words are those of Areas. The kernel has none of this name.
+# Name of a target whose arguments are the fields of dmtable.Areas. The kernel has no target with this name.
 IN_AREAS = "in areas"
+# Targets that keep data at the same offset on the main device, next to auxiliary devices.
 _AT_THE_SAME_PLACE = ("cache", "era", "writecache", "log-writes")
 
 
 @frozen
 class Landing:
-    """Bytes of a device that are read there. `encrypted`: a layer above has encrypted what lies there.
-    `stopped` says why they were not followed further down, None at a disk."""
+    """A range of a device, to be read there. `encrypted`: a layer above encrypts the data. `stopped`: why the
+    range was not traced further down; None at a disk."""
 
     device: str
     extents: Extents
@@ -40,7 +40,7 @@ class Landing:
 
 
 def still(before: Iterable[Landing], later: Iterable[Landing]) -> list[Landing]:
-    """The part of what lay there that still lies there later."""
+    """Return the parts of `before` that are still at the same place in `later`."""
     kept = {(landing.device, landing.encrypted, landing.stopped): landing.extents for landing in later}
     return [
         replace(
@@ -55,8 +55,8 @@ def still(before: Iterable[Landing], later: Iterable[Landing]) -> list[Landing]:
 def descend(
     stack: Stack, device: str, extents: Extents, *, encrypted: bool = False, copies: bool = False
 ) -> Iterator[Landing]:
-    """Where `extents` of a device of the stack lie; with `copies`, each copy that an array has of them, and
-    what a cache's origin has."""
+    """Yield the landings of a device's `extents`. With `copies`, include every copy in an array, and the copy
+    on a cache's origin."""
     layer = stack.layer(device)
     if not extents:
         return
@@ -81,11 +81,11 @@ def descend(
 def in_pieces(
     stack: Stack, device: str, start: int, end: int, block: int, *, copies: bool = False
 ) -> Iterator[tuple[int, Landing]]:
-    """The blocks of a range in pieces as long as they may be, of which each lies in one: (where it begins,
-    where it lies). Blocks that a layer cuts in two, or an end of the range, are in none."""
+    """Split a range into pieces of blocks, as long as possible, each contiguous on the lower device. Yield
+    (start, landing). Blocks split by a layer are left out, and so is an incomplete block at the end."""
     end -= (end - start) % block
     landings = list(descend(stack, device, Extents.of([(start, end)]), copies=copies))
-    # What lies in one piece somewhere lies there in this order: each part of a table is told by itself.
+    # A contiguous piece keeps its order, because each target of a table gives a separate landing.
     whole = [
         landing for landing in landings if [last - first for first, last in landing.extents] == [end - start]
     ]
@@ -98,8 +98,9 @@ def in_pieces(
 
 
 def _begins_on_backing(stack: Stack, layer: Layer, *, copies: bool) -> int | None:
-    """Where a bcache begins on its backing device: behind its superblock, by which it is smaller. None for
-    all others; with a cache, what is dirty is in the cache alone."""
+    """Return the offset at which a bcache starts on its backing device: the bcache is smaller by its
+    superblock. None for other layers. With a cache, dirty data exist only in the cache, so only `copies`
+    allows this mapping."""
     lowers = lower_of(stack, layer)
     if not layer.device.startswith("bcache") or len(lowers) != 1 or not (copies or len(layer.below) == 1):
         return None
@@ -107,8 +108,8 @@ def _begins_on_backing(stack: Stack, layer: Layer, *, copies: bool) -> int | Non
 
 
 def reads_a_cache(stack: Stack, device: str) -> bool:
-    """Whether what is read of a device may come from a cache below it, which keeps what was discarded. A thin
-    volume gives zeros for what it has freed, and asks nobody."""
+    """Return True if reads of a device may come from a cache below, which keeps discarded data. A thin volume
+    returns zeros for freed blocks without reading any lower device."""
     layer = stack.layer(device)
     below = lower_of(stack, layer) if layer and layer.kind is not Kind.THIN else []
     return any(
@@ -120,7 +121,8 @@ def reads_a_cache(stack: Stack, device: str) -> bool:
 
 
 def _on_members(layer: Layer, extents: Extents) -> Iterator[tuple[str, Extents]]:
-    """Where an array of md without parity has these bytes. Nothing of one whose layout is not known."""
+    """Yield each member's part of the bytes, for an md array without parity. Yield nothing if the layout is
+    unknown."""
     array = layer.facts_as(MdFacts)
     names, offsets = array.members or (), array.data_offsets or ()
     for slot, part in _by_slot(array, extents):
@@ -129,8 +131,8 @@ def _on_members(layer: Layer, extents: Extents) -> Iterator[tuple[str, Extents]]
 
 
 def on_slots(array: MdFacts, start: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """(slot, first, last) of what each slot has of these bytes, or of copies of them, from the beginning of
-    the members' data on."""
+    """Yield (slot, first, last) for each slot that holds some of the bytes or a copy, relative to the start
+    of the members' data."""
     disks, chunk = array.raid_disks or 0, array.chunk_bytes or 0
     if array.level == "raid1":
         yield from ((slot, start, end) for slot in range(disks))
@@ -141,7 +143,7 @@ def on_slots(array: MdFacts, start: int, end: int) -> Iterator[tuple[int, int, i
         return
     earliest, latest = start // chunk, (end - 1) // chunk
     for slot in range(disks):
-        # Each row has a chunk or a copy of one on every slot: what a slot has of a range is in one piece.
+        # Each row has a chunk, or a copy of a chunk, on every slot: a slot's part of the range is contiguous.
         first = earliest * copies + (slot - earliest * copies) % disks
         last = latest * copies + copies - 1
         last -= (last - slot) % disks
@@ -169,8 +171,9 @@ def _through_table(
 
 
 def _on_devices(target: DmTarget, part: Extents, *, copies: bool) -> Iterator[tuple[str, Extents]]:
-    """(major:minor, where there) of a part of its device that a target has; nothing where that is not exact.
-    A mirror has it on each leg, and what stands behind a cache or beside a log a copy at the same place."""
+    """Yield (major:minor, extents there) for a target's part of the device; nothing if the mapping is not
+    exact. A mirror has a copy on each leg. Behind a cache or next to a log, the copy is at the same
+    offset."""
     first = target.first * _SECTOR
     if places := stripes(target):
         yield from _on_stripes(places, part.shift(-first))
@@ -199,14 +202,14 @@ def _in_areas(target: DmTarget, part: Extents) -> Extents:
 
 
 def _on_data_devices(array: Raid, part: Extents) -> Iterator[tuple[str, Extents]]:
-    """Where members of a RAID of device mapper have it: as those of md, from their start."""
+    """Yield each member's part in a device-mapper RAID: as in md, with data from the start of the member."""
     for slot, piece in _by_slot(as_of_md(array), part):
         if array.data[slot] != "-":
             yield array.data[slot], piece
 
 
 def _by_slot(array: MdFacts, part: Extents) -> Iterator[tuple[int, Extents]]:
-    """(slot, where there) of each slot of an array that has some of it."""
+    """Yield (slot, extents there) for each slot of an array that holds some of the bytes."""
     pieces: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
     for start, end in part:
         for slot, first, last in on_slots(array, start, end):
@@ -216,7 +219,7 @@ def _by_slot(array: MdFacts, part: Extents) -> Iterator[tuple[int, Extents]]:
 
 
 def _on_stripes(places: TargetLayout, part: Extents) -> Iterator[tuple[str, Extents]]:
-    """Chunks go to one device after the other, as they do in a RAID 0."""
+    """Yield each stripe's part: chunks rotate over the devices, as in RAID 0."""
     array = MdFacts(level="raid0", raid_disks=len(places.begins), chunk_bytes=places.chunk_sectors * _SECTOR)
     for slot, piece in _by_slot(array, part):
         dev, sector = places.begins[slot]
@@ -224,7 +227,7 @@ def _on_stripes(places: TargetLayout, part: Extents) -> Iterator[tuple[str, Exte
 
 
 def joined(landings: list[Landing]) -> list[Landing]:
-    """One landing for each device, encryption and reason."""
+    """Merge landings with the same device, encryption and stop reason."""
     extents_by_key: dict[tuple[str, bool, str | None], Extents] = {}
     for landing in landings:
         key = (landing.device, landing.encrypted, landing.stopped)

@@ -1,4 +1,5 @@
-"""Who lends a disk to other hosts: targets in the kernel, which have it open without a claim or a process."""
+"""Find kernel targets that export a disk to other hosts, with the disk open but without a claim or a
+process."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ CONFIG = Path("/sys/kernel/config")
 
 
 def exports_of(numbers: Collection[tuple[int, int]], config: Path = CONFIG) -> Iterator[str]:
-    """The targets that have one of these devices, beginnings of sentences. NVMe's and those of SCSI that have
-    it as a file open it as anybody may: no claim shows them."""
+    """Yield the targets for the given devices, as beginnings of sentences. NVMe targets and SCSI file targets
+    open a device non-exclusively, so no claim shows such a user."""
     for path in sorted(config.glob("nvmet/subsystems/*/namespaces/*/device_path")):
         if _is_on(path) and _number_of(path) in numbers:
             yield f"the NVMe target {path.parents[2].name}"
@@ -31,10 +32,10 @@ def _is_on(path: Path) -> bool:
 
 
 def _number_of(path: Path) -> tuple[int, int] | None:
-    """The number of the device behind the path that this file holds, None when it is none."""
+    """Return the number of the device named in a file; None if the name is not a block device."""
     try:
         node = read_text(path).strip()
-        # A file of a file system that does not answer would keep us waiting: devices have such names.
+        # stat() of a path on an unresponsive file system would block; device nodes are below /dev.
         if not node.startswith("/dev/"):
             return None
         status = Path(node).stat()

@@ -1,4 +1,4 @@
-"""A disk that is ours alone for a while: opened once, exclusively, locked, and known by its descriptor."""
+"""Hold a disk exclusively for a while: opened once, locked, and identified by its descriptor."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ from opwatch.guard.obstacles import Consent, obstacles, require_none
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.host.loop import diskseq
 
-# udev looks into a disk that is new, and has it open meanwhile.
+# udev probes a new disk and keeps the device open meanwhile.
 _PATIENCE_S = 10.0
 
 
 class HeldDisk:
-    """A disk that is ours while this is entered. Nobody can mount it, swap on it or build on it meanwhile,
-    udev leaves it alone, and neither a rename nor a number that is used again can put another disk in its
-    place. `path` is for tools that are started. RefusedError where anything speaks against it."""
+    """A disk held exclusively inside the `with` block: no other program can mount it, swap on it or stack a
+    device on it, udev leaves it alone, and neither a rename nor a reused number can substitute another disk.
+    `path` is for tools started by opwatch. Raises RefusedError if there is any obstacle."""
 
     def __init__(self, devices: Devices, named: str, consent: Consent) -> None:
         self.devices, self._consent = devices, consent
         self.facts = look_at(devices, named)
         require_none(obstacles(self.facts, consent))
         self.identity = self.facts.identity
-        # It is looked up by its number: the name that was given may lead elsewhere by now.
+        # Look the disk up by number: the given name may belong to another disk by now.
         disk = devices.by_number(*self.identity.dev)
         if disk is None:
             raise RefusedError(f"{named} has gone since it was looked at")
         self.disk = disk
-        # Set by whoever purges it: what is on it from then on is ours.
+        # Set by the caller after purging the disk: from then on the contents are ours.
         self.is_purged = False
-        # The name of a partition that was made of it since, by whoever holds it.
+        # Name of a partition created by the caller.
         self.own_part: str | None = None
-        # The size that it has for as long as whoever holds it has made it smaller.
+        # The disk's size while the caller has reduced it.
         self.own_size: int | None = None
         self._descriptor = -1
 
@@ -51,7 +51,7 @@ class HeldDisk:
         try:
             self._require_descriptor()
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # What came between the first look and the claim would stay.
+            # Check again: anything that happened between the first check and the claim is still there.
             self.require_ours()
         except BlockingIOError:
             self.close()
@@ -68,7 +68,7 @@ class HeldDisk:
 
     @property
     def path(self) -> str:
-        """A path that leads to this disk, whatever its node is by then."""
+        """A path to this disk, even if its device node changes."""
         return f"/proc/{os.getpid()}/fd/{self.fileno()}"
 
     def fileno(self) -> int:
@@ -77,8 +77,8 @@ class HeldDisk:
         return self._descriptor
 
     def require_ours(self, idle_s: float = 0.5) -> None:
-        """RefusedError when it is another disk, or anything speaks against going on by now. Asked before
-        every step that writes, while nothing of ours does."""
+        """Raise RefusedError if the disk was replaced or any obstacle has appeared. Called before every
+        writing step, while we do no I/O."""
         self._require_descriptor()
         facts = look_at(
             self.devices, self.identity.name, is_ours=True, reads_contents=not self.is_purged, idle_s=idle_s
@@ -88,12 +88,12 @@ class HeldDisk:
         require_none(obstacles(facts, replace(self._consent, planned=self._identity_now())))
 
     def _identity_now(self) -> DiskIdentity:
-        """Which disk it has to be, with the size that we have given it."""
+        """Return the expected identity, with the size set by the caller."""
         return replace(self.identity, size_bytes=self.own_size) if self.own_size else self.identity
 
     def _require_descriptor(self) -> None:
-        """RefusedError unless its name leads to what we have open: what is known of it is looked up by its
-        name."""
+        """Raise RefusedError unless the disk's name still refers to the open device, because facts are looked
+        up by name."""
         name, status = self.identity.name, os.fstat(self.fileno())
         dev = (os.major(status.st_rdev), os.minor(status.st_rdev))
         life = diskseq(self.fileno())
@@ -106,8 +106,8 @@ class HeldDisk:
             raise RefusedError(f"{name} is another drive by now than the one that was looked at")
 
     def take(self, disk: BlockDevice) -> None:
-        """Hold another disk from now on: what came of this one, by whoever holds it. Its contents are ours,
-        and its names are others. udev may look at it first, and is waited for."""
+        """Switch to the disk that the caller created in place of the current one, such as a new namespace.
+        Contents are ours, names differ. Wait for udev, which may probe the new disk first."""
         self.close()
         self.disk, self.identity = disk, identity_of_disk(self.devices, disk)
         until = time.monotonic() + _PATIENCE_S

@@ -1,4 +1,4 @@
-"""A mounted file system on which a sweep may make files: opened once, locked, and known by its descriptor."""
+"""Hold a mounted file system for a sweep's files: opened once, locked, and identified by its descriptor."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from opwatch.sweep.room import FilesPlace, FilesystemRoom
 
 
 def room_of(disk: BlockDevice, at: int | str) -> FilesystemRoom:
-    """What the file system of a path or a descriptor has by now."""
+    """Return the current space of the file system at a path or descriptor."""
     try:
         status = os.statvfs(at)
     except OSError as error:
@@ -40,25 +40,24 @@ def place_of(device: BlockDevice, point: str) -> FilesPlace:
 def reasons_against(
     devices: Devices, device: BlockDevice, mount: Mount, consent: Consent
 ) -> tuple[GuardFacts, list[Obstacle]]:
-    """(what the drive is, everything that speaks against files on this mount). It reads, and writes
-    nothing."""
+    """Return (facts about the drive, all obstacles to files on this mount). Only reads."""
     facts = look_at(devices, device.disk.name, is_ours=True, reads_contents=False)
     facts = of_other_parts(facts, device.name)
     return facts, [*obstacles_of_mount(mount, device.name, device.dev), *obstacles(facts, consent)]
 
 
 class HeldMount:
-    """A mount that stays while this is entered, and whose drive is the one that was named. Others may use it
-    meanwhile: what they write is counted. RefusedError where anything speaks against it."""
+    """A mount, on the drive named by the user, that stays mounted inside the `with` block. Other programs may
+    use the mount; their writes are counted. Raises RefusedError if there is any obstacle."""
 
     def __init__(self, devices: Devices, named: str, point: str, consent: Consent) -> None:
-        # Nothing of others is destroyed: that is no word which has to be said.
+        # Nothing but our own files is destroyed, so --destroy is not needed.
         self.devices, self._consent = devices, replace(consent, destroy=True)
         self.device = devices.resolve(named)
         self.mount = check_mount(point)
         require_none([*obstacles_of_mount(self.mount, self.device.name, self.device.dev)])
         with opened(self.mount) as descriptor:
-            # What it would write down by itself within seconds is none of somebody else's.
+            # Flush first: the file system's own delayed writes must not look like another user.
             settle(descriptor)
         self.facts, reasons = reasons_against(devices, self.device, self.mount, self._consent)
         require_none(reasons)
@@ -89,13 +88,13 @@ class HeldMount:
         return self._descriptor
 
     def room(self) -> FilesystemRoom:
-        """What there is once everything that was deleted is free."""
+        """Return the space after all deleted files are freed."""
         settle(self.fileno())
         return room_of(self.disk, self.fileno())
 
     def require_ours(self) -> None:
-        """RefusedError when it is another drive, is mounted there no longer, or anything speaks against going
-        on by now. Asked before every step that writes, while nothing of ours does."""
+        """Raise RefusedError if the drive was replaced, the mount is gone or any obstacle has appeared.
+        Called before every writing step, while we do no I/O."""
         settle(self.fileno())
         number = mount_number(self.fileno())
         if not any(self._is_same(mount, number) for mount in read_usage().mounts):

@@ -1,5 +1,5 @@
-"""Looks at a disk before anything is destroyed on it: reads, and changes nothing. What it means is for the
-core to say (opwatch/guard)."""
+"""Collect facts about a disk before its contents are destroyed. Only reads; opwatch/guard judges the
+facts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from opwatch.host.usage import Mount, number_of_mount, read_usage
 
 _VIRTUAL_TRANSPORTS = ("virtio", "xen")
 _NETWORKS = ("iscsi", "fc", "nvme-tcp", "nvme-rdma", "nvme-fc")
-# What a host starts from, and what it runs from.
+# Mount points needed by a host to boot and run.
 _SYSTEM = ("/", "/boot", "/boot/efi", "/efi", "/usr", "/var", "/home")
 # Fields of a disk's stat: reads, writes, in flight, discards, flushes.
 _READS, _WRITES, _IN_FLIGHT, _DISCARDS, _FLUSHES = 0, 4, 8, 11, 15
@@ -38,7 +38,7 @@ IDLE_S = 1.0
 
 
 def identity_of_disk(devices: Devices, disk: BlockDevice) -> DiskIdentity:
-    """Which disk it is, by all that it and the kernel tell."""
+    """Return the disk's identity, from the drive and the kernel."""
     told_by_sysfs = read_identity(devices, disk)
     diskseq = disk.number("diskseq")
     model, serial = told_by_sysfs.model, told_by_sysfs.serial
@@ -58,13 +58,13 @@ def identity_of_disk(devices: Devices, disk: BlockDevice) -> DiskIdentity:
 
 
 def _of_a_loop(disk: BlockDevice, diskseq: int | None) -> tuple[str | None, str | None]:
-    """(model, serial number) of a simulated drive. A loop device over a file has none: the number that no
-    other disk of this boot has stands for it."""
+    """Return (model, serial number) of a loop device: those of the simulated drive, if any. For other loop
+    devices a serial number is made from the diskseq, which is unique during a boot."""
     drive = find_simulated(disk)
     if drive:
         try:
             controller = identify.decode_controller(drive.identify(identify.CONTROLLER, 0))
-        except OpwatchError:  # its pages are root's, or its server is gone
+        except OpwatchError:  # only root can read the pages, or the drive's server has exited
             return None, None
         return controller.model, controller.serial
     return None, f"{BOOT_SERIAL}{diskseq}" if diskseq is not None else None
@@ -78,8 +78,8 @@ def look_at(
     reads_contents: bool = True,
     idle_s: float = IDLE_S,
 ) -> GuardFacts:
-    """Return the facts for and against destroying a disk. `is_ours`: we hold it exclusively; without
-    `reads_contents` its contents are ours, too. Its statistics are watched for `idle_s`."""
+    """Return the facts for and against destroying a disk. `is_ours`: we hold the disk exclusively. Without
+    `reads_contents`, the contents are ours too. Counts foreign requests during `idle_s`."""
     device = devices.resolve(named)
     disk = device.disk
     surveyed = survey_of(disk, devices)
@@ -112,7 +112,7 @@ def look_at(
 
 
 def _claim(disk: BlockDevice) -> tuple[bool | None, str | None]:
-    """(what an exclusive opening says, why it could not be tried)."""
+    """Return (whether the disk is claimed, by an exclusive open; why the open was impossible)."""
     try:
         descriptor = open_device(disk)
         try:
@@ -124,8 +124,8 @@ def _claim(disk: BlockDevice) -> tuple[bool | None, str | None]:
 
 
 def is_virtual(devices: Devices, disk: BlockDevice) -> bool:
-    """Whether it is a file here, or a disk that another machine makes up: that has an AHCI or NVMe controller
-    as drives have, and tells it by its name alone."""
+    """Return True for a loop device or another machine's virtual disk. Virtual disks may have AHCI or NVMe
+    controllers like real drives, and only their model name shows the difference."""
     identity = read_identity(devices, disk)
     return disk.kind() == "loop" or identity.transport in _VIRTUAL_TRANSPORTS or is_of_a_hypervisor(identity)
 
@@ -154,7 +154,7 @@ def _is_of(mount: Mount, part: BlockDevice) -> bool:
 
 
 def _contents(part: BlockDevice) -> tuple[str | None, str | None]:
-    """(what its bytes say it is, why they could not be read)."""
+    """Return (description of the signature found, why the contents could not be read)."""
     try:
         descriptor = open_device(part)
         try:
@@ -166,7 +166,7 @@ def _contents(part: BlockDevice) -> tuple[str | None, str | None]:
 
 
 def _system(devices: Devices, disk: BlockDevice) -> Iterable[str]:
-    """The points of this host's own mounts that stand on the disk, through whatever lies between."""
+    """Yield this host's system mount points on the disk, directly or through other devices."""
     mounts = own_mounts()
     for point in _SYSTEM:
         number = number_of_mount(Path(point), mounts)
@@ -178,7 +178,7 @@ def _system(devices: Devices, disk: BlockDevice) -> Iterable[str]:
 
 
 def sharers(devices: Devices, disk: BlockDevice) -> Iterable[str]:
-    """Who else can reach a disk. That it cannot be asked is one, too: nobody knows then."""
+    """Yield who else can reach a disk. A failed query counts as well, because sharing is then unknown."""
     transport = read_identity(devices, disk).transport
     if transport in _NETWORKS:
         yield f"it is on a network ({transport}), and which hosts have it there is not seen"
@@ -198,12 +198,12 @@ def sharers(devices: Devices, disk: BlockDevice) -> Iterable[str]:
 
 
 def alike(devices: Devices, disk: BlockDevice, identity: DiskIdentity) -> Iterable[DiskIdentity]:
-    """Other disks that tell its serial number or its worldwide name: another path to it, a namespace of the
-    same drive, or one of many that were made alike. A loop device has no such names."""
+    """Yield other disks with the same serial number or WWID: another path, a namespace of the same drive, or
+    one of many disks with identical numbers. Loop devices have neither."""
     for other in devices.disks():
         if other.name == disk.name or other.is_hidden or "loop" in (disk.kind(), other.kind()):
             continue
-        # A slot of a card reader tells the reader's number, and has nothing in it.
+        # An empty card reader slot reports the reader's serial number.
         if not other.size_bytes:
             continue
         another = read_identity(devices, other)
@@ -213,8 +213,8 @@ def alike(devices: Devices, disk: BlockDevice, identity: DiskIdentity) -> Iterab
 
 
 def counted_disks(devices: Devices, disk: BlockDevice) -> list[BlockDevice]:
-    """What the kernel counts its requests on. The head of NVMe paths keeps no statistics on older kernels;
-    the paths always do."""
+    """Return the disks on which the kernel counts requests: on older kernels the head of NVMe paths keeps no
+    statistics, but the paths do."""
     return devices.paths(disk) or [disk]
 
 
@@ -223,7 +223,8 @@ def _is_counted(disk: BlockDevice) -> bool:
 
 
 def counted(disk: BlockDevice) -> tuple[int, int, int] | None:
-    """(reads, all that changes something, under way) as the kernel counts them, None without statistics."""
+    """Return the kernel's counts (reads, requests that change data, requests in flight); None without
+    statistics."""
     fields = [int(text) for text in (disk.attribute("stat") or "").split() if text.isdigit()]
     if len(fields) <= _DISCARDS:
         return None

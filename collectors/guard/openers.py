@@ -1,5 +1,5 @@
-"""Find users of a disk that hold no exclusive claim on it: processes that have it open or mapped, and loop
-devices that are backed by it."""
+"""Find users of a disk without an exclusive claim: processes with an open descriptor or a mapping, and loop
+devices on the disk."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from opwatch.guard.facts import LoopUser
 from opwatch.host.device import BlockDevice
 from opwatch.host.loop import backing_device_by_name
 
-# A file on a dead network server would keep us waiting for ever.
+# A file on a dead network server would block forever.
 _ANSWER_S = 2.0
-# After that many processes without an answer the rest is not asked: the disk is refused anyway.
+# After this many unresponsive processes, skip the rest: the disk is refused anyway.
 _MOST_SILENT = 3
 
 
 @frozen
 class Openers:
-    """Processes that use the disk, and descriptions of those that could not be examined."""
+    """Processes with the disk in use, and descriptions of any that could not be examined."""
 
     openers: tuple[str, ...]
     unseen: tuple[str, ...]
 
 
 def openers_of(numbers: Collection[tuple[int, int]], proc: Path = Path("/proc")) -> Openers:
-    """Return the processes that have one of these devices open or mapped shared, other than our own."""
+    """Return the processes, other than our own, with one of the devices open or mapped shared."""
     wanted = {os.makedev(*number) for number in numbers}
     openers, silent, denied = [], [], 0
     with closing(Asker(_ANSWER_S)) as asker:
@@ -52,7 +52,7 @@ def openers_of(numbers: Collection[tuple[int, int]], proc: Path = Path("/proc"))
             except PermissionError:
                 # A kernel thread has no files, and no command line.
                 denied += bool(_command_line(folder))
-            except OSError:  # it has ended
+            except OSError:  # the process has ended
                 continue
     which = f"{denied} processes" if denied > 1 else "a process"
     refused = (f"{which} whose open files may not be read",) if denied else ()
@@ -75,8 +75,8 @@ def _is_user(process: Path, wanted: Collection[int]) -> bool:
 
 
 def _is_device(link: Path, wanted: Collection[int]) -> bool:
-    """Whether this link of /proc leads to one of the devices. Its text proves nothing: a container may have
-    the node of a disk anywhere, on any file system."""
+    """Return True if a /proc link leads to one of the devices. The link's text is no proof: a container may
+    have a disk's node anywhere, on any file system."""
     try:
         if not str(link.readlink()).startswith("/"):  # a socket, a pipe
             return False
@@ -91,7 +91,7 @@ def _descriptors(process: Path) -> Iterator[Path]:
 
 
 def _shared_mappings(process: Path) -> Iterator[Path]:
-    """Files that a process can write through memory, even after it has closed their descriptors."""
+    """Yield files that a process can write through memory, even after closing their descriptors."""
     with (process / "maps").open("rb") as lines:
         for line in lines:
             addresses, permissions, *_ = line.split(None, 2)
@@ -102,9 +102,9 @@ def _shared_mappings(process: Path) -> Iterator[Path]:
 
 
 def loops_on(disk: BlockDevice, sys: Path = Path("/sys")) -> tuple[LoopUser, ...]:
-    """Return the loop devices that are backed by this disk or a partition of it, or may be. Each is asked for
-    the number of its backing device: the path in `backing_file` is that of another mount namespace, or of any
-    node."""
+    """Return the loop devices certainly or possibly backed by the disk or its partitions. Asks the kernel for
+    the number of each backing device, because the path in `backing_file` may be in another mount namespace or
+    name any node."""
     numbers = {os.makedev(*disk.dev)} | {
         _number(text) for path in disk.sysfs.glob("*/dev") if (text := read_text(path).strip())
     }
@@ -118,7 +118,7 @@ def loops_on(disk: BlockDevice, sys: Path = Path("/sys")) -> tuple[LoopUser, ...
             if number is not None and number in numbers:
                 users.append(LoopUser(name))
         except (OSError, OpwatchError) as error:
-            if backing.exists():  # otherwise it was detached since
+            if backing.exists():  # otherwise detached since
                 users.append(LoopUser(name, str(error)))
     return tuple(users)
 

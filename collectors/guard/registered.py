@@ -1,4 +1,4 @@
-"""Which hosts have registered with a SCSI disk, or have it to themselves."""
+"""Find hosts that have registered with a SCSI disk or hold a reservation."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ Ask = Callable[[int, bytes, int], bytes]
 
 
 def registered(disk: BlockDevice, ask: Ask = ask_scsi) -> Iterator[str]:
-    """Who may have it, beginnings of sentences; nothing where the disk knows no reservations. That it cannot
-    be asked is one, too."""
+    """Yield the possible users of a SCSI disk, as beginnings of sentences; nothing if the disk does not
+    support reservations. A failed query counts as well."""
     try:
         descriptor = open_device(disk)
     except OpwatchError as error:

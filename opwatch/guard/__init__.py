@@ -1,1 +1,1 @@
-"""What stands between a command and the destruction of a disk: facts, reasons against it, budgets."""
+"""Protect disks from destruction by mistake: facts, obstacles, budgets."""

@@ -1,4 +1,4 @@
-"""What a sweep may cost: bytes, life of the drive, heat. Pure: looked at again and again while it runs."""
+"""Limits of a sweep: bytes written, drive life, temperature. Pure: checked repeatedly during the sweep."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ MOST_LIFE_PERCENT, MOST_CELSIUS = 1, 70
 
 @frozen
 class Budget:
-    """What a sweep may cost. With `is_of_plan` nobody gave a bound of bytes, and it is what the plan
-    foretells at most."""
+    """Limits of a sweep. With `is_of_plan` the user gave no byte limit, and `write_bytes` is the plan's
+    maximum."""
 
     write_bytes: int
     life_percent: int = MOST_LIFE_PERCENT
@@ -21,8 +21,8 @@ class Budget:
 
 @frozen
 class Health:
-    """What a drive says of itself; None for what it does not tell. `host_bytes` is the kernel's count of what
-    was written to it."""
+    """Health as reported by a drive; None for values not reported. `host_bytes` is the kernel's count of
+    written bytes."""
 
     host_bytes: int | None = None
     percentage_used: int | None = None
@@ -33,7 +33,7 @@ class Health:
 
 
 def overdrawn(budget: Budget, before: Health, now: Health, written: int, where: str) -> list[Obstacle]:
-    """Why the sweep must not go on; empty while it may. `written` is what all of its steps wrote."""
+    """Return why the sweep must stop; empty if the sweep may go on. `written` is the total of all steps."""
     reasons = [*_of_life(budget, before, now)]
     if written > budget.write_bytes:
         remedy = "resume it with a larger --max-write, if the drive may be worn by it"

@@ -1,4 +1,4 @@
-"""What is seen of a disk before anything is destroyed on it. Whoever collects it judges nothing."""
+"""Facts about a disk, collected before destroying data. Collectors do not judge."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from opwatch.guard.identity import DiskIdentity
 
 @frozen
 class PartFacts:
-    """The whole disk or one of its partitions. `mounts` says where it is mounted, `holders` what stands
-    on it. `contents` is what its bytes say it is, None for nothing known; `unread` why that is not known."""
+    """The whole disk or a partition. `mounts` are mount points, `holders` the devices on top. `contents`
+    describes the signature found, None if nothing is known; `unread` says why the contents could not be
+    read."""
 
     name: str
     mounts: tuple[str, ...] = ()
@@ -21,7 +22,7 @@ class PartFacts:
 
 @frozen
 class ForeignIo:
-    """Requests that the kernel counted while we did nothing, and those under way at the end of it."""
+    """Requests counted by the kernel while opwatch was idle, and requests in flight at the end."""
 
     seconds: float
     reads: int
@@ -35,7 +36,8 @@ class ForeignIo:
 
 @frozen
 class LoopUser:
-    """A loop device that is backed by the disk, or may be: `unknown` is why that could not be determined."""
+    """A loop device with the disk as backing device, either certainly or possibly: `unknown` is why a check
+    was impossible."""
 
     name: str
     unknown: str | None = None
@@ -43,15 +45,15 @@ class LoopUser:
 
 @frozen
 class GuardFacts:
-    """One disk, as far as it could be looked at.
+    """Facts about a disk, as far as visible.
 
-    `named` is what the user typed, `partition` its partition when that is what was named. `parts` has the
-    disk itself first. `claimed` is what the kernel says to an exclusive opening, None when it was not asked
-    or is our own claim. `system` names mounts of this host that stand on it. `shared` says who else can
-    reach its namespace. `unseen` is where users of it may be that could not be looked at. `alike` are other
-    disks here that tell its serial number or its worldwide name; `exports` says who lends it to other hosts.
-    `loops` are backed by it, or may be.
-    `uncounted` names what the kernel keeps no statistics of, so that `foreign` tells nothing.
+    `named` is the user's argument, and `partition` the partition if the user named one. `parts` starts with
+    the disk itself. `claimed` is the result of opening the disk exclusively; None if not tried or if the
+    claim is ours. `system` names this host's system mounts on the disk. `shared` lists who else can reach the
+    disk's namespace. `unseen` lists places with possible users that could not be examined. `alike` are other
+    local disks with the same serial number or WWID. `exports` lists targets that export the disk to other
+    hosts. `loops` are loop devices on the disk, certain or possible. `uncounted` names disks without kernel
+    statistics, for which `foreign` shows nothing.
     """
 
     identity: DiskIdentity
@@ -76,7 +78,7 @@ class GuardFacts:
 
 
 def without_part(facts: GuardFacts, name: str) -> GuardFacts:
-    """The facts without a partition that we have made ourselves, unless somebody uses it by now."""
+    """Return the facts without a partition created by opwatch, unless the partition is in use by now."""
     others = tuple(
         part for part in facts.parts if part.name != name or part.mounts or part.holders or part.is_swap
     )

@@ -1,4 +1,4 @@
-"""Which disk it is: the one that a plan was made for, and the one that is there when it is run. Pure."""
+"""Identity of a disk, to verify that a plan runs on the planned disk. Pure."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from opwatch.frozen import asdict, frozen
 
 @frozen
 class DiskIdentity:
-    """Tells one disk from every other. `boot` and `diskseq` are of this life of the device: a drive that
-    comes again has others, as has another file behind the number of a loop device. `serial` is what is
-    confirmed, None where the drive tells none. The name is for people, and compared with nothing."""
+    """Distinguishes a disk from all others. `boot` and `diskseq` change when a drive is reconnected, or when
+    a loop device gets another file. `serial` is confirmed by the user, None if the drive reports no serial
+    number. `name` is for display and never compared."""
 
     name: str
     dev: tuple[int, int]
@@ -25,12 +25,12 @@ class DiskIdentity:
     nsid: int | None = None
 
     def document(self) -> dict[str, Any]:
-        """The identity as a journal keeps it."""
+        """Return the identity as stored in a journal."""
         return asdict(self) | {"dev": list(self.dev)}
 
 
 def identity_of(fields: Fields) -> DiskIdentity:
-    """The identity that document() wrote; BadInput for all else."""
+    """Return the identity from the output of document(). Raise BadInput for anything else."""
     dev = fields.rows("dev")
     if len(dev) != 2:
         raise fields.bad("dev is no pair of numbers")
@@ -47,7 +47,7 @@ def identity_of(fields: Fields) -> DiskIdentity:
     )
 
 
-# What a drive keeps wherever it is plugged in: attribute -> what people call it.
+# Attributes that a drive keeps in every slot: attribute -> words for people.
 _LASTING = {
     "serial": "serial number",
     "wwid": "wwid",
@@ -57,13 +57,13 @@ _LASTING = {
 }
 
 
-# A loop device over a file has no serial number: behind this word stands its diskseq instead.
+# A loop device over a file has no serial number: this prefix and the diskseq serve instead.
 BOOT_SERIAL = "diskseq-"
 
 
 def differences(planned: DiskIdentity, present: DiskIdentity) -> list[str]:
-    """In what the disk that is there is not the one that was planned for; empty when it is that one. Numbers
-    of this boot are compared within it alone."""
+    """Return the differences between the present disk and the planned disk; empty if none. Values valid for a
+    single boot are compared only within the same boot."""
     unlike = [
         f"{words} {getattr(present, key)}, not {getattr(planned, key)}"
         for key, words in _LASTING.items()
@@ -77,8 +77,8 @@ def differences(planned: DiskIdentity, present: DiskIdentity) -> list[str]:
 
 
 def is_by_another_path(one: DiskIdentity, other: DiskIdentity) -> bool:
-    """Whether two disks of this host are the same drive: its worldwide name says so, and where it has none,
-    all else that it tells."""
+    """Return True if two local disks are the same drive: by WWID and namespace, or without a WWID by all
+    other attributes."""
     if one.wwid or other.wwid:
         return (one.wwid, one.nsid) == (other.wwid, other.nsid)
     marks = [(disk.serial, disk.model, disk.size_bytes, disk.nsid) for disk in (one, other)]

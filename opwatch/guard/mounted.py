@@ -1,7 +1,7 @@
-"""Why files must not be made on a mounted file system, and its free space not be trimmed. Pure.
+"""Find obstacles to creating files on a mounted file system and trimming its free space. Pure.
 
-A sweep by files destroys nothing but what it made itself. It wears the drive all the same, it takes room that
-others may need, and it trims: only where the person has named that very mount and that very drive.
+A sweep with files destroys only its own files, but still wears the drive, takes up space and trims. Therefore
+the user must name the exact mount and drive.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from opwatch.guard.facts import GuardFacts, PartFacts
 from opwatch.guard.obstacles import Obstacle
 from opwatch.host.usage import Mount
 
-# These file systems write a block of a file again where it was.
+# File systems that overwrite a file's blocks in place.
 _IN_PLACE = ("ext4", "xfs")
-# What a file system itself asks for in a second, at most: a commit of its journal, and what follows on it.
+# Maximum number of the file system's own requests per second: a journal commit and its consequences.
 _OWN_REQUESTS = 64
 
 
 def of_other_parts(facts: GuardFacts, mounted: str) -> GuardFacts:
-    """The facts for files on the part of this name, which stays mounted: what speaks against them is who uses
-    the other parts of the drive, and not that there are some, or what is on them. A few requests are the file
-    system's own; while the workload writes, every byte of others is counted."""
+    """Return the facts for files on part `mounted`, which stays mounted. Only users of the drive's other
+    parts are obstacles, not the existence or contents of those parts. A few requests are the file system's
+    own; during the workload, every byte of other writers is counted."""
     others = [part for part in facts.parts if part.name != mounted]
     users = PartFacts(
         name=facts.identity.name,
@@ -42,7 +42,7 @@ def of_other_parts(facts: GuardFacts, mounted: str) -> GuardFacts:
 
 
 def obstacles_of_mount(mount: Mount, device: str, dev: tuple[int, int]) -> Iterator[Obstacle]:
-    """What is wrong with files on this mount, where `device` of this number was named."""
+    """Yield obstacles to files on `mount`, if the user named `device` with number `dev`."""
     if mount.dev != f"{dev[0]}:{dev[1]}":
         remedy = f"name what is mounted there with --dev, if that may be worn: {mount.source}"
         yield Obstacle(f"it is no mount of {device}, but of {mount.source}", mount.point, remedy)

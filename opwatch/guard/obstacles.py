@@ -1,6 +1,6 @@
-"""Why a disk must not be destroyed. Pure: facts and consent in, all the reasons out, each with its remedy.
+"""Find all obstacles to destroying a disk's contents, with remedies. Pure: takes facts and consent.
 
-There is no way around a reason but to take it away: nothing here asks, waits or is forced.
+The only way past an obstacle is to remove the cause: this module never asks, waits or offers an override.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from opwatch.frozen import frozen
 from opwatch.guard.facts import GuardFacts, PartFacts
 from opwatch.guard.identity import DiskIdentity, differences, is_by_another_path
 
-# Kinds that are disks of their own; of all others the disk below has to be named.
+# Kinds of separate disks. For all other kinds the user must name the disk below.
 _DRIVE, _LOOP = "disk", "loop"
 
 
 @frozen
 class Consent:
-    """What the user has said on the command line. `serial` is the word behind --confirm, None without it;
-    `planned` the disk that a plan or a journal is of."""
+    """The user's consent on the command line. `serial` is the argument of --confirm, None without --confirm;
+    `planned` is the disk in the plan or journal."""
 
     destroy: bool = False
     serial: str | None = None
@@ -29,7 +29,7 @@ class Consent:
 
 @frozen
 class Obstacle:
-    """`what` is wrong, `where`, and what to do about it."""
+    """A reason to refuse: `what` is wrong, `where`, and the `remedy`."""
 
     what: str
     where: str
@@ -40,7 +40,7 @@ class Obstacle:
 
 
 def obstacles(facts: GuardFacts, consent: Consent) -> list[Obstacle]:
-    """Everything that speaks against destroying what is on this disk; empty when nothing does."""
+    """Return every obstacle to destroying the disk's contents; empty if there are none."""
     reasons = [
         *_of_the_kind(facts, consent),
         *_of_the_system(facts),
@@ -54,12 +54,13 @@ def obstacles(facts: GuardFacts, consent: Consent) -> list[Obstacle]:
 
 
 def without_consent(reasons: Sequence[Obstacle]) -> list[Obstacle]:
-    """The obstacles that are of the disk, and not of words that are missing on the command line."""
+    """Return the obstacles of the disk itself, without missing command-line options."""
     return [reason for reason in reasons if reason not in (NO_DESTROY, NO_CONFIRM)]
 
 
 def require_none(reasons: Sequence[Obstacle]) -> None:
-    """Raise RefusedError if there are any, with all of them: one a line behind the first."""
+    """Raise RefusedError if there are obstacles. The first is in the message, the others are one per line
+    below."""
     if reasons:
         error = RefusedError(
             f"nothing was written: {reasons[0]}"
@@ -153,11 +154,12 @@ def _of_users(facts: GuardFacts) -> Iterator[Obstacle]:
 
 
 def _of_others(facts: GuardFacts, consent: Consent) -> Iterator[Obstacle]:
-    """Obstacles by those who may use the disk and cannot be seen from here."""
+    """Yield obstacles from possible users out of sight of this host."""
     for sharer in facts.shared:
         remedy = "detach the other side, or name a drive that this host alone has"
         yield Obstacle(f"others can write to it: {sharer}", facts.identity.name, remedy)
-    # A disk of our own making has no users in other containers, and the kernel's claim was asked.
+    # With --allow-virtual, a loop device counts as the user's own, without users in other containers. The
+    # kernel's exclusive claim was checked as well.
     if not (facts.kind == _LOOP and consent.allow_virtual):
         for unseen in facts.unseen:
             remedy = "run it as root of the host, outside of containers"
@@ -189,8 +191,8 @@ def _of_the_identity(facts: GuardFacts, consent: Consent) -> Iterator[Obstacle]:
 
 
 def _of_the_word(identity: DiskIdentity, word: str, namesakes: Sequence[DiskIdentity]) -> Iterator[Obstacle]:
-    """Whether what was confirmed is this drive, and no other: namespaces of one drive have one serial number,
-    and so have many disks behind adapters."""
+    """Yield an obstacle if the confirmed word does not identify exactly this drive: namespaces of a drive
+    share its serial number, and so do many disks behind adapters."""
     name = identity.name
     if namesakes and word == identity.serial:
         others = ", ".join(other.name for other in namesakes)

@@ -1,6 +1,6 @@
-"""SCSI persistent reservations: which hosts have registered with a disk, and who has it to himself. Pure.
+"""SCSI persistent reservations: hosts registered with a disk, and the holder of a reservation. Pure.
 
-A cluster keeps other hosts from a disk by them. No mount and no process of this host shows that.
+Clusters use reservations to keep other hosts off a disk. No mount or process on this host shows them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TYPES = {
 
 @frozen
 class Reservation:
-    """Who has a disk to himself, by the key that he registered with, and in which way."""
+    """A reservation: its holder's registered key, and the type."""
 
     key: int
     kind: str
@@ -42,14 +42,14 @@ def reservation_command() -> bytes:
 
 
 def decode_keys(answer: bytes) -> tuple[int, ...]:
-    """The keys of all who have registered: one host may have several, by several paths. BadInput for what
-    cannot be an answer."""
+    """Return all registered keys; a host may have several, one per path. Raise BadInput if the answer is
+    malformed."""
     body = _body(answer, _KEY.size)
     return tuple(key for (key,) in _KEY.iter_unpack(body))
 
 
 def decode_reservation(answer: bytes) -> Reservation | None:
-    """The reservation, None where there is none. BadInput for what cannot be an answer."""
+    """Return the reservation; None if the disk is not reserved. Raise BadInput if the answer is malformed."""
     body = _body(answer, _RESERVATION.size)
     if not body:
         return None
@@ -59,7 +59,7 @@ def decode_reservation(answer: bytes) -> Reservation | None:
 
 
 def _body(answer: bytes, step: int) -> bytes:
-    """What follows the header: whole entries, as many as fit into the answer."""
+    """Return the whole entries after the header, as many as fit in the answer."""
     if len(answer) < _HEADER.size:
         raise BadInput(f"persistent reservations of {len(answer)} bytes")
     _, length = _HEADER.unpack_from(answer)

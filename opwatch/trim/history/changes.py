@@ -34,8 +34,8 @@ class ChangeKind(enum.IntEnum):
 
 
 class DiskChange(NamedTuple):
-    """A completed change (struct ow_change): its sectors, and the times of its begin and end. For a
-    passthrough command `sector` holds the opcode; for a SCSI command `sector` and `begin_ns` hold the CDB."""
+    """A completed change (struct ow_change) with start and end times. For a SCSI passthrough command `sector`
+    and `begin_ns` hold the CDB's 16 bytes; for an NVMe command `sector` holds the opcode."""
 
     sector: int
     begin_ns: int

@@ -78,7 +78,7 @@ class History:
             elif not changes_nothing(kind, sector, begin_ns):
                 self.forget("a command that the block layer knows nothing of", end_ns)
         if self.map.given_up:
-            # The map lost detail, but the disk did not change: commands in flight remain reliable.
+            # Only the map lost detail, the disk did not change: commands in flight need no distrust.
             self.forgotten[NO_ROOM] += self.map.given_up
             self.map.given_up = 0
         return written, discarded

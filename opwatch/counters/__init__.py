@@ -1,1 +1,1 @@
-"""Firmware counters: what a drive says it wrote, in bytes, with the proof of each unit. No I/O in here."""
+"""Firmware counters: the bytes a drive reports as written, with the proof of each unit. Does no I/O."""

@@ -1,4 +1,4 @@
-"""All that was read from one drive, in the same shape whichever tool, file or command it came from."""
+"""Data read from one drive, in the same form for every tool, file or command."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from opwatch.frozen import field, frozen, names_of, replace
 
 @frozen
 class Attribute:
-    """One ATA SMART attribute. `raw` is None when its text is no single number."""
+    """ATA SMART attribute. `raw` is None unless the text is a single number."""
 
     id: int
     name: str
     raw: int | None
     text: str
     value: int | None = None
-    # "now" or "past": when its value was at or below its threshold; None where it never was, or nothing says.
+    # "now" or "past": the value is or was at or below its threshold. None if never, or unknown.
     failed: str | None = None
 
 
@@ -58,7 +58,7 @@ class Statistics:
 
 @frozen
 class ScsiCounters:
-    """What SCSI log pages say. A megabyte is 10^6 bytes: tools print gigabytes with three decimals."""
+    """Counters of SCSI log pages. A megabyte is 10^6 bytes, as tools print GB with three decimals."""
 
     written_mb: int | None = None
     read_mb: int | None = None
@@ -70,7 +70,7 @@ class ScsiCounters:
 
 @frozen
 class VendorPage:
-    """A vendor page as bytes, or as the items that another tool printed of it."""
+    """Vendor page as bytes, or as the items that another tool printed."""
 
     lid: int
     raw: bytes | None = None
@@ -80,7 +80,7 @@ class VendorPage:
 
 @frozen
 class Evidence:
-    """All that was read of a drive. What was not is None or empty, and `failures` says why."""
+    """All data read from a drive. Missing data are None or empty; `failures` gives the reasons."""
 
     drive: DriveFacts = field(default_factory=DriveFacts)
     smart: SmartLog | None = None
@@ -96,17 +96,17 @@ class Evidence:
     scsi: ScsiCounters | None = None
     power_on_hours: int | None = None
     temperature_celsius: int | None = None
-    # What the drive says of itself: SMART passed, or failing.
+    # The drive's own SMART verdict: passed or failing.
     passed: bool | None = None
-    # What smartctl makes of an ATA drive's wear, from a source that it does not name.
+    # Wear of an ATA drive as smartctl reports it. smartctl does not name the source.
     endurance_used: int | None = None
     asleep: bool = False
-    # When the report was made, by the clock of its machine, in seconds since 1970.
+    # Time of the report by that machine's clock, in seconds since 1970.
     local_time_s: int | None = None
     failures: tuple[str, ...] = ()
 
     def attribute(self, number: int) -> Attribute | None:
-        """The attribute of an id; None when it is not there, or there twice."""
+        """Return the attribute with an id, or None if absent or ambiguous."""
         matches = [attribute for attribute in self.attributes if attribute.id == number]
         return matches[0] if len(matches) == 1 else None
 
@@ -121,7 +121,7 @@ def _one(ours: _T | None, theirs: _T | None, what: str) -> _T | None:
 
 
 def _filled(ours: Any, theirs: Any, what: str) -> Any:  # noqa: ANN401
-    """One record out of two: what either knows, as long as they do not contradict each other."""
+    """Merge two records field by field, or raise UsageError if they contradict each other."""
     if ours is None or theirs is None:
         return theirs if ours is None else ours
     merged = {
@@ -134,7 +134,7 @@ _RECORDS = ("smart", "endurance", "fdp", "ocp", "boot", "namespace", "telemetry"
 
 
 def same_drive(ours: DriveFacts, theirs: DriveFacts) -> DriveFacts:
-    """The facts of both, which must not contradict each other: UsageError where they do."""
+    """Merge the facts of both, or raise UsageError if they contradict each other."""
     for name in ("protocol", "serial", "model", "firmware"):
         _one(getattr(ours, name), getattr(theirs, name), f"the drive's {name}")
     missing = {name: getattr(theirs, name) for name in names_of(ours) if getattr(ours, name) is None}
@@ -142,7 +142,7 @@ def same_drive(ours: DriveFacts, theirs: DriveFacts) -> DriveFacts:
 
 
 def is_same_drive(first: DriveFacts, last: DriveFacts) -> bool:
-    """Whether both name one drive: by serial number, else by model and capacity."""
+    """Return whether both are the same drive: by serial number, or else by model and capacity."""
     if first.protocol != last.protocol:
         return False
     if first.serial and last.serial:
@@ -152,7 +152,10 @@ def is_same_drive(first: DriveFacts, last: DriveFacts) -> bool:
 
 
 def merge(ours: Evidence, theirs: Evidence) -> Evidence:
-    """What two files tell of one drive. UsageError when they are of two drives, or of two moments."""
+    """Merge the data of two files about one drive.
+
+    Raises UsageError if the files are from two drives or from two points in time.
+    """
     records = {name: _filled(getattr(ours, name), getattr(theirs, name), name) for name in _RECORDS}
     return Evidence(
         drive=same_drive(ours.drive, theirs.drive),

@@ -1,4 +1,4 @@
-"""One counter as it is reported: a number with its unit, step, source and proof, or a reason."""
+"""A reported counter: a value with unit, step, source and proof, or a reason."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from opwatch.frozen import field, frozen, replace
 
 
 class Proof(StrEnum):
-    """How the unit of a counter is known, the strongest first."""
+    """Kind of evidence for a counter's unit, strongest first."""
 
     SPEC = "spec"
     CALIBRATED = "calibrated"
@@ -19,8 +19,8 @@ class Proof(StrEnum):
 
 @frozen
 class CounterReading:
-    """One counter as it was read. `value` and `quantum` are in `unit`. A value that is not proven is None,
-    and `reason` says why."""
+    """Counter. `value` and `quantum` are in `unit`. For an unproven counter `value` is None and `reason` is
+    set."""
 
     value: int | None
     unit: str
@@ -30,30 +30,30 @@ class CounterReading:
     reason: str | None = None
     caveat: str | None = None
     refresh_s: int | None = None
-    # The true value is this or more.
+    # `value` is a lower bound.
     at_least: bool = False
 
     def refused(self, reason: str) -> CounterReading:
-        """This counter without its number, for this reason."""
+        """Return this counter without its value, for this reason."""
         return replace(self, value=None, reason=reason, proof=Proof.CANDIDATE)
 
     def bounded(self) -> CounterReading:
-        """This counter with its value as a lower bound."""
+        """Return this counter with its value as a lower bound."""
         return replace(self, at_least=True)
 
     def noted(self, caveat: str) -> CounterReading:
-        """This counter with one more caveat."""
+        """Return this counter with an additional caveat."""
         return replace(self, caveat=f"{self.caveat}; {caveat}" if self.caveat else caveat)
 
 
 def unknown(reason: str, unit: str = "bytes", source: str = "none") -> CounterReading:
-    """A counter of which nothing is known but why."""
+    """Return a counter without a value, with the reason."""
     return CounterReading(None, unit, 0, source, Proof.CANDIDATE, reason)
 
 
 @frozen
 class DriveFacts:
-    """What a drive says it is. A field is None when it was not told."""
+    """Identity of a drive as reported. A field is None if not reported."""
 
     protocol: str | None = None
     model: str | None = None
@@ -70,7 +70,7 @@ class DriveFacts:
 
 @frozen
 class HealthNote:
-    """One sentence about a drive's health. What is serious wants somebody to act."""
+    """One statement about a drive's health. A serious note requires action."""
 
     says: str
     source: str
@@ -79,21 +79,21 @@ class HealthNote:
 
 @frozen
 class WearOutlook:
-    """Hours powered on until 100 % of something. `most_hours` is None where nothing bounds it."""
+    """Power-on hours until 100 % is reached. `most_hours` is None without an upper bound."""
 
     by: str
     least_hours: int
     most_hours: int | None
     assumes: str
-    # ISO dates, where the time between two polls is known.
+    # ISO dates, if the time between two polls is known.
     least_date: str | None = None
     most_date: str | None = None
 
 
 @frozen
 class Pace:
-    """How fast a counter of the drive grew: the truth is between `least` and `most` in `unit`. `most` is
-    None where nothing bounds it."""
+    """Growth rate of a drive's counter, between `least` and `most` in `unit`. `most` is None without an upper
+    bound."""
 
     of: str
     unit: str
@@ -104,9 +104,11 @@ class Pace:
 
 @frozen
 class LifetimeRatio:
-    """NAND bytes for each byte of the host since the drive was new, with what the steps leave open. With
-    `pages_of` it is pages for a page: those that the host filled in part make more of it, so that `most` is
-    None."""
+    """NAND bytes per host byte since the drive was new, with bounds set by the counters' steps.
+
+    With `pages_of` the ratio is NAND pages per host page. Host pages that were filled partly raise this
+    ratio, so `most` is None.
+    """
 
     ratio: float
     least: float
@@ -116,8 +118,8 @@ class LifetimeRatio:
 
 @frozen
 class PolledInterval:
-    """What lies between two polls: hours powered on, days by the clock if both reports have it, and the write
-    amplification of the interval or the reason why there is none."""
+    """Interval between two polls: power-on hours, days by the clock if both reports have a time, and write
+    amplification or the reason for its absence."""
 
     least_hours: int
     most_hours: int
@@ -128,7 +130,7 @@ class PolledInterval:
 
 @frozen
 class Report:
-    """Everything about one drive. `others` are further counters of the same quantity, by its name."""
+    """All readings of one drive. `others` holds further sources of the same quantity, by name."""
 
     drive: DriveFacts
     readings: dict[str, CounterReading]

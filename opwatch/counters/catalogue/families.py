@@ -1,6 +1,6 @@
-"""What is known of drives beyond the standards, from TOML files: which counter means what, in which unit.
+"""Load the catalogue of drives from TOML files: the meaning and unit of each counter beyond the standards.
 
-An entry that does not match exactly says nothing. One that is malformed is an error, not a guess.
+An entry applies only if all its conditions match. A malformed entry is an error.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from opwatch.frozen import field, frozen, replace
 from opwatch.settings import parse_toml
 
 PACKAGED = Path(__file__).parent
-# Counters of trims: a catalogue of their own, for an entry here must not hide one of what is written.
+# Trim counters have a separate catalogue because a match here must not hide an entry for write counters.
 TRIMS = PACKAGED / "trims"
 SYSTEM = Path("/etc/opwatch/counters.d")
 _MAX_UNIT = 1 << 40
@@ -29,8 +29,10 @@ _MAX_UNIT = 1 << 40
 
 @frozen
 class Counter:
-    """A sum of attributes or items, times a unit. With several units the one that fits the host is taken.
-    `at_least` means that the drive may have written more."""
+    """Sum of attributes or items, times a unit.
+
+    Several units: the unit that fits the host writes is used. `at_least`: the drive may have written more.
+    """
 
     terms: tuple[str, ...]
     units: tuple[int, ...]
@@ -41,12 +43,14 @@ class Counter:
 
 @frozen
 class Entry:
-    """One kind of drive. Attribute ids are terms as text. `trimmed` counts what was trimmed, `trims` the
-    commands (of unit 1).
+    """Catalogue entry for one kind of drive.
 
-    `for_host` are the NAND bytes of the host's own data, which hold what it wrote; `worn` those that the
-    erases of the drive are of; `page_ratio` the pages of host and drive, of one size that nobody knows.
-    With `by_attributes` drives are known by these: that they do not fit is no news."""
+    Attribute ids in terms are text. `trimmed` counts trimmed blocks, `trims` counts trim commands (unit 1).
+    `for_host`: NAND bytes programmed for host data. `worn`: NAND bytes that should match the erase counts.
+    `page_ratio`: attributes that count host pages and drive pages of the same, unknown size. `by_attributes`:
+    the model pattern is broad and the attributes select the drives, so a mismatch is not reported as a
+    problem.
+    """
 
     name: str
     protocol: str
@@ -63,10 +67,11 @@ class Entry:
     trims: Counter | None = None
     for_host: Counter | None = None
     worn: Counter | None = None
-    # Bytes of `worn` for a byte that the erases hold: the least and the most that drives of the kind have.
+    # Lowest and highest credible ratio of `worn` to erases x capacity.
     worn_fit: tuple[float, float] = (0.7, 1.4)
     page_ratio: tuple[int, ...] = ()
-    # A page's own ratio of both its sides: it proves that they have one unit, which the host's then tells.
+    # Field with the page's own NAND/host ratio. A match proves that both counters share the host counter's
+    # unit.
     own_ratio: str | None = None
     names: dict[str, tuple[str, ...]] = field(default_factory=dict)
     requires: tuple[int, ...] = ()
@@ -82,11 +87,12 @@ class Entry:
     statistics_wrap: bool = False
     tight: bool = False
     by_attributes: bool = False
-    # Whether the user wrote it: nothing that was learned of others' drives speaks against it.
+    # The user wrote the entry, so learned rules do not overrule it.
     own: bool = False
 
     def matches(self, drive: DriveFacts) -> bool:
-        """Whether the drive is one of these. What the entry asks for and the drive does not tell is a no."""
+        """Return whether the drive matches. Required fields that the drive does not report count as
+        mismatches."""
         if drive.protocol and drive.protocol != self.protocol:
             return False
         if self.vendor_id is not None and drive.vendor_id not in (self.vendor_id, None):
@@ -98,7 +104,7 @@ class Entry:
 
 
 class Catalogue:
-    """The entries, the user's before ours, and what was learned of drives that nobody catalogued."""
+    """Catalogue entries, user entries first, and learned rules for drives outside the catalogue."""
 
     def __init__(self, entries: Iterable[Entry], rules: UnitRules | None = None) -> None:
         self.entries = tuple(entries)
@@ -109,12 +115,12 @@ class Catalogue:
         return packaged_rules() if self._rules is None else self._rules
 
     def matching(self, drive: DriveFacts, protocol: str) -> list[Entry]:
-        """The entries for this drive, in the order of the files."""
+        """Return the entries for this drive, in file order."""
         return [entry for entry in self.entries if entry.protocol == protocol and entry.matches(drive)]
 
 
 class _Table:
-    """A TOML table whose keys are asked for one by one; what was not asked for is an error."""
+    """TOML table whose keys are taken one by one. Keys left over at the end are an error."""
 
     def __init__(self, values: Mapping[str, Any], where: str) -> None:
         self._values = dict(values)
@@ -175,7 +181,7 @@ class _Table:
 
 
 def _fit(table: _Table) -> tuple[float, float] | None:
-    """The least and the most of a ratio; None where the entry does not say."""
+    """Return the lowest and highest allowed ratio, or None if the entry has none."""
     fit = table.take("worn_fit", list, "a list of two numbers")
     if fit is None:
         return None
@@ -226,14 +232,14 @@ def _sum_of(table: _Table | None) -> tuple[int, int, tuple[int, ...]] | None:
 
 
 def _equal(table: _Table) -> tuple[tuple[int, ...], ...]:
-    """Groups of attributes that count the same."""
+    """Return the groups of attributes that must be equal."""
     groups = table.take("equal", list, "a list of lists") or []
     if not all(isinstance(group, list) and all(type(term) is int for term in group) for group in groups):
         raise table.wrong("equal", "a list of lists of numbers")
     return tuple(tuple(group) for group in groups)
 
 
-# Keys of an entry that are counters, and those that are true or false.
+# Keys of counters and keys of booleans in an entry.
 _COUNTERS = ("host", "nand", "trimmed", "trims", "for_host", "worn")
 _FLAGS = ("below_host", "tight", "by_attributes", "statistics_wrap")
 
@@ -279,7 +285,7 @@ def _entry(values: Mapping[str, Any], protocol: str, where: str) -> Entry:
 
 
 def _require(table: _Table, entry: Entry) -> None:
-    """What must be there for the entry to mean anything."""
+    """Check that the entry has all required fields."""
     if entry.model is None and entry.family is None and entry.firmware is None:
         raise table.wrong("model", "there, or family or firmware")
     counters = (entry.host, entry.nand, entry.trimmed, entry.trims)
@@ -292,14 +298,14 @@ def _require(table: _Table, entry: Entry) -> None:
 
 
 def _require_attributes(table: _Table, counters: Iterable[Counter | None], erase: tuple[str, ...]) -> None:
-    """The terms of an ATA drive are numbers of attributes."""
+    """Check that the terms of an ATA entry are attribute numbers."""
     for term in (*(term for counter in counters if counter for term in counter.terms), *erase):
         if not re.fullmatch("[0-9]{1,3}", term) or not 0 < int(term) < 256:
             raise table.wrong("of and erase", f"numbers from 1 to 255, not {term!r:.40}")
 
 
 def parse_catalogue(text: str, where: str) -> list[Entry]:
-    """The entries of a file's text; UsageError when it is not a catalogue."""
+    """Return the entries in the text of a catalogue file, or raise UsageError if it is malformed."""
     return _entries(text.encode("utf-8", "replace"), where)
 
 
@@ -330,7 +336,7 @@ def _read(path: Path) -> list[Entry]:
 
 
 def load_catalogue(extra: Iterable[Path] = (), system: Path = SYSTEM) -> Catalogue:
-    """The files named by the user, then those of the machine, then our own."""
+    """Load the files given by the user, then the files of this machine, then the packaged files."""
     folders = [sorted(folder.glob("*.toml")) for folder in (system, PACKAGED)]
     own = [replace(entry, own=True) for path in (*extra, *folders[0]) for entry in _read(path)]
     return Catalogue((*own, *(entry for path in folders[1] for entry in _read(path))))
@@ -338,10 +344,10 @@ def load_catalogue(extra: Iterable[Path] = (), system: Path = SYSTEM) -> Catalog
 
 @cache
 def standard_catalogue() -> Catalogue:
-    """The catalogue where the user names no file. It is read once."""
+    """Return the catalogue without user files. Loaded once."""
     return load_catalogue()
 
 
 def load_trims() -> Catalogue:
-    """Which drives count trims, and where."""
+    """Load the catalogue of drives that count trims."""
     return Catalogue(entry for path in sorted(TRIMS.glob("*.toml")) for entry in _read(path))

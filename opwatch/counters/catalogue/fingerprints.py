@@ -1,7 +1,7 @@
-"""Units learned from many drives: the set of attribute ids names a controller's firmware, and so a unit.
+"""Units learned from many drives: the set of attribute ids identifies the controller firmware and the unit.
 
-The rules are data that `make learn-counters` writes. A set whose drives disagree is contested: it says
-nothing, and nothing is said of sets that are like it.
+`make learn-counters` writes the rules. A set whose drives disagree is contested and proves no unit, and
+neither do similar sets.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from opwatch.frozen import field, frozen
 from opwatch.settings import parse_toml
 
 PACKAGED = Path(__file__).parent / "learned" / "ata.toml"
-# All makers have these, and firmwares of one controller differ in them.
+# Ids used by all vendors, which differ between firmwares of one controller.
 COMMON = frozenset((1, 2, 3, 5, *range(7, 14), 183, 184, *range(187, 202), 240, 254))
-# Fewer ids than these tell no firmware from another.
+# Fewer ids than this do not identify a firmware.
 _LEAST_CORE = 4
-# Sets that have so much in common are of one kind, if all that are near say the same of so many drives.
+# Minimum overlap of similar sets, and minimum number of drives behind them. All similar sets must agree.
 _ALIKE, _ENOUGH_ALIKE = 0.8, 30
 _MOST_UNIT = 1 << 40
 _LINE = re.compile(
@@ -32,22 +32,25 @@ _LINE = re.compile(
     r"(?P<ids>[0-9]{1,3}(?: [0-9]{1,3}){0,254})"
 )
 Ids = frozenset[int]
-# A firmware that a rule can name.
+# Firmware revisions that a rule can name.
 FIRMWARE = re.compile(r"[A-Za-z0-9._-]{1,16}")
 _BRAND = re.compile(r"[A-Za-z]{1,20}")
 
 
 def brand_of(model: str | None) -> str:
-    """The first word of a model, which most makers begin with their name; empty where it has none."""
+    """Return the first word of a model name, usually the vendor, or an empty string."""
     word = _BRAND.match(model or "")
     return word[0].upper() if word else ""
 
 
 @frozen
 class UnitRule:
-    """What one set of ids counts in: attribute `of` times `unit`, in steps of `step` units; `unit` is 0 if
-    its drives disagree. Where few drives of one brand tell, `brand` is the only one that it holds for. Drives
-    with one of `not_firmware` count in another unit."""
+    """Unit of the host writes for one set of ids: attribute `of` counts `unit` bytes in steps of `step`
+    units.
+
+    `unit` is 0 if the drives disagree. `brand`: the only brand the rule holds for, because few drives support
+    it. Drives with a firmware in `not_firmware` count in another unit.
+    """
 
     of: int
     unit: int
@@ -64,11 +67,11 @@ class UnitRule:
 
     @property
     def quantum(self) -> int:
-        """Bytes by which the counter grows at a time."""
+        """Return the bytes of one counter step."""
         return self.unit * self.step
 
     def holds_for(self, model: str | None, firmware: str | None) -> bool:
-        """Whether a drive of this model and firmware may be one of those that the rule is of."""
+        """Return whether the rule covers this model and firmware."""
         return self.brand in (None, brand_of(model)) and firmware not in self.not_firmware
 
     @property
@@ -77,25 +80,24 @@ class UnitRule:
 
 
 def core_of(ids: Iterable[int]) -> Ids:
-    """The ids that tell one firmware from another."""
+    """Return the ids that distinguish firmwares."""
     return frozenset(ids) - COMMON
 
 
 @frozen
 class UnitRules:
-    """UnitRules by all ids of a drive, and by those that tell firmwares apart."""
+    """Unit rules by the full set of ids and by the distinguishing ids."""
 
     exact: Mapping[Ids, UnitRule] = field(default_factory=dict)
     core: Mapping[Ids, UnitRule] = field(default_factory=dict)
 
     def of(self, ids: Ids) -> UnitRule | None:
-        """The rule of drives that have the same attributes; None where nobody knows, or they disagree."""
+        """Return the rule for drives with these attributes, or None if unknown or contested."""
         rule = self.exact.get(ids) or self.core.get(core_of(ids))
         return None if rule is None or rule.contested else rule
 
     def near(self, ids: Ids) -> UnitRule | None:
-        """The rule that all sets which are almost the same have; None where one of them has another, or
-        where they are of few drives."""
+        """Return the rule shared by all similar sets, or None if they differ or have too few drives."""
         core = core_of(ids)
         if len(core) < _LEAST_CORE or ids in self.exact or core in self.core:
             return None
@@ -141,7 +143,7 @@ def _rule(line: object, where: str) -> tuple[Ids, UnitRule]:
 
 
 def line_of(ids: Ids, rule: UnitRule) -> str:
-    """A rule as a line of the file."""
+    """Format a rule as a line of the file."""
     steps = f" in steps of {rule.step}" if rule.step > 1 else ""
     what = "contested" if rule.contested else f"{rule.of} x {rule.unit}{steps}"
     numbers = " ".join(str(number) for number in sorted(ids))
@@ -151,7 +153,7 @@ def line_of(ids: Ids, rule: UnitRule) -> str:
 
 
 def parse_rules(raw: bytes, where: str) -> UnitRules:
-    """The rules of a file; UsageError when it is none."""
+    """Return the rules of a file, or raise UsageError if it is malformed."""
     try:
         document = parse_toml(raw, where)
     except BadInput as error:
@@ -171,7 +173,7 @@ def parse_rules(raw: bytes, where: str) -> UnitRules:
 
 @cache
 def packaged_rules() -> UnitRules:
-    """The rules that come with opwatch. They are read once, and only for a drive that needs them."""
+    """Return the packaged rules. Loaded once, on demand."""
     try:
         return parse_rules(read_bytes(PACKAGED), str(PACKAGED))
     except OSError as error:

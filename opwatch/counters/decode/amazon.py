@@ -1,7 +1,7 @@
-"""Log page D0h of Amazon's volumes: what the device counted of its own commands, by size and by time.
+"""Decode log page D0h of Amazon volumes: the device's own command counts by size and latency.
 
-Layout and units are those of Amazon's documentation and of nvme-cli's plugin for it. EBS volumes have the
-first 4096 bytes; instance storage has histograms by the size of a command behind them.
+Layout and units follow Amazon's documentation and the nvme-cli plugin. EBS volumes have only the first 4096
+bytes; instance storage appends histograms by command size.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from opwatch.frozen import frozen
 LID = 0xD0
 LENGTH, DETAILED_LENGTH = 4096, 8192
 _EBS, _INSTANCE_STORAGE = 0x3C23B510, 0xEC2C0D7E
-_DETAILED = 1  # the version with histograms by size
+_DETAILED = 1  # Version with histograms by size
 _MOST_SLOTS, _SLOT_BYTES = 64, 24
 _SLOTS_AT, _HISTOGRAM_BYTES = 512, 8 + _MOST_SLOTS * _SLOT_BYTES
 _SIZES_AT, _MOST_SIZES = _SLOTS_AT + 2 * _HISTOGRAM_BYTES, 8
@@ -26,7 +26,7 @@ _NO_EDGE = (1 << 64) - 1
 
 @frozen
 class TimeSlot:
-    """Commands that took from `low_us` to `high_us` microseconds; None is no upper edge."""
+    """Commands that took `low_us` to `high_us` microseconds. `high_us` is None without an upper bound."""
 
     low_us: int
     high_us: int | None
@@ -35,7 +35,7 @@ class TimeSlot:
 
 @frozen
 class DirectionTimes:
-    """Reads, or writes: how many, and what they took in all."""
+    """Number, bytes and total time of the reads or the writes."""
 
     commands: int
     bytes: int
@@ -45,7 +45,7 @@ class DirectionTimes:
 
 @frozen
 class SizedTimes:
-    """Commands of more than `above_bytes` and at most `most_bytes`, which is None for no limit."""
+    """Commands of more than `above_bytes` and at most `most_bytes` (None: no limit)."""
 
     above_bytes: int
     most_bytes: int | None
@@ -55,7 +55,7 @@ class SizedTimes:
 
 @frozen
 class AmazonLog:
-    """Log page D0h. The times above a limit are in microseconds since the volume was attached."""
+    """Log page D0h. Times above a limit are microseconds since the volume was attached."""
 
     is_instance_storage: bool
     read: DirectionTimes
@@ -73,12 +73,12 @@ def _slot(low: int, high: int, count: int) -> TimeSlot:
 
 
 def _slots(page: bytes, at: int) -> tuple[TimeSlot, ...]:
-    """A histogram, whose slots must lie one after the other."""
+    """Decode a histogram. The slots must be in order and must not overlap."""
     count = unsigned(page, at)
     if count > _MOST_SLOTS:
         raise BadPage(f"log page D0h tells of {count} slots in a histogram: there is room for {_MOST_SLOTS}")
     starts = range(at + 8, at + 8 + count * _SLOT_BYTES, _SLOT_BYTES)
-    # The last half of a count is reserved, and zero: together they are one number.
+    # The upper half of a count is reserved and zero, so both halves are read as one number.
     slots = tuple(
         _slot(unsigned(page, start), unsigned(page, start + 8), unsigned(page, start + 16))
         for start in starts
@@ -92,7 +92,7 @@ def _slots(page: bytes, at: int) -> tuple[TimeSlot, ...]:
 
 
 def _direction(page: bytes, place: int) -> DirectionTimes:
-    """Reads (0) or writes (1)."""
+    """Decode the reads (place 0) or writes (place 1)."""
     slots = _slots(page, _SLOTS_AT + place * _HISTOGRAM_BYTES)
     return DirectionTimes(
         unsigned(page, 8 + 8 * place), unsigned(page, 24 + 8 * place), unsigned(page, 40 + 8 * place), slots
@@ -100,7 +100,7 @@ def _direction(page: bytes, place: int) -> DirectionTimes:
 
 
 def _by_size(page: bytes, edges: Sequence[TimeSlot]) -> tuple[SizedTimes, ...]:
-    """Histograms by size, which have the edges of the one over all sizes."""
+    """Decode the histograms by size. They share the slot edges of the overall histogram."""
     number = unsigned(page, _SIZES_AT, 4)
     if number > _MOST_SIZES or len(edges) > _SLOTS_BY_SIZE:
         raise BadPage(
@@ -125,7 +125,7 @@ def _by_size(page: bytes, edges: Sequence[TimeSlot]) -> tuple[SizedTimes, ...]:
 
 
 def decode_amazon(raw: bytes) -> AmazonLog:
-    """Log page D0h by its magic number; BadPage for every other maker's page of this number."""
+    """Decode log page D0h, or raise BadPage if its magic number is not Amazon's."""
     page = whole(raw, LENGTH, "log page D0h")
     magic = unsigned(page, 0, 4)
     if magic not in (_EBS, _INSTANCE_STORAGE):

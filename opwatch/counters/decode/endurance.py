@@ -12,7 +12,7 @@ UNIT_BYTES = 10**9
 
 @frozen
 class EnduranceGroup:
-    """Log page 09h. It counts in units of 10^9 bytes; `media_units_written` of 0 means "not reported"."""
+    """Log page 09h, in units of 10^9 bytes. A `media_units_written` of 0 means "not reported"."""
 
     data_units_read: int | None = None
     data_units_written: int | None = None
@@ -24,7 +24,7 @@ class EnduranceGroup:
 
 
 def decode_endurance_group(raw: bytes) -> EnduranceGroup:
-    """Log page 09h; BadPage when it is too short or empty."""
+    """Decode log page 09h, or raise BadPage if too short or empty."""
     page = whole(raw, LENGTH, "log page 09h")
     return EnduranceGroup(
         available_spare=page[3] if page[3] <= 100 else None,

@@ -10,8 +10,7 @@ LID, LENGTH = 0x22, 64
 
 @frozen
 class FdpStatistics:
-    """Log page 22h. Both sides include metadata. They count since placement was last enabled, and
-    saturate."""
+    """Log page 22h. Counts include metadata, start when placement is last enabled, and saturate."""
 
     host_bytes_written: int | None = None
     media_bytes_written: int | None = None
@@ -19,7 +18,7 @@ class FdpStatistics:
 
 
 def decode_fdp_statistics(raw: bytes) -> FdpStatistics:
-    """Log page 22h. All zeroes is what a drive says before its first write; a short page is a BadPage."""
+    """Decode log page 22h, or raise BadPage if too short. All zeroes are valid before the first write."""
     if len(raw) < LENGTH:
         raise BadPage(f"log page 22h has {len(raw)} bytes, not {LENGTH}")
     return FdpStatistics(number(raw, 0, 16), number(raw, 16, 16), number(raw, 32, 16))

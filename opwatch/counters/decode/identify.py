@@ -1,4 +1,4 @@
-"""NVMe Identify: what a controller and a namespace say they are."""
+"""Decode NVMe Identify structures of controllers and namespaces."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from opwatch.counters.decode.pages import BadPage, number, whole
 from opwatch.frozen import frozen
 
 LENGTH = 4096
-# Asks for the pages of the OCP specification where several vendors' pages share their numbers.
+# Selects the OCP specification's pages where several vendors' pages share a number.
 OCP_UUID = bytes.fromhex("c194d55be0944794a21d29998f56be6f")
 NAMESPACE, CONTROLLER, UUID_LIST = 0x00, 0x01, 0x17
-# Lists of namespaces and of controllers, and what namespaces may be made of.
+# Lists of namespaces and controllers, and the limits for creating namespaces.
 ATTACHED_LIST, ALLOCATED_LIST, ALLOCATED_NAMESPACE = 0x02, 0x10, 0x11
 CONTROLLER_LIST, GRANULARITY_LIST = 0x13, 0x16
 _PAGE_BYTES = 4096
@@ -17,7 +17,7 @@ _PAGE_BYTES = 4096
 
 @frozen
 class Controller:
-    """What counters need of Identify Controller."""
+    """Fields of Identify Controller that opwatch uses."""
 
     vendor_id: int | None = None
     model: str | None = None
@@ -29,7 +29,7 @@ class Controller:
     has_placement: bool = False
     has_uuid_list: bool = False
     has_dataset_management: bool = False
-    # What it offers to do to all of its data (OACS, FNA, SANICAP), and how many namespaces it may have.
+    # Erase commands that cover the whole drive (OACS, FNA, SANICAP), and the maximum number of namespaces.
     can_format: bool = False
     formats_all: bool = False
     can_sanitize: bool = False
@@ -37,9 +37,9 @@ class Controller:
     erases_keys: bool = False
     manages_namespaces: bool = False
     most_namespaces: int = 0
-    # Whether its subsystem may have other controllers, of which it may be a virtual function (CMIC).
+    # Several controllers in the subsystem are possible, or the controller is a virtual function (CMIC).
     has_peers: bool = False
-    # Its number in its subsystem, and whether namespaces are made in steps (CTRATT).
+    # Controller id in the subsystem, and whether namespace sizes have a granularity (CTRATT).
     number: int = 0
     has_granularity: bool = False
     has_effects_log: bool = False
@@ -47,7 +47,7 @@ class Controller:
 
 @frozen
 class Namespace:
-    """Sizes in logical blocks, and the block in bytes."""
+    """Identify Namespace: sizes in logical blocks, and the block size in bytes."""
 
     size_lbas: int | None = None
     capacity_lbas: int | None = None
@@ -55,26 +55,26 @@ class Namespace:
     lba_bytes: int | None = None
     endurance_group: int | None = None
     nvm_set: int = 0
-    # The unit in which the drive deallocates; None when it does not tell.
+    # Preferred deallocate granularity, or None if not reported.
     deallocate_lbas: int | None = None
-    # What deallocated blocks read as, "zeros" or "ones"; None when it does not tell.
+    # Content of deallocated blocks, "zeros" or "ones", or None if not reported.
     deallocated_read: str | None = None
-    # Whether several controllers may have it at a time (NMIC).
+    # The namespace can be attached to several controllers (NMIC).
     is_shared: bool = False
-    # The block format that it has, of those that the drive offers, and what comes with each block.
+    # Current block format, and the metadata of each block.
     lba_format: int = 0
     metadata_bytes: int = 0
     protection: int = 0
 
 
 def text(raw: bytes) -> str | None:
-    """An ASCII field without its padding, None when there is nothing in it."""
+    """Return an ASCII field without padding, or None if empty."""
     shown = "".join(chr(byte) if 32 <= byte < 127 else " " for byte in raw)
     return " ".join(shown.split()) or None
 
 
 def decode_controller(raw: bytes) -> Controller:
-    """Identify Controller; BadPage when it is too short or empty."""
+    """Decode Identify Controller, or raise BadPage if too short or empty."""
     page = whole(raw, LENGTH, "Identify Controller")
     attributes = int.from_bytes(page[96:100], "little")
     exponent = page[77]
@@ -104,7 +104,7 @@ def decode_controller(raw: bytes) -> Controller:
 
 
 def decode_namespace(raw: bytes) -> Namespace:
-    """Identify Namespace; BadPage when it is too short or empty."""
+    """Decode Identify Namespace, or raise BadPage if too short or empty."""
     page = whole(raw, LENGTH, "Identify Namespace")
     index = (page[26] & 0x0F) | (page[26] & 0x60) >> 1
     exponent = page[128 + 4 * index + 2]
@@ -115,7 +115,7 @@ def decode_namespace(raw: bytes) -> Namespace:
         lba_bytes=1 << exponent if 9 <= exponent <= 16 else None,
         endurance_group=number(page, 102, 2) or None,
         nvm_set=number(page, 100, 2) or 0,
-        # NPDG counts from 0, and holds only where NSFEAT says so.
+        # NPDG is zero-based. Bit 4 of NSFEAT declares it valid.
         deallocate_lbas=int.from_bytes(page[68:70], "little") + 1 if page[24] & 1 << 4 else None,
         deallocated_read={1: "zeros", 2: "ones"}.get(page[33] & 7),
         is_shared=bool(page[30] & 1),
@@ -126,12 +126,12 @@ def decode_namespace(raw: bytes) -> Namespace:
 
 
 def namespace_list(raw: bytes) -> tuple[int, ...]:
-    """The namespaces of a list (CNS 02h, 10h), which ends at the first zero."""
+    """Return the namespace ids of a list (CNS 02h, 10h), which ends at the first zero."""
     return _until_zero(_list_page(raw, "a namespace list"), 4)
 
 
 def controller_list(raw: bytes) -> tuple[int, ...]:
-    """The controllers of a list (CNS 13h), which says itself how many they are."""
+    """Return the controller ids of a list (CNS 13h), which starts with their number."""
     page = _list_page(raw, "a controller list")
     count = int.from_bytes(page[:2], "little")
     if count > LENGTH // 2 - 1:
@@ -140,10 +140,12 @@ def controller_list(raw: bytes) -> tuple[int, ...]:
 
 
 def granularity(raw: bytes, lba_format: int) -> tuple[int, int]:
-    """(bytes of size, bytes of capacity) that a namespace of this format is made in steps of, 1 where it
-    does not tell (CNS 16h)."""
+    """Return the granularity in bytes of (size, capacity) for new namespaces of this format (CNS 16h).
+
+    1 where the drive reports no granularity.
+    """
     page = _list_page(raw, "the granularity of namespaces")
-    # Without the first bit one descriptor is of all formats.
+    # Without bit 0, one descriptor applies to all formats.
     place = lba_format if page[0] & 1 else 0
     if place > min(page[4], 31):
         return 1, 1
@@ -152,7 +154,7 @@ def granularity(raw: bytes, lba_format: int) -> tuple[int, int]:
 
 
 def _list_page(raw: bytes, what: str) -> bytes:
-    # Unlike other pages it may be empty.
+    # Unlike other pages, a list may be empty.
     if len(raw) < LENGTH:
         raise BadPage(f"{what} has {len(raw)} bytes, not {LENGTH}")
     return raw[:LENGTH]
@@ -164,7 +166,7 @@ def _until_zero(page: bytes, width: int) -> tuple[int, ...]:
 
 
 def uuid_index(raw: bytes, wanted: bytes) -> int:
-    """The index of a UUID in Identify's UUID list (CNS 17h), 0 when the list does not hold it."""
+    """Return the index of a UUID in the UUID list (CNS 17h), or 0 if it is not listed."""
     page = whole(raw, LENGTH, "the UUID list")
     for index in range(1, 128):
         uuid = page[32 * index + 16 : 32 * index + 32]

@@ -1,4 +1,4 @@
-"""Log page C3h of the OCP specification 2.7, the latency monitor: commands slower than four thresholds."""
+"""Decode log page C3h of OCP specification 2.7, the latency monitor: commands slower than four thresholds."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from opwatch.counters.decode.pages import BadPage, unsigned, whole
 from opwatch.frozen import frozen
 
 LID, LENGTH = 0xC3, 512
-# GUID 85D45E58-D4E6-4370-9C6C-84D08CC07A92 as it comes over the wire.
+# GUID 85D45E58-D4E6-4370-9C6C-84D08CC07A92 in wire order.
 GUID = bytes.fromhex("927ac08cd0846c9c7043e6d4585ed485")
-# The specification lets a drive refresh the page every ten minutes only.
+# By the specification, drives may refresh the page only every ten minutes.
 REFRESH_S = 600
 BUCKETS = 4
 DIRECTIONS = ("read", "write", "trim")
@@ -21,8 +21,11 @@ _STAMP_BITS = 48
 
 @frozen
 class SlowCell:
-    """Commands of one direction in one bucket. `measured_ms` is the first or the largest of them, and
-    `stamp_ms` when it was: by the clock that the host has set, or since power-on. None: not told."""
+    """Commands of one direction in one bucket.
+
+    `measured_ms` is the latency of the first or the slowest command, and `stamp_ms` its timestamp, since
+    power-on or by the clock that the host has set. None: not reported.
+    """
 
     commands: int
     saturated: bool = False
@@ -34,7 +37,7 @@ class SlowCell:
 
 @frozen
 class SlowBucket:
-    """Commands that took `from_ms` or more, and less than the next bucket's."""
+    """Commands that took at least `from_ms` and less than the next bucket."""
 
     from_ms: int
     cells: dict[str, SlowCell]
@@ -42,8 +45,8 @@ class SlowBucket:
 
 @frozen
 class MonitorLog:
-    """Log page C3h. `active` counts now, and since at least `minutes`; `static` is what was counted when the
-    time was up last."""
+    """Log page C3h. `active` is the running window, at least `minutes` long; `static` is the last complete
+    window."""
 
     enabled: bool
     minutes: int
@@ -56,12 +59,13 @@ class MonitorLog:
 
 
 def _stamp(raw: int) -> int | None:
-    """The milliseconds of an NVMe timestamp; above them it says where they are from."""
+    """Return the milliseconds of an NVMe timestamp. The upper bits hold the origin."""
     return None if raw == _NO_STAMP else raw & ((1 << _STAMP_BITS) - 1)
 
 
 def _cell(page: bytes, at: int, units_at: int, place: tuple[int, int]) -> SlowCell:
-    """Counts lie from the first bucket on, each with its trims first; stamps and latencies from the last."""
+    """Decode one cell. Counts are stored first bucket first, trims first; stamps and latencies last bucket
+    first."""
     bucket, direction = place
     count = unsigned(page, at + 16 * bucket + 4 * (3 - direction), 4)
     index = 3 * (BUCKETS - 1 - bucket) + 2 - direction
@@ -91,7 +95,7 @@ def _buckets(page: bytes, at: int, units_at: int) -> tuple[SlowBucket, ...]:
 
 
 def decode_monitor(raw: bytes) -> MonitorLog:
-    """Log page C3h by its GUID; BadPage for every other page that lives under the same number."""
+    """Decode log page C3h, or raise BadPage if its GUID is not the OCP specification's."""
     page = whole(raw, LENGTH, "log page C3h")
     if page[496:512] != GUID:
         raise BadPage("log page C3h does not carry the GUID of the OCP specification: it is another page")

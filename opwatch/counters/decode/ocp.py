@@ -1,4 +1,4 @@
-"""Log page C0h of the OCP specifications. Two layouts share the number; their GUIDs tell them apart."""
+"""Decode log page C0h of the OCP specifications. The GUID selects between two layouts."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from opwatch.counters.decode.pages import BadPage, number, whole
 from opwatch.frozen import frozen
 
 LID, LENGTH = 0xC0, 512
-# GUID AFD514C9-7C6F-4F9C-A4F2-BFEA2810AFC5 as it comes over the wire.
+# GUID AFD514C9-7C6F-4F9C-A4F2-BFEA2810AFC5 in wire order.
 CLOUD_GUID = bytes.fromhex("c5af1028eabff2a49c4f6f7cc914d5af")
 BOOT_GUID = bytes.fromhex("65438878acd878a166421e0f92d76dc4")
-# The specification lets a drive refresh the page every ten minutes only.
+# By the specification, drives may refresh the page only every ten minutes.
 REFRESH_S = 600
 
 
 @frozen
 class CloudLog:
-    """The layout of datacenter drives. Media units are bytes."""
+    """Layout of datacenter drives. Media units are bytes."""
 
     media_written: int | None = None
     media_read: int | None = None
@@ -32,7 +32,7 @@ class CloudLog:
 
 @frozen
 class BootLog:
-    """The layout of boot drives. The unit of what is written is not the same on all of them."""
+    """Layout of boot drives. The unit of the written counts differs between drives."""
 
     tlc_written: int | None = None
     slc_written: int | None = None
@@ -45,7 +45,7 @@ class BootLog:
 
 
 def decode_c0(raw: bytes) -> CloudLog | BootLog:
-    """Log page C0h by its GUID; BadPage for every other page that lives under the same number."""
+    """Decode log page C0h by GUID, or raise BadPage for other pages with the same number."""
     page = whole(raw, LENGTH, "log page C0h")
     guid = page[496:512]
     if guid == CLOUD_GUID:

@@ -1,4 +1,4 @@
-"""Little-endian fields of log pages. Every decoder of a page is pure: bytes in, numbers out."""
+"""Read little-endian fields of log pages. All page decoders are pure functions of the bytes."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from opwatch.errors import OpwatchError
 
 
 class BadPage(OpwatchError):
-    """The bytes are not the page that they should be."""
+    """The bytes are not the expected page."""
 
 
 def whole(raw: bytes, length: int, what: str) -> bytes:
-    """The page, checked: long enough, and neither all zeroes nor all ones."""
+    """Return the page cut to `length`, or raise BadPage if too short, all zeroes or all ones."""
     if len(raw) < length:
         raise BadPage(f"{what} has {len(raw)} bytes, not {length}")
     page = raw[:length]
@@ -22,7 +22,7 @@ def whole(raw: bytes, length: int, what: str) -> bytes:
 
 
 def number(page: bytes, offset: int, width: int) -> int | None:
-    """An unsigned field; None for all ones, which stands for "not supported" at any width."""
+    """Return an unsigned field, or None for all ones, which means "not supported" at any width."""
     field = page[offset : offset + width]
     if len(field) < width or field.count(0xFF) == width:
         return None
@@ -30,5 +30,5 @@ def number(page: bytes, offset: int, width: int) -> int | None:
 
 
 def unsigned(page: bytes, offset: int, width: int = 8) -> int:
-    """A field in which all ones are a number like any other. The page has it: `whole` has checked that."""
+    """Return an unsigned field, all ones included. The caller has checked the page length."""
     return int.from_bytes(page[offset : offset + width], "little")

@@ -1,4 +1,4 @@
-"""The Sanitize Status log page (81h): how far a sanitize is, how the last one ended, how long one takes."""
+"""Decode the Sanitize Status log page (81h): progress, result of the last sanitize, estimated times."""
 
 from __future__ import annotations
 
@@ -11,22 +11,25 @@ LID, LENGTH = 0x81, 512
 
 
 class SanitizeState(StrEnum):
-    NEVER = "never"  # none was begun since the drive was made
+    NEVER = "never"  # No sanitize was ever started
     DONE = "done"
     UNDER_WAY = "under way"
-    FAILED = "failed"  # reads and writes are refused until one succeeds
+    FAILED = "failed"  # Reads and writes are refused until a sanitize succeeds
     DONE_DEALLOCATED = "done, and deallocated although that was not asked for"
 
 
-# SSTAT bits 2:0. A later specification may know more, of which nothing is known here.
+# SSTAT bits 2:0. Later specifications may define more states.
 _STATES = dict(enumerate(SanitizeState))
 
 
 @frozen
 class SanitizeLog:
-    """The page. `progress_ratio` is None while nothing is under way; `action` is the kind of the last
-    sanitize (SANACT) or 0; `seconds` is how long each kind takes by the drive's own estimate, where it has
-    one, when all is deallocated behind it."""
+    """Sanitize Status.
+
+    `progress_ratio` is None unless a sanitize is under way. `action` is the kind of the last sanitize
+    (SANACT), or 0. `seconds` is the drive's own estimate for each kind, where it has one, with deallocation
+    after the sanitize.
+    """
 
     state: SanitizeState
     progress_ratio: float | None
@@ -34,13 +37,13 @@ class SanitizeLog:
     seconds: dict[int, int]
 
 
-# The kinds of a sanitize, and where the page has how long they take.
+# Kinds of sanitize, and the page offset of the time estimate for each.
 OVERWRITE, BLOCK_ERASE, CRYPTO_ERASE = 3, 2, 4
 _ESTIMATES = {OVERWRITE: 8, BLOCK_ERASE: 12, CRYPTO_ERASE: 16}
 
 
 def decode_sanitize_log(raw: bytes) -> SanitizeLog:
-    """The page; BadPage where it is too short or empty, or has a state that is not known."""
+    """Decode the page, or raise BadPage if too short, empty, or in an unknown state."""
     page = whole(raw, LENGTH, "the Sanitize Status log")
     code = page[2] & 7
     if code not in _STATES:
@@ -49,7 +52,7 @@ def decode_sanitize_log(raw: bytes) -> SanitizeLog:
     estimates = {action: number(page, offset, 4) for action, offset in _ESTIMATES.items()}
     return SanitizeLog(
         state=state,
-        # Of 65536, whatever stands there otherwise.
+        # In units of 1/65536. Undefined unless a sanitize is under way.
         progress_ratio=int.from_bytes(page[:2], "little") / 65536
         if state is SanitizeState.UNDER_WAY
         else None,

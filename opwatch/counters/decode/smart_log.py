@@ -6,14 +6,14 @@ from opwatch.counters.decode.pages import number, whole
 from opwatch.frozen import frozen
 
 LID, LENGTH = 0x02, 512
-# Thousands of 512 bytes, rounded up, whatever the size of a logical block.
+# Thousands of 512 bytes, rounded up, regardless of the logical block size.
 UNIT_BYTES = 512_000
 _KELVIN = 273
 
 
 @frozen
 class SmartLog:
-    """Log page 02h. A field is None when the drive, or the tool that printed the page, did not tell it."""
+    """Log page 02h. Fields not reported by the drive, or by the tool that printed the page, are None."""
 
     critical_warning: int | None = None
     data_units_read: int | None = None
@@ -35,12 +35,12 @@ class SmartLog:
 
 
 def celsius(kelvin: int | None) -> int | None:
-    """Whole degrees as drives count them; None for 0, which stands for "no sensor"."""
+    """Return whole degrees Celsius the way drives count, or None for 0, which means "no sensor"."""
     return kelvin - _KELVIN if kelvin else None
 
 
 def decode_smart_log(raw: bytes) -> SmartLog:
-    """Log page 02h; BadPage when it is too short or empty."""
+    """Decode log page 02h, or raise BadPage if too short or empty."""
     page = whole(raw, LENGTH, "log page 02h")
     return SmartLog(
         critical_warning=page[0],

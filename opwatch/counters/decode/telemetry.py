@@ -1,7 +1,7 @@
-"""The header of log pages 07h and 08h: whether a drive has saved its state for its maker, and why.
+"""Decode the header of log pages 07h and 08h: whether and why a drive has saved its state for its vendor.
 
-What it has saved is the maker's own. Reading the pages may make a drive collect it, so none is asked for: the
-header is read from files that other tools wrote.
+The saved data are vendor specific. Reading the pages may make a drive collect data, so opwatch never requests
+them and decodes only files written by other tools.
 """
 
 from __future__ import annotations
@@ -16,8 +16,11 @@ _REASON = slice(384, 512)
 
 @frozen
 class TelemetryHeader:
-    """Either header. `blocks` are those of the largest area; generations count modulo 256, the host's in its
-    own page alone. `has_saved` and `generation` are of what the controller saved by itself."""
+    """Header of either page.
+
+    `blocks` is the size of the largest area. Generations count modulo 256; only page 07h has the host's.
+    `has_saved` and `generation` describe data that the controller saved by itself.
+    """
 
     lid: int
     blocks: int
@@ -28,14 +31,14 @@ class TelemetryHeader:
 
 
 def is_telemetry(raw: bytes) -> bool:
-    """Whether bytes of any length begin with such a header: what is reserved in it is zero."""
+    """Return whether the bytes start with a telemetry header. Its reserved fields must be zero."""
     if len(raw) < LENGTH or raw[0] not in (HOST_LID, CONTROLLER_LID):
         return False
     return not any(raw[1:5]) and not any(raw[14:16]) and not any(raw[20:380]) and raw[382] <= 1
 
 
 def _reason(raw: bytes) -> str | None:
-    """Text where the maker wrote one, hexadecimal digits where not; None where there is nothing."""
+    """Return the vendor's text, or hexadecimal digits for other data, or None if empty."""
     kept = raw.rstrip(b"\0")
     if not kept:
         return None
@@ -46,7 +49,7 @@ def _reason(raw: bytes) -> str | None:
 
 
 def decode_telemetry(raw: bytes) -> TelemetryHeader:
-    """Log page 07h or 08h; BadPage when what is reserved is not zero."""
+    """Decode log page 07h or 08h, or raise BadPage if a reserved field is not zero."""
     page = whole(raw, LENGTH, "the telemetry header")
     if not is_telemetry(page):
         raise BadPage("this is no header of log page 07h or 08h")

@@ -1,4 +1,4 @@
-"""Vendor log pages, by the layouts that several makers share. What an item means is the catalogue's."""
+"""Decode vendor log pages in layouts shared by several vendors. The catalogue defines the items' meaning."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from opwatch.frozen import frozen
 
 @frozen
 class Item:
-    """A raw number and its step; the health value beside it where the layout has one."""
+    """Raw number and its step, with the normalized health value if the layout has one."""
 
     raw: int
     normalized: int | None = None
@@ -22,7 +22,7 @@ Items = Mapping[str, Item]
 
 
 def decode_kv12(raw: bytes) -> dict[str, Item]:
-    """Items of 12 bytes found by their key: key, 2 reserved, health, 1 reserved, 48 bits raw, 1 reserved."""
+    """Decode 12-byte items by key: key, 2 reserved, health, 1 reserved, 48 bits raw, 1 reserved."""
     page = whole(raw, min(max(len(raw), 156), 512), "the vendor page")
     items: dict[str, Item] = {}
     for offset in range(0, len(page) - 11, 12):
@@ -36,19 +36,21 @@ def decode_kv12(raw: bytes) -> dict[str, Item]:
 
 
 def wear_item(least: int, most: int, average: int) -> Item:
-    """Item ADh of Intel's page, made of its three erase counts of 16 bits."""
+    """Build item ADh of Intel's page from its three 16-bit erase counts."""
     return Item(least | most << 16 | average << 32)
 
 
 def wear_counts(item: Item) -> tuple[int, int, int] | None:
-    """The smallest, the largest and the average erase count of item ADh; None where they are none."""
+    """Return the smallest, largest and average erase count of item ADh, or None if implausible."""
     least, most, average = (item.raw >> shift & 0xFFFF for shift in (0, 16, 32))
     return (least, most, average) if least <= average <= most and most and item.raw < 1 << 48 else None
 
 
 def decode_kv10(raw: bytes) -> dict[str, Item]:
-    """Items of 10 bytes found by their key: key, health, 48 bits raw, 2 reserved. The page's last byte
-    says which layout it has, and only 3 is this one."""
+    """Decode 10-byte items by key: key, health, 48 bits raw, 2 reserved.
+
+    The last byte of the page is the layout version, which must be 3.
+    """
     page = whole(raw, 512, "the vendor page")
     if page[511] != 3:
         raise BadPage(f"the vendor page has version {page[511]}, not 3: its items are laid out otherwise")
@@ -64,7 +66,7 @@ def decode_kv10(raw: bytes) -> dict[str, Item]:
 
 
 def decode_seagate(raw: bytes) -> dict[str, Item]:
-    """Log page C4h: a version, then 42 items of 12 bytes by their number."""
+    """Decode log page C4h: a version, then 42 items of 12 bytes by number."""
     page = whole(raw, 506, "log page C4h")
     version = int.from_bytes(page[:2], "little")
     items: dict[str, Item] = {}
@@ -76,7 +78,7 @@ def decode_seagate(raw: bytes) -> dict[str, Item]:
 
 
 def decode_fixed(raw: bytes) -> dict[str, Item]:
-    """No layout of its own: fields are picked by `offset:width`, see `pick`."""
+    """Check a page without a layout. Its fields are picked by `offset:width`, see `pick`."""
     return {"": Item(len(whole(raw, min(max(len(raw), 128), 512), "the vendor page")))}
 
 
@@ -90,7 +92,7 @@ _FIELD = re.compile(r"(\d{1,4}):(\d{1,2})")
 
 
 def pick(items: Items, raw: bytes | None, term: str) -> Item | None:
-    """The item of a term: a key, or `offset:width` of the raw page. None when it is not there."""
+    """Return the item for a key, or for `offset:width` of the raw page. None if it is absent."""
     if term in items:
         return items[term]
     field = _FIELD.fullmatch(term)

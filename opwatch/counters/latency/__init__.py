@@ -1,1 +1,1 @@
-"""What a drive says of its own latency, and what that leaves for the way to it."""
+"""Latency that a drive reports, and the remaining transport time between host and drive."""

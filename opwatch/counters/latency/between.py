@@ -1,9 +1,10 @@
-"""Host minus drive: how long requests were on the way, as bounds.
+"""Bound the transport time of requests: host latency minus drive latency.
 
-Both sides count the commands of one stretch, and its edges may cut a command off one side and not the other.
-What is compared are those that both have. How many of either are not, the counts bound; which, nobody knows,
-so each bound takes the worst. A command takes the host at least as long as the drive: no difference is below
-zero, and one that had to be says that they did not count the same commands.
+Host and drive count the commands of one interval, but a command near its edges may be counted on one side
+only. The comparison covers the commands counted on both sides. The counts limit how many commands are missing
+on either side, but do not identify the missing ones, so each bound assumes the worst case. The host latency
+of a command is never below the drive latency. A negative difference therefore proves that the two sides
+counted different commands.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _US = 1000
 
 @frozen
 class HostSlot:
-    """Requests that took the host from `low_ns` to `high_ns`."""
+    """Requests that took `low_ns` to `high_ns` on the host."""
 
     low_ns: int
     high_ns: int
@@ -29,7 +30,7 @@ class HostSlot:
 
 @frozen
 class HostTimes:
-    """What the host saw of one direction: each request, from its issue to its end. `sum_ns` is exact."""
+    """Host latencies of one direction, each from issue to completion. `sum_ns` is exact."""
 
     requests: int
     bytes: int
@@ -39,7 +40,7 @@ class HostTimes:
 
 @frozen
 class Edges:
-    """How many requests, at the most, only the host's stretch has, and only the drive's."""
+    """Maximum number of requests counted only by the host, and only by the drive."""
 
     only_host: int
     only_drive: int
@@ -47,8 +48,8 @@ class Edges:
 
 @frozen
 class WayTimes:
-    """One direction: mean and quantiles of host, drive and the way between, or `reason` why there is no
-    telling."""
+    """Mean and quantiles of host, drive and transport for one direction, or the `reason` for
+    missing values."""
 
     requests: int
     commands: int
@@ -59,7 +60,7 @@ class WayTimes:
 
 
 def grown(before: DirectionTimes, after: DirectionTimes) -> DirectionTimes | str:
-    """What the drive counted between two looks, or why that is not known."""
+    """Return the drive's counts between two polls, or the reason why they are unknown."""
     if [slot.low_us for slot in before.slots] != [slot.low_us for slot in after.slots]:
         return "the drive changed the slots of its histogram meanwhile"
     slots = tuple(
@@ -80,7 +81,7 @@ def grown(before: DirectionTimes, after: DirectionTimes) -> DirectionTimes | str
 
 
 def _ends(values: Sequence[tuple[float, int]], number: int, *, largest: bool) -> float:
-    """The sum of that many of the largest, or smallest, of values that come in (value, count)."""
+    """Return the sum of the `number` largest or smallest values, given as (value, count)."""
     total, left = 0.0, number
     for value, count in sorted(values, reverse=largest):
         taken = min(left, count)
@@ -90,7 +91,7 @@ def _ends(values: Sequence[tuple[float, int]], number: int, *, largest: bool) ->
 
 
 def _host_mean(host: HostTimes, left_out: int) -> TimeRange:
-    """The mean of all but some that nobody knows."""
+    """Bound the mean without the `left_out` requests, which may be any."""
     most = _ends([(slot.high_ns, slot.count) for slot in host.slots], left_out, largest=True)
     least = _ends([(slot.low_ns, slot.count) for slot in host.slots], left_out, largest=False)
     number = host.requests - left_out
@@ -98,8 +99,10 @@ def _host_mean(host: HostTimes, left_out: int) -> TimeRange:
 
 
 def _drive_mean(drive: DirectionTimes, left_out: int) -> TimeRange:
-    """The same. Each command may be a microsecond away from what was counted; what took the longest may
-    have taken all of it."""
+    """Bound the drive's mean without the `left_out` commands, which may be any.
+
+    Each command's time may be rounded by a microsecond, and the slowest slot is unbounded.
+    """
     low, high = (drive.time_us - drive.commands) * _US, (drive.time_us + drive.commands) * _US
     tops = [
         ((high if slot.high_us is None else (slot.high_us + 1) * _US), slot.count) for slot in drive.slots
@@ -126,7 +129,7 @@ def _drive_at(drive: DirectionTimes, rank: int) -> TimeRange:
 
 
 def _difference(host: TimeRange, drive: TimeRange) -> TimeRange | None:
-    """The range of the way; it is None where the host would have taken less than the drive."""
+    """Return the range of the transport time, or None if the host was faster than the drive."""
     assert host.high is not None
     high = host.high - drive.low
     low = 0.0 if drive.high is None else max(0.0, host.low - drive.high)
@@ -134,14 +137,14 @@ def _difference(host: TimeRange, drive: TimeRange) -> TimeRange | None:
 
 
 def _left_out(host: HostTimes, drive: DirectionTimes, edges: Edges) -> range | None:
-    """How many of the host's may not be the drive's; None where no number explains both counts."""
+    """Return the possible numbers of requests unknown to the drive, or None if no number fits both counts."""
     more = drive.commands - host.requests
     least, most = max(0, -more), min(edges.only_host, edges.only_drive - more)
     return range(least, most + 1) if least <= most else None
 
 
 def between(host: HostTimes, drive: DirectionTimes, edges: Edges) -> WayTimes:
-    """Mean and quantiles of both and of the difference, over the commands that both counted."""
+    """Compute mean and quantiles of host, drive and difference over the commands that both counted."""
     outside = _left_out(host, drive, edges)
     if outside is None:
         return WayTimes(

@@ -1,4 +1,4 @@
-"""What was read of a drive's own latency: Amazon's counts, the OCP latency monitor, or why neither."""
+"""Latency pages of a drive: Amazon's counts, the OCP latency monitor, or the reason for neither."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ NO_PAGE = (
 
 @frozen
 class DriveLatency:
-    """What a drive counted of its own times. What it has not is None; `failures` are pages that did not
-    come."""
+    """Latency counted by a drive. Missing pages are None; `failures` lists pages that failed."""
 
     drive: DriveFacts
     amazon: AmazonLog | None = None
@@ -39,7 +38,7 @@ class DriveLatency:
 
 @frozen
 class LatencyPages:
-    """Which pages to ask for, with their lengths. Other makers' pages under these numbers are left alone."""
+    """Latency pages to read, with their lengths. Other vendors' pages with the same numbers are not read."""
 
     amazon_bytes: int | None
     has_monitor: bool
@@ -49,8 +48,10 @@ _T = TypeVar("_T")
 
 
 def pages_of(controller: Controller, cloud_log: bytes | None) -> LatencyPages:
-    """What a real drive has: Amazon's by its vendor, the monitor where log C0h is that of the
-    specification."""
+    """Return the pages that a real drive has.
+
+    Amazon's page is expected by vendor id, the monitor if log C0h carries the OCP GUID.
+    """
     length = None
     if controller.vendor_id == _AMAZON_VENDOR:
         detailed = (controller.model or "").startswith(_INSTANCE_STORAGE)
@@ -61,7 +62,7 @@ def pages_of(controller: Controller, cloud_log: bytes | None) -> LatencyPages:
 def decoded(
     decode: Callable[[bytes], _T], read: Callable[[], bytes] | None, failures: list[str]
 ) -> _T | None:
-    """A page, or None and why among the failures."""
+    """Return the decoded page, or None after adding the reason to `failures`."""
     try:
         return decode(read()) if read else None
     except OpwatchError as error:
@@ -70,7 +71,7 @@ def decoded(
 
 
 def latency_of(evidence: Evidence) -> DriveLatency:
-    """What recorded files tell. BadInput where they hold neither page."""
+    """Return the latency in recorded files, or raise BadInput if they contain neither page."""
     failures = list(evidence.failures)
     raws = {page.lid: page.raw for page in evidence.vendor if page.raw is not None}
 

@@ -1,4 +1,4 @@
-"""Quantiles and means of what a drive counted, with the bounds that its slots and steps leave."""
+"""Quantiles and means of a drive's latency counts, with the bounds set by slot width and rounding."""
 
 from __future__ import annotations
 
@@ -8,33 +8,36 @@ from opwatch.counters.decode.amazon import DirectionTimes, TimeSlot
 from opwatch.named import NamedTuple
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99_9": 0.999}
-# Parts of a rank, so that no rounding moves it.
+# Ratios as integer parts, so that rounding does not change a rank.
 _PARTS = 100_000
 _US = 1000
 
 
 class TimeRange(NamedTuple):
-    """Nanoseconds from `low` to `high`; None: nothing bounds it from above."""
+    """Nanoseconds from `low` to `high`; `high` is None without an upper bound."""
 
     low: float
     high: float | None
 
 
 def rank_of(ratio: float, commands: int) -> int:
-    """The nearest rank of a quantile, from 1 on."""
+    """Return the nearest rank of a quantile, starting at 1."""
     return max(1, -(-round(ratio * _PARTS) * commands // _PARTS))
 
 
 def span_of(slot: TimeSlot) -> TimeRange:
-    """What a command of a slot took. Whether an edge is of this slot or the next nobody says, nor how a
-    microsecond is rounded: one is taken off below and given above."""
+    """Return the latency range of a slot.
+
+    The documentation does not say which slot includes an edge or how microseconds are rounded, so the range
+    is one microsecond wider on each side.
+    """
     return TimeRange(
         max(0, slot.low_us - 1) * _US, None if slot.high_us is None else (slot.high_us + 1) * _US
     )
 
 
 def at_rank(slots: Sequence[TimeSlot], rank: int) -> TimeRange | None:
-    """What the command of a rank took; None where there are not so many."""
+    """Return the latency range at a rank, or None for a rank beyond the last command."""
     running = 0
     for slot in slots:
         running += slot.count
@@ -44,13 +47,13 @@ def at_rank(slots: Sequence[TimeSlot], rank: int) -> TimeRange | None:
 
 
 def quantile(slots: Sequence[TimeSlot], ratio: float) -> TimeRange | None:
-    """A quantile as the slots bound it; it is None where there was no command."""
+    """Return the range of a quantile, or None if there were no commands."""
     commands = sum(slot.count for slot in slots)
     return at_rank(slots, rank_of(ratio, commands)) if commands else None
 
 
 def mean(times: DirectionTimes) -> TimeRange | None:
-    """The mean, a microsecond wide to either side: each command's time may be rounded."""
+    """Return the mean, one microsecond wider on each side because each command's time may be rounded."""
     if not times.commands:
         return None
     middle = times.time_us / times.commands

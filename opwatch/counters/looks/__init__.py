@@ -1,1 +1,1 @@
-"""One look at a drive: what it answered, as it was read, and what follows from that."""
+"""A poll of a drive: raw answers, and the counters computed from them."""

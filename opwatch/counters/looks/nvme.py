@@ -1,4 +1,4 @@
-"""Log pages and Identify of an NVMe drive, through any transport."""
+"""Read log pages and Identify structures of an NVMe drive through any transport."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _VENDOR_LENGTH = 512
 
 
 class _Collector:
-    """Reads page after page. One that fails costs its own fields only."""
+    """Reads page by page. A failed page loses only its own fields."""
 
     def __init__(self, transport: Transport, catalogue: Catalogue, nsid: int) -> None:
         self._transport = transport
@@ -79,7 +79,7 @@ class _Collector:
     def collect(self) -> Evidence:
         controller, namespace = self._controller(), self._namespace()
         self._log(smart_log.LID, smart_log.LENGTH)
-        # That a drive has no C0h, or another vendor's, is no failure.
+        # A drive without C0h, or with another vendor's page, is not a failure.
         self._log(ocp.LID, ocp.LENGTH, uuid_index=self._uuid(controller, identify.OCP_UUID), quietly=True)
         group = namespace.endurance_group or 0
         if controller.has_endurance_groups:
@@ -96,5 +96,8 @@ class _Collector:
 
 
 def collect_nvme(transport: Transport, catalogue: Catalogue, nsid: int = 1) -> Evidence:
-    """All pages that the drive has and the catalogue knows. PermissionMissing when that forbids them all."""
+    """Return all pages that the drive has and the catalogue knows.
+
+    Raises PermissionMissing if no page could be read for lack of privileges.
+    """
     return _Collector(transport, catalogue, nsid).collect()

@@ -1,4 +1,4 @@
-"""Raw structures of an NVMe drive as evidence, whether they come from a drive or from a file."""
+"""Convert raw structures of an NVMe drive to evidence, from a drive or from a file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from opwatch.frozen import replace
 
 
 def controller_evidence(raw: bytes) -> Evidence:
-    """What Identify Controller tells of the drive."""
+    """Return the drive facts in Identify Controller."""
     controller = identify.decode_controller(raw)
     return Evidence(
         drive=DriveFacts(
@@ -26,7 +26,7 @@ def controller_evidence(raw: bytes) -> Evidence:
 
 
 def page_evidence(lid: int, raw: bytes) -> Evidence:
-    """One log page as evidence; BadPage when it is not what its number says."""
+    """Convert a log page to evidence, or raise BadPage if content and number do not match."""
     evidence = Evidence(drive=DriveFacts(protocol="nvme"))
     if lid == smart_log.LID:
         return replace(evidence, smart=smart_log.decode_smart_log(raw))

@@ -1,4 +1,4 @@
-"""A look at a drive -> its counters, with their proof. The same live and from a file."""
+"""Convert a poll of a drive to counters with their proof, the same way for live drives and files."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ from opwatch.frozen import frozen, names_of, replace
 
 @frozen
 class LookReport:
-    """All counters of one look. What failed is in the report's failures; `denied` is why the drive's own were
-    not read, None when they were."""
+    """All counters of one poll.
+
+    The report lists failures. `denied` is the reason why the drive's own counters were not read, or None.
+    """
 
     report: Report
     denied: OpwatchError | None
 
 
 def report_of(sample: FirmwareSample, catalogue: Catalogue) -> LookReport:
-    """What a look says, by what the catalogue knows."""
+    """Return the counters of a poll, by the catalogue."""
     denied: OpwatchError | None = None
     try:
         evidence = _evidence(sample, catalogue)

@@ -1,5 +1,7 @@
-"""What was really read at one look at a drive: its answers as bytes, between two readings of the kernel's
-count. Counters, their proof and write amplification follow from it."""
+"""Raw data of one poll of a drive: its answers as bytes, between two readings of the kernel's counters.
+
+Counters, their proof and write amplification are computed from these data.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from opwatch.frozen import field, frozen
 
 
 class RefusalKind(StrEnum):
-    """Which error a refusal was, as far as that decides an exit status."""
+    """Kind of error behind a refusal, as far as the exit status depends on it."""
 
     PERMISSION = "permission"
     UNSUPPORTED = "unsupported"
@@ -28,18 +30,18 @@ _ERRORS = {
 
 @frozen
 class Refusal:
-    """Why something was not read."""
+    """Reason for a failed read."""
 
     kind: RefusalKind
     text: str
 
     def error(self) -> OpwatchError:
-        """The error that it was."""
+        """Return the original kind of error."""
         return _ERRORS[self.kind](self.text)
 
 
 def refusal_of(error: OpwatchError) -> Refusal:
-    """An error as a value."""
+    """Convert an error to a value."""
     kind = RefusalKind.OTHER
     if isinstance(error, PermissionMissing):
         kind = RefusalKind.PERMISSION
@@ -57,8 +59,8 @@ class CommandKind(StrEnum):
 
 @frozen
 class NvmeCommand:
-    """A command that reads. `number` is a log page's or that of an Identify structure (CNS); `part`, the log
-    specific identifier or the namespace."""
+    """Read command. `number` is a log page or an Identify structure (CNS); `part` is the log specific
+    identifier or the namespace."""
 
     kind: CommandKind
     number: int
@@ -68,7 +70,7 @@ class NvmeCommand:
 
 @frozen
 class DriveAnswer:
-    """A structure as the drive gave it, or why it did not."""
+    """Bytes returned by the drive, or the reason for a failure."""
 
     command: NvmeCommand
     answer: bytes | Refusal
@@ -76,7 +78,7 @@ class DriveAnswer:
 
 @frozen
 class SmartctlOutput:
-    """What smartctl printed, and its exit status."""
+    """Output and exit status of smartctl."""
 
     status: int
     text: bytes
@@ -84,12 +86,14 @@ class SmartctlOutput:
 
 @frozen
 class FirmwareSample:
-    """One look at the drive behind `disk`. `drive` is what sysfs says of it; `counted_on`, which devices
-    its host's writes are counted on, by name, registration and diskseq: with others the counts begin anew.
+    """One poll of the drive behind `disk`.
 
-    `before` and `after` are bytes that the kernel wrote since boot, None where it does not tell; `flying`,
-    what writes under way at the end may carry; `parts`, the kernel's count by device. Of a drive that was
-    asked there are `answers` or smartctl's output; of one that was not, `refused` says why.
+    `drive` holds the facts from sysfs. `counted_on` names the devices that count the host's writes, by name,
+    registration and diskseq; if they change, the counts restart.
+
+    `before` and `after` are bytes that the kernel wrote since boot, or None if unknown. `flying` is the
+    maximum number of bytes in flight at the end. `parts` is the kernel's count per device. A drive that was
+    polled has `answers` or smartctl's output; otherwise `refused` gives the reason.
     """
 
     disk: str

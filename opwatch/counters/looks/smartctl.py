@@ -1,4 +1,4 @@
-"""What smartctl printed, as evidence."""
+"""Convert smartctl's output to evidence."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from opwatch.errors import BadInput, OpwatchError, PermissionMissing, Unsupporte
 from opwatch.foreign import parse_json
 
 USAGE, _OPEN = 0b01, 0b10
-# How smartctl advises to name a controller.
+# Parts of smartctl's advice on how to name a controller.
 _KIND = re.compile(r"'?-d |device type|megaraid|RAID controller")
 
 
 def parse_output(status: int, text: bytes | str) -> Evidence:
-    """What smartctl found. Bits 2 to 7 of its status tell of the drive's health, not of a failure."""
+    """Parse smartctl's report. Bits 2 to 7 of its exit status describe the drive's health, not a failure."""
     try:
         document = parse_json(text, "smartctl's report")
     except BadInput as error:

@@ -1,4 +1,4 @@
-"""How a drive is asked for its structures, whoever it is that answers: a kernel, a folder, what was read."""
+"""Read structures of a drive from any source: a kernel, a folder, or stored answers."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from opwatch.errors import OpwatchError
 
 
 class Transport(Protocol):
-    """Where the bytes come from. Each call is one command; OpwatchError when it fails."""
+    """Source of the bytes. Each call is one command and raises OpwatchError on failure."""
 
     def get_log(self, lid: int, length: int, lsi: int = 0, uuid_index: int = 0) -> bytes: ...
     def identify(self, cns: int, nsid: int) -> bytes: ...
 
 
 class IdentifyOnce:
-    """A transport that asks for each Identify structure once: what is read from them does not change."""
+    """Transport that requests each Identify structure once, because the fields in use do not change."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -33,12 +33,12 @@ class IdentifyOnce:
 
 
 class KeptAnswers:
-    """A transport that keeps what it was asked, with what was answered, or why nothing was."""
+    """Transport that keeps each command with the answer or the reason for a failure."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
         self._answers: dict[NvmeCommand, bytes | Refusal] = {}
-        # How much each log was asked for: what to ask again.
+        # Requested length of each log, for repeating the request.
         self._lengths: dict[NvmeCommand, int] = {}
 
     @property
@@ -47,7 +47,7 @@ class KeptAnswers:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every Identify was answered: which logs are asked for follows from these alone."""
+        """Whether every Identify succeeded. The list of logs to read depends on Identify alone."""
         return all(
             isinstance(answer, bytes)
             for command, answer in self._answers.items()
@@ -55,7 +55,7 @@ class KeptAnswers:
         )
 
     def again(self) -> KeptAnswers:
-        """Send the same commands once more, and decode nothing."""
+        """Send the same commands again without decoding the answers."""
         later = KeptAnswers(self._transport)
         for command in self._answers:
             later._ask(command, self._lengths.get(command, 0))
@@ -86,7 +86,7 @@ class KeptAnswers:
 
 
 class StoredAnswers:
-    """What was read once, as the transport that it was read from. What was not asked then has no answer."""
+    """Transport that replays stored answers. Other commands have no answer."""
 
     def __init__(self, answers: Iterable[DriveAnswer]) -> None:
         self._answers = {given.command: given.answer for given in answers}

@@ -1,4 +1,4 @@
-"""SATA: attributes and device statistics, each checked against the other and against the catalogue."""
+"""Prove SATA counters by checks between attributes, device statistics and the catalogue."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from opwatch.counters.prove.statistics import RAW_BITS, StatisticsProof, close, 
 from opwatch.counters.reading import CounterReading, LifetimeRatio, Proof, unknown
 
 _HOST_IDS = (225, 233, 235, 241, 246)
-# What smartctl calls an attribute that it does not know.
+# smartctl's default names for unknown attributes.
 _DEFAULT_NAMES = {233: "Media_Wearout_Indicator", 241: "Total_LBAs_Written"}
 
 _ANOTHER = (
@@ -20,7 +20,7 @@ _ANOTHER = (
 
 
 class AtaProof:
-    """One drive's attributes and statistics, and what follows from them."""
+    """Proven counters from one drive's attributes and statistics."""
 
     def __init__(self, evidence: Evidence, catalogue: Catalogue) -> None:
         self._evidence = evidence
@@ -41,10 +41,10 @@ class AtaProof:
         self._statistics = StatisticsProof(evidence, self._limits, wraps=wraps)
         self._learned = LearnedProof(evidence, catalogue, self._limits)
 
-    # --- whether an entry is about this drive ---
+    # --- does an entry match this drive? ---
 
     def _misfit(self, entry: Entry) -> str | None:
-        """What speaks against it, None when its attributes are as the entry says."""
+        """Return the reason for a mismatch between entry and attributes, or None if the entry fits."""
         raws: dict[int, int] = {}
         for number in entry.requires:
             attribute = self._evidence.attribute(number)
@@ -103,7 +103,7 @@ class AtaProof:
         return None
 
     def erase_average(self) -> CounterReading | None:
-        """The average erase count, where the catalogue knows the attribute."""
+        """Return the average erase count, or None if the catalogue does not know the attribute."""
         average = self._average_erases()
         if average is None or self.entry is None:
             return None
@@ -132,8 +132,10 @@ class AtaProof:
         return reading.refused(reason) if reason else reading
 
     def _loose(self, host: int, entry: Entry) -> str | None:
-        """What speaks against the unit of a family that has several: NAND writes must be what the erases
-        hold, and above the host's."""
+        """Return the reason to doubt the unit in a family that uses several, or None.
+
+        NAND writes must exceed the host writes and match the erase counts.
+        """
         nand = self._sum(entry.nand, entry).value if entry.nand else None
         average = self._average_erases()
         if not nand or not average or average < 10 or not self._capacity:
@@ -143,7 +145,7 @@ class AtaProof:
         return f"{average:.0f} erases do not confirm the unit"
 
     def _host_erases(self, value: int) -> str | None:
-        """Host writes cannot be many times what the erases of the drive hold."""
+        """Return a reason if host writes and erase counts contradict each other, or None."""
         average = self._average_erases()
         if not average or average < 10 or not self._capacity:
             return None
@@ -153,7 +155,7 @@ class AtaProof:
         return f"{fit:.2g} times what {average:.0f} erases of the drive hold: the unit is another"
 
     def host(self) -> list[CounterReading]:
-        """Every source of bytes that the host wrote, the best first."""
+        """Return all sources of host writes in bytes, best first."""
         statistics, attribute = self._statistics.written(), self._from_attribute()
         if statistics and statistics.value is not None and attribute and attribute.value is not None:
             return self._both(statistics, attribute)
@@ -199,7 +201,7 @@ class AtaProof:
         return "no device statistics, and no entry of the catalogue proves the unit of an attribute"
 
     def nand(self, host: CounterReading) -> list[CounterReading]:
-        """Bytes written to NAND."""
+        """Return all sources of NAND writes in bytes, best first."""
         entry = self.entry
         if entry and entry.no_nand:
             return [unknown(entry.no_nand)]
@@ -224,7 +226,8 @@ class AtaProof:
         return [reading.noted("below the host's writes") if below else reading]
 
     def _room_for_host(self, host: CounterReading, entry: Entry) -> str | None:
-        """Pages that were programmed for the host hold what it wrote, or their count has begun anew."""
+        """Return a reason if the pages programmed for the host cannot hold the host writes (count
+        was reset)."""
         pages = self._sum(entry.for_host, entry) if entry.for_host else None
         if not pages or host.value is None:
             return None
@@ -233,7 +236,7 @@ class AtaProof:
         return f"{pages.value} bytes for the host's own data do not hold the {host.value} that it wrote"
 
     def _worn(self, entry: Entry) -> str | None:
-        """What erases are of is what they hold, where there are enough of them to tell."""
+        """Return a reason if the NAND writes that erases should match do not. Needs at least 10 erases."""
         counted = self._sum(entry.worn, entry).value if entry.worn else None
         average = self._average_erases()
         if counted is None or not average or average < 10 or not self._capacity:
@@ -246,7 +249,7 @@ class AtaProof:
         return f"{counted} bytes are {fit:.2g} times what {average:.0f} erases hold: {why}"
 
     def page_ratio(self) -> LifetimeRatio | None:
-        """NAND pages for a page of the host's data, where an entry knows that both are of one size."""
+        """Return NAND pages per host page, if an entry knows that both have the same size."""
         attributes = (
             [self._evidence.attribute(number) for number in self.entry.page_ratio] if self.entry else []
         )
@@ -258,12 +261,12 @@ class AtaProof:
         return LifetimeRatio(total / raws[0], (total - 2) / (raws[0] + 1), None, source)
 
     def _below(self, reading: CounterReading, host: CounterReading, entry: Entry) -> str | None:
-        """S6: at lifetime a drive that does not compress wrote at least what the host did."""
+        """Check S6: without compression, lifetime NAND writes are at least the host writes."""
         value, least = reading.value or 0, (host.value or 0) * 0.98 - 2 * (reading.quantum + host.quantum)
         if entry.below_host or value >= least:
             return None
         return f"{value} bytes are less than the host wrote: it counts something else, or in another unit"
 
     def host_read(self) -> CounterReading:
-        """Bytes that the host read."""
+        """Return the bytes that the host read."""
         return self._statistics.read()

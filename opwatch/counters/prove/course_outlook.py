@@ -1,4 +1,4 @@
-"""When a drive's rated life ends if it goes on as in a recording: its load now, and not since it was new."""
+"""Estimate the end of a drive's rated life from its load in a recording, instead of its lifetime average."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from opwatch.frozen import frozen
 
 @frozen
 class LoadStretch:
-    """Two polls and the hours between them, which may be wrong by `slack_h`. `assumes` is what an outlook
-    takes for granted."""
+    """Two polls and the hours between them, with an error of `slack_h`. `assumes` names the assumption of an
+    outlook."""
 
     first: Report
     last: Report
@@ -22,9 +22,11 @@ class LoadStretch:
     assumes: str = "it goes on as in the recording"
 
     def grown(self, name: str) -> tuple[int, CounterReading] | None:
-        """By how much a counter grew, and what it is now: of those that both looks have, the one that the
-        last has first. It is None where there is none, or it went back. A lower bound of bytes does not grow
-        with what it bounds."""
+        """Return (growth, last reading) of a counter, or None if missing or decreasing.
+
+        Uses the first source of the last poll that also exists in the first poll. Lower bounds of bytes are
+        skipped, because they do not grow with the true value.
+        """
         begins = {(reading.source, reading.unit): reading.value for reading in _all(self.first, name)}
         for end in _all(self.last, name):
             if end.at_least and end.unit == "bytes":
@@ -41,15 +43,18 @@ def _all(report: Report, name: str) -> list[CounterReading]:
 
 
 def _outlook(stretch: LoadStretch, by: str, least: float, most: float, what: str) -> WearOutlook:
-    """Whole hours from shares of the stretch. What is further than any drive has been on is not bounded."""
+    """Convert shares of the interval to whole hours. Times beyond any drive's life are left unbounded."""
     least, most = least * (stretch.hours - stretch.slack_h), most * (stretch.hours + stretch.slack_h)
     bounded = None if most > MOST_HOURS else math.ceil(most)
     return WearOutlook(by, math.floor(min(least, MOST_HOURS)), bounded, f"{stretch.assumes}; {what}")
 
 
 def _by_percentage(stretch: LoadStretch) -> WearOutlook | None:
-    """Both percentages are integers, each less than 1 away from the wear. What did not grow by 2 says next to
-    nothing: the average since the drive was new does."""
+    """Estimate by percentage used.
+
+    Both percentages are integers, each less than 1 from the wear, so a growth below 2 says almost nothing.
+    The lifetime average is the better estimate then.
+    """
     grown, used = stretch.grown("percentage_used") or (0, None)
     if grown < 2 or used is None or used.value is None or used.value >= 100 or used.at_least:
         return None
@@ -64,7 +69,7 @@ def _by_percentage(stretch: LoadStretch) -> WearOutlook | None:
 
 
 def _by_rating(stretch: LoadStretch, rated_bytes: int) -> WearOutlook | None:
-    """Each count is less than one step from the truth, so the growth is less than one from its own."""
+    """Estimate by the rated bytes. Each count has an error below one step, and so has the growth."""
     grown, written = stretch.grown("host_written") or (0, None)
     if written is None or written.value is None or grown <= written.quantum:
         return None
@@ -80,7 +85,7 @@ def _by_rating(stretch: LoadStretch, rated_bytes: int) -> WearOutlook | None:
 
 
 def outlooks_of(stretch: LoadStretch, rated_bytes: int | None) -> Iterator[WearOutlook]:
-    """All that the recording tells of the end; nothing where it is too short to."""
+    """Yield the estimates for a recording. Nothing if it is too short."""
     if stretch.hours <= 0:
         return
     if percentage := _by_percentage(stretch):

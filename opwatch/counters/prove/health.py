@@ -1,4 +1,4 @@
-"""What a drive says of its health, with the page that says it; and how fast it wears."""
+"""Health statements of a drive with their source page, and its rate of wear."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from opwatch.counters.reading import CounterReading, HealthNote, Pace
 from opwatch.units import capacity
 
 _LOG = "log 02h"
-# Bits of the critical warning, as the specification has them.
+# Bits of the critical warning in specification order.
 _WARNINGS = (
     "the spare is below its threshold",
     "a temperature is beyond its threshold",
@@ -21,7 +21,7 @@ _WARNINGS = (
     "the backup of its volatile memory has failed",
     "its persistent memory is read-only or unreliable",
 )
-# Only under these names, for makers use the numbers for other things too.
+# Only under these names, because vendors use the numbers for other attributes too.
 _ATTRIBUTES = {
     (5, "Reallocated_Sector_Ct"): "reallocated sectors",
     (187, "Reported_Uncorrect"): "errors that could not be corrected",
@@ -89,7 +89,8 @@ def _of_statistics(statistics: Statistics) -> Iterator[HealthNote]:
 
 
 def _of_telemetry(header: TelemetryHeader) -> Iterator[HealthNote]:
-    """What a drive saved by itself may say of a fault; what the host made it save says nothing."""
+    """Report state saved by the drive on its own, a possible sign of a fault. Host-initiated data are
+    ignored."""
     source = f"log {header.lid:02X}h"
     if header.has_saved:
         why = f": {header.reason}" if header.reason and header.lid == CONTROLLER_LID else ""
@@ -117,7 +118,7 @@ def _of_attributes(evidence: Evidence) -> Iterator[HealthNote]:
 
 
 def _failed_attributes(evidence: Evidence) -> Iterator[HealthNote]:
-    """Attributes at or below the maker's threshold, whatever the drive's self-assessment says."""
+    """Report attributes at or below the vendor's threshold, regardless of the drive's self-assessment."""
     for attribute in evidence.attributes:
         source = f"attribute {attribute.id} {attribute.name}"
         value = f" (value {attribute.value})" if attribute.value is not None else ""
@@ -129,7 +130,7 @@ def _failed_attributes(evidence: Evidence) -> Iterator[HealthNote]:
 
 
 def health_notes(evidence: Evidence, used: CounterReading) -> tuple[HealthNote, ...]:
-    """What the drive says of its health, what is serious first. Empty where it says nothing."""
+    """Return the drive's health statements, serious ones first."""
     notes = list(_own_verdict(evidence))
     if evidence.smart:
         notes += _of_smart(evidence.smart)
@@ -148,14 +149,15 @@ def health_notes(evidence: Evidence, used: CounterReading) -> tuple[HealthNote, 
     return tuple(sorted(notes, key=lambda note: not note.serious))
 
 
-# A life that an owner would be content with, powered on without a pause.
+# A satisfactory life, powered on without a pause.
 _YEARS, _YEAR_H = 5, 8766
 
 
 def wear_pace(used: CounterReading, hours: CounterReading) -> Pace | None:
-    """The mean wear since the drive was new, which is no forecast; None where it is not known.
+    """Return the mean wear since the drive was new, or None if unknown. This is not a forecast.
 
-    The percentage is an integer, and nothing says how it is rounded: the wear is less than a step from it."""
+    The percentage is an integer with unknown rounding, so the wear is less than one step from it.
+    """
     percent, on = used.value, hours.value
     if percent is None or not on or on > MOST_HOURS or used.at_least:
         return None
@@ -168,7 +170,7 @@ def wear_pace(used: CounterReading, hours: CounterReading) -> Pace | None:
 
 
 def rated_pace(written: CounterReading, hours: CounterReading, rated_bytes: int) -> Pace | None:
-    """The mean of what the host wrote, beside what the drive is rated for; None where it is not known."""
+    """Return the mean host writes per day next to the drive's rating, or None if unknown."""
     value, on = written.value, hours.value
     if not value or not on or on > MOST_HOURS:
         return None

@@ -1,4 +1,4 @@
-"""Host writes by a unit that was learned: of drives that have the same attributes."""
+"""Host writes by a unit learned from other drives with the same attributes."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from opwatch.counters.prove import sanity
 from opwatch.counters.prove.limits import WriteLimits
 from opwatch.counters.reading import CounterReading, Proof
 
-# A count of sectors below this may be one of larger units.
+# A smaller count of sectors may be a count of larger units.
 _LEAST_SECTORS = 1 << 21
 
 
 class LearnedProof:
-    """What was learned of the attributes of one drive."""
+    """Host writes of one drive by learned rules."""
 
     def __init__(self, evidence: Evidence, catalogue: Catalogue, limits: WriteLimits) -> None:
         self._evidence = evidence
@@ -31,7 +31,7 @@ class LearnedProof:
         return attribute.raw if attribute and attribute.raw and attribute.raw < (1 << 48) - 1 else None
 
     def written(self) -> CounterReading | None:
-        """Bytes that the host wrote, or why not; None where nothing was learned of such drives."""
+        """Return the host writes in bytes, or a refusal with the reason. None if no rule covers the drive."""
         rule = self._rule
         raw = self._raw(rule) if rule else None
         if rule is None or raw is None:
@@ -52,7 +52,7 @@ class LearnedProof:
         return reading.refused(reason) if reason else reading
 
     def agrees(self, value: int) -> bool | None:
-        """Whether drives with just these attributes count so; None where that is not known."""
+        """Return whether drives with the same attributes count in this unit, or None if unknown."""
         rule = self._same
         raw = self._raw(rule) if rule else None
         if rule is None or raw is None:

@@ -1,16 +1,18 @@
-"""What a drive wrote to NAND for each byte of the host, over its life: its past, and no workload's."""
+"""Lifetime write amplification: NAND bytes per host byte since the drive was new, over all workloads."""
 
 from __future__ import annotations
 
 from opwatch.counters.reading import CounterReading, LifetimeRatio
 
-# Counts since placement was enabled are no lifetime, and do not go together with others.
+# Placement counts start when placement is enabled, so they are not lifetime counts.
 _NO_LIFE = "log 22h"
 
 
 def lifetime_ratio(host: CounterReading, nand: CounterReading) -> LifetimeRatio | None:
-    """The write amplification of its life. It is None where a side is not proven, is of another time, is a
-    lower bound, or is so small that a step could be half of it."""
+    """Return the lifetime write amplification.
+
+    None if a side is unproven, covers another period, is a lower bound, or is smaller than two steps.
+    """
     if not host.value or not nand.value or _NO_LIFE in host.source or _NO_LIFE in nand.source:
         return None
     if host.at_least or nand.at_least:

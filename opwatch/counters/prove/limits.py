@@ -1,4 +1,4 @@
-"""What one SATA drive can have written at most, by what it says of its hours, its erases and its size."""
+"""Upper limits for the writes of one SATA drive, from its hours, erase counts and capacity."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ import re
 from opwatch.counters.evidence import Attribute, Evidence
 from opwatch.counters.prove import sanity
 
-# Names say nothing certain of a unit. These say enough to refuse what is 30 times too much.
+# Names do not prove a unit, but suffice to refuse a value 30 times too large.
 _ERASES = re.compile(r"(?!.*SLC)(?:Av(?:e|g|erage)[_-].*(?:Erase|PE_)|Wear_Leveling_Count$).*")
-# What most makers count erases in, where smartctl has no name for it.
+# Ids used by most vendors for erase counts, for attributes without a name in smartctl.
 _ERASE_IDS, _UNNAMED = (167, 173, 177), re.compile("Unkn(?:own)?_.*")
-# A unit 32 times too large would be above; drives with a cache of SLC write 5 capacities an erase.
+# A unit 32 times too large exceeds this; drives with an SLC cache write up to 5 capacities per erase.
 _LIKELY = 10
-# Total, largest, smallest and average erase count of a block: on drives where they lie between each other so.
+# Total, largest, smallest and average erase count of a block. Used only where their order confirms it.
 _LARGEST, _SMALLEST, _AVERAGE = 165, 166, 167
-# No block holds more than its erases, but makers may leave out those of a cache, and show less than there is.
+# A block holds no more than its erases, but vendors may omit the erases of a cache.
 _LARGEST_FIT = 3.5
-# More than this is several numbers in one.
+# A larger value packs several numbers into one.
 MOST_ERASES = 1 << 20
 
 
 def _most(attributes: tuple[Attribute, ...], names: re.Pattern[str]) -> int | None:
-    """The largest erase count that an attribute of such a name shows."""
+    """Return the largest erase count in an attribute with a matching name."""
     counts = (attribute.raw for attribute in attributes if names.fullmatch(attribute.name))
     return max((raw for raw in counts if raw is not None and raw < MOST_ERASES), default=None)
 
 
 class WriteLimits:
-    """The limits of one drive. `hours` is None where nothing credible tells them."""
+    """Write limits of one drive. `hours` is None without a credible source."""
 
     def __init__(self, evidence: Evidence) -> None:
         self.capacity = evidence.drive.capacity_bytes
@@ -45,8 +45,11 @@ class WriteLimits:
 
     @staticmethod
     def _ordered(evidence: Evidence) -> tuple[int | None, int | None]:
-        """The average and the largest erase count of a block, where their order with the smallest shows that
-        they are that. A smallest of 0 says nothing of the average: makers leave it out."""
+        """Return (average, largest) erase count of a block if the order with the smallest confirms their
+        meaning.
+
+        The average is None if the smallest is 0, because some vendors leave the average out.
+        """
         counts = [evidence.attribute(number) for number in (_SMALLEST, _AVERAGE, _LARGEST)]
         raws = [count.raw for count in counts if count and count.raw is not None]
         if len(raws) != 3 or raws != sorted(raws) or raws[2] >= MOST_ERASES:
@@ -54,7 +57,7 @@ class WriteLimits:
         return raws[1] if raws[0] else None, raws[2]
 
     def broken_by(self, n_bytes: int) -> str | None:
-        """Why the host cannot have written so much, None when it can."""
+        """Return the reason why the host cannot have written `n_bytes`, or None."""
         return sanity.first(
             sanity.too_fast(n_bytes, self.hours, "ata"),
             sanity.too_often(n_bytes, self.capacity),
@@ -63,11 +66,11 @@ class WriteLimits:
         )
 
     def below_erases(self, n_bytes: int) -> str | None:
-        """Why the host must have written more: by the erases that the drive has had."""
+        """Return a reason if the drive's erase counts require more host writes, or None."""
         return sanity.below_erases(n_bytes, self._average_erases, self.capacity)
 
     def beyond_likely_erases(self, n_bytes: int) -> str | None:
-        """Why a unit that was only learned is too large: by what is an erase count on most drives."""
+        """Return a reason if a learned unit is too large for probable erase counts, or None."""
         return sanity.first(
             sanity.beyond_erases(n_bytes, self._unnamed_erases, self.capacity, _LIKELY),
             sanity.beyond_erases(n_bytes, self._largest_erases, self.capacity, _LARGEST_FIT),

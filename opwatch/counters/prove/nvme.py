@@ -1,4 +1,4 @@
-"""NVMe: from pages to proven counters. The host side and the NAND side each take the best source there is."""
+"""Prove NVMe counters from log pages. Host writes and NAND writes each use their best source."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from opwatch.counters.prove import sanity
 from opwatch.counters.prove.statistics import close
 from opwatch.counters.reading import CounterReading, Proof, unknown
 
-# Units of counters in vendors' pages, each more than 2 % from the next.
+# Units of counters in vendor pages, more than 2 % apart from each other.
 _OWN_UNITS = (1, 512, 4096, 16384, 512_000, 10**6, 1 << 20, 1 << 25, 10**9, 1 << 30)
-# Firmwares of its P3x00 wrap at 2^32 sectors, and others of this maker may; sold under other names, too.
+# Some P3x00 firmware wraps at 2^32 sectors, and other Intel firmware may. Rebranded drives too.
 _INTEL = 0x8086
-# What a page multiplies its ratio with. Below 20 a step of it is too much of it to prove anything.
+# Scale factors of a page's ratio. Below 20, one step of the ratio is too coarse to prove anything.
 _SCALES, _LEAST_OWN = (1, 10, 100, 1000), 20
 
 
 class NvmeProof:
-    """One drive's pages, and what follows from them."""
+    """Proven counters from one drive's pages."""
 
     def __init__(self, evidence: Evidence, catalogue: Catalogue) -> None:
         self._evidence = evidence
@@ -29,13 +29,13 @@ class NvmeProof:
         self._capacity = evidence.drive.capacity_bytes
 
     def fault(self) -> Entry | None:
-        """The entry of a firmware known to count wrong, None for all others."""
+        """Return the entry of a firmware with known wrong counters, or None."""
         return next((entry for entry in self._entries if entry.fault), None)
 
     # --- host ---
 
     def host(self) -> list[CounterReading]:
-        """Every source of bytes that the host wrote, the best first."""
+        """Return all sources of host writes in bytes, best first."""
         candidates = [self._fdp_host(), self._smart_host(), self._endurance_host(), *self._vendor("host")]
         listed = [reading for reading in candidates if reading]
         listed.sort(key=lambda reading: reading.value is None)
@@ -44,7 +44,7 @@ class NvmeProof:
         return [listed[0], *(self._agreeing(reading, listed[0]) for reading in listed[1:])]
 
     def _agreeing(self, reading: CounterReading, best: CounterReading) -> CounterReading:
-        """S1 for a vendor's count of the same: it has no number where it is not what the best one says."""
+        """Check S1: refuse a vendor count of host writes that differs from the best source."""
         if reading.proof is not Proof.CATALOGUE or reading.value is None or best.value is None:
             return reading
         if close(reading.value, best.value, reading.quantum + best.quantum):
@@ -54,12 +54,12 @@ class NvmeProof:
     def _fdp_host(self) -> CounterReading | None:
         fdp, smart = self._evidence.fdp, self._evidence.smart
         if not fdp or fdp.host_bytes_written is None or (smart and smart.data_units_written):
-            # 02h is the drive's; 22h counts since placement was enabled. Both are in the report.
+            # 02h covers the drive's life, 22h the time since placement was enabled. The report shows both.
             return None
         return self.placement(fdp.host_bytes_written, "HBMW")
 
     def placement(self, value: int, name: str) -> CounterReading:
-        """A count of log 22h."""
+        """Return a count of log 22h."""
         reading = CounterReading(value, "bytes", 1, f"log 22h {name} (bytes)", Proof.SPEC)
         return reading.noted("with metadata, since placement was enabled, in its endurance group")
 
@@ -91,7 +91,10 @@ class NvmeProof:
         return reading.refused(reason) if reason else reading
 
     def beyond_commands(self, value: int, commands: int | None) -> str | None:
-        """Why so many commands cannot have moved these bytes. The block size may have been another before."""
+        """Return the reason why the commands cannot have moved the bytes, or None.
+
+        Assumes 512-byte blocks, because the drive may have been formatted with another block size before.
+        """
         vendor, model = self._drive.vendor_id, self._drive.model
         wraps = vendor == _INTEL if vendor is not None else model is None or model.startswith("INTEL")
         return sanity.first(
@@ -113,7 +116,7 @@ class NvmeProof:
         return reading.refused(reason) if reason else reading
 
     def _endurance_unit(self) -> str | None:
-        """Whether 09h is in 10^9 bytes: its host count against that of 02h."""
+        """Return a reason if the host count of 09h, in units of 10^9 bytes, differs from that of 02h."""
         group, smart = self._evidence.endurance, self._evidence.smart
         if not group or not smart or not smart.data_units_written or not group.data_units_written:
             return "its unit cannot be compared with log 02h"
@@ -126,7 +129,7 @@ class NvmeProof:
     # --- NAND ---
 
     def nand(self, host: CounterReading) -> list[CounterReading]:
-        """Every source of bytes written to NAND, the best first."""
+        """Return all sources of NAND writes in bytes, best first."""
         refusal = next((entry.no_nand for entry in self._entries if entry.no_nand), None)
         if refusal:
             return [unknown(refusal)]
@@ -198,7 +201,7 @@ class NvmeProof:
     def _by_ratio(
         self, total: int, counter: Counter, source: str, host: CounterReading, average: float | None
     ) -> CounterReading:
-        """The unit of several that host writes and erase counts allow, if it is one only."""
+        """Choose the only unit that host writes and erase counts allow, or return no value."""
         fits: list[int] = []
         for unit in counter.units:
             value = total * unit
@@ -216,7 +219,7 @@ class NvmeProof:
     # --- vendor pages ---
 
     def erases(self) -> dict[str, CounterReading]:
-        """The erase counts of a vendor page, where the catalogue knows a page with all three."""
+        """Return the erase counts of a vendor page, if the catalogue knows a page with all three."""
         for entry in self._entries:
             for page in self._evidence.vendor:
                 if entry.layout != "kv12" or page.lid != entry.lid:
@@ -242,7 +245,7 @@ class NvmeProof:
             page = next(
                 (candidate for candidate in self._evidence.vendor if candidate.lid == entry.lid), None
             )
-            # A side that only proves the unit of the other is no count of its own.
+            # A host count that only proves the unit of the NAND count is not a separate source.
             if counter and page and not entry.fault and not (entry.own_ratio and side == "host"):
                 readings.append(self._from_page(entry, counter, page, host))
         if readings or not self._evidence.vendor:
@@ -291,7 +294,7 @@ class NvmeProof:
     def _by_own_ratio(
         self, entry: Entry, page: VendorPage, source: str, host: CounterReading | None
     ) -> CounterReading:
-        """NAND writes of a page that divides both of its sides itself, in the unit of its host's."""
+        """Return the NAND writes of a page with its own WAF, in the unit proven by the page's host count."""
         sides = [
             pick({}, page.raw, term)
             for counter in (entry.host, entry.nand)
@@ -313,7 +316,7 @@ class NvmeProof:
         return CounterReading(nand * fits[0], "bytes", fits[0], proven, Proof.CALIBRATED)
 
     def _same_host(self, entry: Entry, page: VendorPage, host: CounterReading) -> str | None:
-        """S1: what the page says of the host is what the best source says of it."""
+        """Check S1: the page's host writes must match the best source."""
         if not entry.host or host.value is None:
             return None
         theirs = self._from_page(entry, entry.host, page, None)

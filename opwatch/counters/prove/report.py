@@ -1,4 +1,4 @@
-"""What is reported, made of what was read: every counter, or the reason why it is not there."""
+"""Build the report of a drive: each counter, or the reason why it is missing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MB = 10**6
 
 
 def _of(record: object | None, name: str) -> int | None:
-    """A field of a page, None without the page."""
+    """Return a field of a page, or None without the page."""
     value: int | None = getattr(record, name) if record else None
     return value
 
@@ -30,7 +30,7 @@ def _spec(value: int | None, unit: str, source: str, reason: str) -> CounterRead
 
 
 def _health(evidence: Evidence) -> dict[str, CounterReading]:
-    """What every protocol has a word for."""
+    """Return the health readings that all protocols share."""
     smart = evidence.smart
     missing = "it was not read, or the drive does not report it"
     temperature = smart.temperature_celsius if smart else None
@@ -49,7 +49,7 @@ def _health(evidence: Evidence) -> dict[str, CounterReading]:
 
 
 def _used(evidence: Evidence) -> CounterReading:
-    """NUSE in bytes. A drive that always answers with the whole namespace does not track it."""
+    """Return NUSE in bytes. Some drives always report the full namespace instead of tracking the use."""
     namespace = evidence.namespace
     used = namespace.used_lbas if namespace else None
     if namespace is None or used is None:
@@ -64,7 +64,7 @@ def _used(evidence: Evidence) -> CounterReading:
 
 
 def namespace_is_thin(evidence: Evidence) -> bool:
-    """Whether the namespace's capacity is below its size: then its use is tracked."""
+    """Return whether the namespace is thin provisioned (capacity below size). Its use is tracked then."""
     namespace = evidence.namespace
     if not namespace or namespace.capacity_lbas is None or namespace.size_lbas is None:
         return False
@@ -185,7 +185,7 @@ def _credible(reading: CounterReading) -> CounterReading:
 
 
 def report(evidence: Evidence, catalogue: Catalogue) -> Report:
-    """Every counter of the drive. A drive whose protocol nothing tells gets reasons only."""
+    """Return the report of a drive. Without a known protocol it contains only reasons."""
     unchecked = _by_protocol(evidence, catalogue)
     readings = {name: _credible(reading) for name, reading in unchecked.readings.items()}
     used = readings["percentage_used"]

@@ -1,46 +1,46 @@
-"""The checks that every counter passes before it is reported. Each returns a reason to refuse it, or None."""
+"""Checks of each counter before reporting. Each returns a reason for refusal, or None."""
 
 from __future__ import annotations
 
-# A lifetime ratio of NAND to host bytes that is not in here comes from a wrong unit.
+# A lifetime ratio of NAND to host bytes outside this range comes from a wrong unit.
 RATIO = (0.05, 50.0)
-# NAND bytes against average erase count times capacity.
+# Ratio of NAND bytes to average erase count x capacity.
 ERASE_RATIO = (1 / 30, 30.0)
 _MIN_ERASES = 10
-# New drives of some models show so many erases already: the maker's tests.
+# Some new models arrive with this many erases from factory tests.
 _FACTORY_ERASES = 150
-# A mean write beyond this is a wrong unit: systems split what is larger.
+# A larger mean write means a wrong unit, because systems split larger requests.
 _MAX_MEAN_WRITE = 2 << 20
 # Log 02h rounds up to 512,000 bytes.
 _ROUNDING = 1 << 20
 _WRAP_BYTES = (1 << 32) * 512
 _HOUR_S = 3600
-# What an interface moves at most, in bytes a second.
+# Maximum bandwidth of an interface, in bytes per second.
 _SATA, _SAS, _NVME = 600_000_000, 4_800_000_000, 32_000_000_000
 FASTEST = {"ata": _SATA, "scsi": _SAS, "nvme": _NVME}
 
 
-# 22 years: an attribute that says more counts seconds, minutes or something else.
+# 22 years: a larger value counts seconds, minutes or something else.
 MOST_HOURS = 200_000
-# Drives that were written to all the time for years have 30,000.
+# Drives under constant writes for years reach 30,000.
 _MOST_DRIVE_WRITES = 40_000
-# Beyond these a number is noise, whatever its source.
+# Values outside these limits are noise from any source.
 _LIMITS = {"bytes": (0, 10**20), "celsius": (-60, 150), "percent": (0, 255), "hours": (0, MOST_HOURS)}
 _COUNTS = (0, 1 << 64)
 
 
-# Beyond 2^200 all numbers are equally wrong, and floats end at 2^1024.
+# Values beyond 2^200 are equally wrong, and floats end at 2^1024.
 _CEILING = 1 << 200
 
 
 def absurd(value: int, unit: str) -> str | None:
-    """No drive has such a number: noise, or another field, was read."""
+    """Refuse a value that no drive can have: noise or another field was read."""
     least, most = _LIMITS.get(unit, _COUNTS)
     return None if least <= value <= most else f"{value} {unit} are not credible"
 
 
 def mean_write(n_bytes: int, commands: int | None, lba_bytes: int | None, limit: int | None) -> str | None:
-    """S4: the mean write is at least a logical block and at most what one command can carry."""
+    """Check S4: the mean write is at least a logical block, and at most the transfer limit of a command."""
     if not commands:
         return None
     n_bytes, commands = min(n_bytes, _CEILING), min(commands, _CEILING)
@@ -50,7 +50,7 @@ def mean_write(n_bytes: int, commands: int | None, lba_bytes: int | None, limit:
             f"{n_bytes} bytes in {commands} write commands are less than a logical block each: "
             "the counter has wrapped or its unit is another"
         )
-    # Few commands say little: rounding, and what the maker wrote.
+    # A few commands prove little because of rounding and factory writes.
     if commands > 1000 and n_bytes > commands * largest * 1.02 + _ROUNDING:
         return (
             f"{n_bytes / commands / 1024:.0f} KiB for each write command is more than one can carry: "
@@ -60,7 +60,7 @@ def mean_write(n_bytes: int, commands: int | None, lba_bytes: int | None, limit:
 
 
 def may_have_wrapped(n_bytes: int, commands: int | None) -> str | None:
-    """Why a count that wraps at 2^32 sectors on some drives may have: writes of 4 KiB are more than it."""
+    """Refuse a count that may have wrapped at 2^32 sectors: smaller than its commands at 4 KiB each."""
     if not commands or n_bytes >= _WRAP_BYTES:
         return None
     if n_bytes >= commands * 4096 or commands * 4096 <= _WRAP_BYTES:
@@ -69,14 +69,14 @@ def may_have_wrapped(n_bytes: int, commands: int | None) -> str | None:
 
 
 def too_fast(n_bytes: int, hours: int | None, protocol: str) -> str | None:
-    """A drive cannot have taken more than its interface carries in the hours it was on."""
+    """Refuse more bytes than the interface can carry in the power-on hours."""
     if hours is None or hours > MOST_HOURS or n_bytes <= (hours + 24) * _HOUR_S * FASTEST[protocol]:
         return None
     return f"{n_bytes} bytes in {hours} hours are more than the interface can carry: the unit is another"
 
 
 def too_often(n_bytes: int, capacity: int | None) -> str | None:
-    """A limit that holds where no hours are known: no drive was filled that often."""
+    """Refuse more drive writes than any drive survives. This limit works without hours."""
     if not capacity or n_bytes <= _MOST_DRIVE_WRITES * capacity:
         return None
     return f"{n_bytes} bytes are more than {_MOST_DRIVE_WRITES} times the capacity: the unit is another"
@@ -85,7 +85,7 @@ def too_often(n_bytes: int, capacity: int | None) -> str | None:
 def beyond_erases(
     n_bytes: int, average_erases: int | None, capacity: int | None, most: float = ERASE_RATIO[1]
 ) -> str | None:
-    """Bytes of the host have to be held by erases of the flash, even where the drive compresses."""
+    """Refuse host bytes that the flash erases cannot hold, with a margin for compression."""
     if not average_erases or average_erases < _MIN_ERASES or not capacity:
         return None
     fit = min(n_bytes, _CEILING) / (average_erases * capacity)
@@ -95,7 +95,7 @@ def beyond_erases(
 
 
 def below_erases(n_bytes: int, average_erases: int | None, capacity: int | None) -> str | None:
-    """Erases are NAND writes, and no drive writes to NAND 50 times what its host writes."""
+    """Refuse host bytes that are too few for the erases, because no drive's WAF exceeds 50."""
     if not average_erases or not capacity:
         return None
     worn = max(average_erases - _FACTORY_ERASES, 0) * capacity
@@ -108,14 +108,14 @@ def below_erases(n_bytes: int, average_erases: int | None, capacity: int | None)
 
 
 def too_little(n_bytes: int, hours: int | None, unit: int) -> str | None:
-    """A counter of small units that hardly moved in weeks of use counts in larger ones."""
+    """Refuse a counter of small units that hardly moved in weeks of use: the unit may be larger."""
     if unit > 4096 or hours is None or not 500 <= hours <= MOST_HOURS or n_bytes >= hours * 100_000:
         return None
     return f"{n_bytes} bytes in {hours} hours are too few to tell the unit: it may be a larger one"
 
 
 def ratio(nand: int, host: int | None, capacity: int | None) -> str | None:
-    """S2: the lifetime ratio is one that drives have. A new drive's NAND holds what its maker wrote."""
+    """Check S2: the lifetime ratio must be plausible. A new drive's NAND holds factory writes."""
     if not host or not nand:
         return None
     nand, host = min(nand, _CEILING), min(host, _CEILING)
@@ -127,7 +127,7 @@ def ratio(nand: int, host: int | None, capacity: int | None) -> str | None:
 
 
 def erases(nand: int, average_erases: float | None, capacity: int | None) -> str | None:
-    """S3: NAND bytes fit the erase counts within a factor of 30, once there are enough of them."""
+    """Check S3: NAND bytes must fit the erase counts within a factor of 30, from 10 erases on."""
     if not average_erases or not capacity or average_erases < _MIN_ERASES:
         return None
     nand = min(nand, _CEILING)
@@ -139,5 +139,5 @@ def erases(nand: int, average_erases: float | None, capacity: int | None) -> str
 
 
 def first(*reasons: str | None) -> str | None:
-    """The first reason to refuse, None when there is none."""
+    """Return the first reason to refuse, or None."""
     return next((reason for reason in reasons if reason), None)

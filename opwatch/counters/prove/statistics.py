@@ -1,4 +1,4 @@
-"""ATA device statistics: what the standard calls sectors written, held against the rest of the drive."""
+"""Prove ATA device statistics: compare logical sectors written with the drive's other counters."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from opwatch.counters.reading import CounterReading, Proof, unknown
 
 WRAP = 1 << 32
 RAW_BITS = 48
-# Units that host counters of real SATA drives have. Those of other protocols would agree by chance.
+# Units of host counters on real SATA drives. Units of other protocols would match by chance.
 UNITS = (512, 1 << 24, 1 << 25, 10**9, 1 << 30)
-# SandForce controllers save their attributes now and then, and lose what came after.
+# SandForce controllers save their attributes occasionally and lose the latest growth.
 _LAG = 0.15
-# Smaller counts may be equal by chance.
+# Smaller counts may match by chance.
 _CHANCE = 10_000
 _SLACK_SECTORS = 1 << 20
 _WRAPS = "device statistics of these drives wrap at 2^32 sectors (2.2 TB)"
 
 
 def close(ours: int, theirs: int, quantum: int, tolerance: float = 0.02) -> bool:
-    """S1: two counts of the same within 2 % and two steps."""
+    """Check S1: return whether two counts agree within 2 % and two steps."""
     return abs(ours - theirs) <= tolerance * max(ours, theirs) + 2 * quantum
 
 
 def lags(attribute: int, statistics: int, quantum: int) -> bool:
-    """Whether an attribute is what the statistics say, or behind by what the drive did not save yet."""
+    """Return whether an attribute equals the statistics, or lags by growth not saved yet."""
     return -_LAG * statistics - 2 * quantum <= attribute - statistics <= 0.005 * statistics + 2 * quantum
 
 
 def is_wrapped(statistics: int, attribute: int, quantum: int) -> bool:
-    """Whether sectors of the device statistics are those of an attribute, modulo 2^32."""
+    """Return whether the device statistics equal an attribute's sectors modulo 2^32."""
     if statistics >= WRAP or attribute < WRAP:
         return False
     apart = (statistics - attribute) % WRAP
@@ -38,12 +38,12 @@ def is_wrapped(statistics: int, attribute: int, quantum: int) -> bool:
 
 
 def wrapped(statistics: CounterReading) -> CounterReading:
-    """Statistics that an attribute proves to have wrapped."""
+    """Refuse statistics that an attribute proves to have wrapped."""
     return statistics.refused("wrapped at 2^32 sectors (2.2 TB)")
 
 
 class StatisticsProof:
-    """The device statistics of one drive. `wraps` is for drives of which that is known."""
+    """Device statistics of one drive. `wraps`: drives of this kind are known to wrap."""
 
     def __init__(self, evidence: Evidence, limits: WriteLimits, *, wraps: bool) -> None:
         self._evidence = evidence
@@ -51,7 +51,7 @@ class StatisticsProof:
         self._wraps = wraps
 
     def written(self) -> CounterReading | None:
-        """Bytes that the host wrote, not yet held against attributes; None where there are no statistics."""
+        """Return the bytes that the host wrote, not yet compared with attributes. None without statistics."""
         statistics = self._evidence.statistics
         sectors = statistics.sectors_written if statistics else None
         if sectors is None or statistics is None:
@@ -67,7 +67,7 @@ class StatisticsProof:
         return reading.refused(reason) if reason else reading
 
     def _copied(self, statistics: Statistics) -> str | None:
-        """Some firmwares fill the page with their attributes, whatever the standard wants there."""
+        """Return a reason if the firmware copies attributes into the statistics page."""
         commands = statistics.write_commands or 0
         attribute = self._evidence.attribute(241)
         if commands < _CHANCE or commands not in (attribute and attribute.raw, statistics.sectors_written):
@@ -75,7 +75,7 @@ class StatisticsProof:
         return "their count of commands is another counter: the page is not what the standard says"
 
     def alone(self, reading: CounterReading) -> CounterReading:
-        """Statistics that no attribute of a known unit confirms."""
+        """Check statistics that no attribute of known unit confirms."""
         value, lba = reading.value or 0, self._limits.lba
         if self._wraps and value < WRAP * lba:
             return reading.refused(_WRAPS)
@@ -89,7 +89,7 @@ class StatisticsProof:
         return reading.refused(reason) if reason else reading
 
     def _contradicted(self, value: int) -> str | None:
-        """What speaks against statistics: an attribute of host writes that equals them in no unit."""
+        """Return a reason if an attribute of host writes equals the statistics in no unit, or None."""
         attributes = (self._evidence.attribute(number) for number in (241, 246, 225))
         names = ("LBA", "Host", "Write", "Wts")
         shown = [
@@ -105,13 +105,13 @@ class StatisticsProof:
         return f"{source} is in no unit what they say: one of them counts something else"
 
     def _confirmed(self, value: int, attributes: list[Attribute]) -> bool:
-        """Whether one of them is the statistics in some unit, or is behind by what is not saved yet."""
+        """Return whether an attribute matches the statistics in some unit, or lags by unsaved growth."""
         return any(
             lags((attribute.raw or 0) * unit, value, unit) for attribute in attributes for unit in UNITS
         )
 
     def _repeated(self, value: int) -> bool:
-        """Whether an attribute where some makers put host writes repeats the statistics to the step."""
+        """Return whether 233 or 235, used by some vendors for host writes, matches the statistics exactly."""
         attributes = (self._evidence.attribute(number) for number in (233, 235))
         raws = [
             attribute.raw for attribute in attributes if attribute and attribute.raw and attribute.raw >= 1000
@@ -119,7 +119,7 @@ class StatisticsProof:
         return any(abs(raw * unit - value) <= 2 * unit for raw in raws for unit in UNITS)
 
     def unwrapped(self, statistics: CounterReading) -> CounterReading | None:
-        """An attribute of a drive not in the catalogue that shows the statistics before they wrapped."""
+        """Return an attribute with the full value of wrapped statistics, for an uncatalogued drive."""
         readings: list[CounterReading] = []
         for number in (241, 246):
             attribute = self._evidence.attribute(number)
@@ -137,7 +137,7 @@ class StatisticsProof:
         return readings[0] if len(readings) == 1 else None
 
     def read(self) -> CounterReading:
-        """Bytes that the host read."""
+        """Return the bytes that the host read."""
         statistics = self._evidence.statistics
         sectors = statistics.sectors_read if statistics else None
         if sectors is None or statistics is None:

@@ -1,6 +1,6 @@
-"""What a drive counts of the trims it got: blocks or commands, as they stand. Pure.
+"""Read a drive's trim counters, in blocks or commands. Pure.
 
-None of it is proven here. Whether a counter tells anything is found out by what it rises by around a trim.
+The values are unproven here. An audit tests a counter by its growth around a trim.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from opwatch.frozen import frozen
 
 @frozen
 class TrimCount:
-    """A counter now. `unit_bytes` is what a step stands for, None where it counts commands."""
+    """Current trim counter. `unit_bytes` is the size of a step, or None for a count of commands."""
 
     source: str
     value: int
@@ -33,7 +33,7 @@ def _of_items(
 
 
 def _of_page(entry: Entry, evidence: Evidence) -> list[TrimCount]:
-    """What an entry finds in the vendor page that it names; nothing where that is another page."""
+    """Return an entry's counters from its vendor page, or nothing if the page has another layout."""
     raw = next((page.raw for page in evidence.vendor if page.lid == entry.lid and page.raw), None)
     if raw is None or entry.layout is None:
         return []
@@ -50,7 +50,7 @@ def _of_page(entry: Entry, evidence: Evidence) -> list[TrimCount]:
 
 
 def _of_attributes(entry: Entry, evidence: Evidence) -> list[TrimCount]:
-    """Attributes, only where the name that smartctl gives them is the one that is meant."""
+    """Return an entry's attributes, only if smartctl gives them the expected name."""
     counts = []
     for counter in (entry.trimmed, entry.trims):
         for term in counter.terms if counter else ():
@@ -62,7 +62,7 @@ def _of_attributes(entry: Entry, evidence: Evidence) -> list[TrimCount]:
 
 
 def trim_counts(evidence: Evidence, catalogue: Catalogue) -> list[TrimCount]:
-    """Every counter of trims that was read."""
+    """Return all trim counters that were read."""
     counts = []
     boot = evidence.boot
     if boot and boot.deallocate_commands is not None:

@@ -1,4 +1,4 @@
-"""What a drive did between two polls: write amplification, pace, and a forecast at that pace."""
+"""Compare two polls of a drive: write amplification, pace, and a forecast at that pace."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from opwatch.counters.reading import (
 from opwatch.errors import UsageError
 from opwatch.frozen import replace
 
-# Local times of two reports may be of two time zones.
+# The local times of two reports may be in different time zones.
 _ZONES_H = 14
 _DAY_H = 24
-# Later dates are no forecast.
+# Later dates are not a credible forecast.
 _MOST_DAYS = 36_525
 _ASSUMES = "it goes on as between the two polls"
 
@@ -29,7 +29,7 @@ _ASSUMES = "it goes on as between the two polls"
 def interval_report(
     polls: tuple[Evidence, Evidence], reports: tuple[Report, Report], rated: int | None
 ) -> Report:
-    """The last report with what happened since the first one. UsageError where the order is wrong."""
+    """Return the last report with the growth since the first, or raise UsageError for a wrong order."""
     first, last = reports
     begin, end = (one.readings["power_on_hours"].value for one in reports)
     if begin is None or end is None:
@@ -38,7 +38,7 @@ def interval_report(
         raise UsageError(
             f"the second report is older ({end} h on, the first {begin} h): give the older one first"
         )
-    # Hours are whole: each is less than 1 from the truth.
+    # Hours are integers, each less than 1 from the true value.
     least, most = max(end - begin - 1, 0), end - begin + 1
     days = _days(polls)
     stretch = LoadStretch(first, last, (least + most) / 2, (most - least) / 2, _ASSUMES)
@@ -62,7 +62,7 @@ def _days(polls: tuple[Evidence, Evidence]) -> float | None:
 
 
 def _amplification(stretch: LoadStretch) -> tuple[LifetimeRatio | None, str | None]:
-    """NAND growth for host growth and its bounds, or the reason why there is none."""
+    """Return the write amplification with its bounds, or a reason for its absence."""
     host, nand = stretch.grown("host_written"), stretch.grown("nand_written")
     if host is None or nand is None:
         side = "host" if host is None else "NAND"
@@ -79,7 +79,8 @@ def _amplification(stretch: LoadStretch) -> tuple[LifetimeRatio | None, str | No
 
 
 def _step(reading: CounterReading, grown: int, stretch: LoadStretch) -> int:
-    """How far a growth may be from the truth: a step, and what an old page leaves out at the mean rate."""
+    """Return the error of a growth: one step, plus the writes missing in an outdated page at the
+    mean rate."""
     stale = grown * (reading.refresh_s or 0) / (3600 * max(stretch.hours - stretch.slack_h, 1))
     return reading.quantum + round(stale)
 
@@ -101,7 +102,7 @@ def _paces(stretch: LoadStretch, least: int, most: int) -> list[Pace]:
 
 
 def _dated(outlook: WearOutlook, last: Evidence, interval: PolledInterval) -> WearOutlook:
-    """The outlook with dates, if both reports have a time and the drive stays on for the same share of it."""
+    """Add dates to an outlook, if both reports have a time. Assumes a constant share of power-on time."""
     if interval.days is None or last.local_time_s is None or not interval.least_hours:
         return outlook
     now = date(1970, 1, 1) + timedelta(seconds=last.local_time_s)

@@ -1,7 +1,7 @@
-"""Percentage of the rated life used: from the standard's pages, else from an attribute that a maker defines.
+"""Percentage of rated life used, from a standard page or else from a vendor's attribute.
 
-An attribute is used only on drives where it was compared with device statistics of real drives of the same
-family. Its source gives the result of that comparison, because drives of one family do differ.
+An attribute is used only if it was compared with the device statistics of real drives of the same family. The
+source states the result of the comparison, because drives of one family differ.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from opwatch.counters.reading import CounterReading, Proof, unknown
 from opwatch.frozen import frozen
 
 _MISSING = "it was not read, or the drive does not report it"
-# Both pages have one byte for it: 255 means more than 254 %.
+# Both pages use one byte, where 255 means more than 254 %.
 _SATURATED = 255
-# Largest difference on nearly all of the compared drives.
+# Maximum difference on nearly all compared drives.
 _STEP = 3
-# Attributes stop at these values, whatever the wear is.
+# The attributes stop at this value, however worn the drive is.
 _LAST_VALUE = 1
-# A drive with this share of its life left has not used 255 % of it.
+# A drive with this percentage of its life left has not used 255 %.
 _LEFT = 10
 # SandForce controllers have these, with or without names in smartctl's database.
 _SANDFORCE = (201, 204, 230, 231, 233, 234)
@@ -28,10 +28,11 @@ _SANDFORCE = (201, 204, 230, 231, 233, 234)
 
 @frozen
 class _WearRule:
-    """How one attribute of one family reports wear.
+    """How one attribute of a family reports wear.
 
-    `reads`: its `value` or its `raw` number is the percentage left, or its raw number is the percentage
-    `used`. `agrees`: drives within 3 % of their device statistics, of all that were compared."""
+    `reads`: the percentage left is in the `value` or in the `raw` number, or the raw number is the percentage
+    `used`. `agrees`: number of compared drives within 3 % of their device statistics.
+    """
 
     id: int
     name: str
@@ -44,9 +45,9 @@ def _rule(number: int, name: str, family: str, reads: str, agrees: str) -> _Wear
     return _WearRule(number, name, re.compile(family), reads, agrees)
 
 
-# Compared on 12,278 drives of linuxhw/EnterpriseDrive and bsdhw/SMART (CC-BY-4.0), where either side is 2 %
-# or more. Left out are names that failed on more than one drive in ten, such as Wear_Leveling_Count of drives
-# that smartctl does not know.
+# Compared on 12,278 drives of linuxhw/EnterpriseDrive and bsdhw/SMART (CC-BY-4.0), where either side is at
+# least 2 %. Excluded are names that failed on more than one drive in ten, such as Wear_Leveling_Count on
+# drives that smartctl does not know.
 _RULES = (
     _rule(
         177,
@@ -68,26 +69,26 @@ _RULES = (
 
 
 def _used_by(rule: _WearRule, attribute: Attribute) -> int | None:
-    """The percentage used, or None where the attribute does not hold what the rule expects."""
+    """Return the percentage used, or None if the attribute does not have the expected form."""
     value, raw = attribute.value, attribute.raw
     if rule.reads == "used":
-        # The value is 100 - raw in one byte. Where it is not, smartctl shows another quantity as raw.
+        # The value is 100 - raw in one byte. Otherwise smartctl shows another quantity as raw.
         return raw if raw is not None and value is not None and raw + value in (100, 356) else None
-    # Dell's Intel drives count writes in 233; on Intel's own drives the raw number of it is 0.
+    # Dell's Intel drives count writes in 233. Intel's own drives have a raw number of 0.
     if rule.reads == "value" and rule.id == 233 and raw:
         return None
-    # One firmware has another quantity in 173, which is no erase count.
+    # One firmware stores another quantity in 173 instead of an erase count.
     if rule.id == 173 and (raw is None or raw >= MOST_ERASES):
         return None
     left = raw if rule.reads == "raw" else value
-    # A raw 0 at value 100 is a firmware that does not keep it.
+    # A raw 0 with a value of 100 means that the firmware does not maintain the raw number.
     if left is None or left > 100 or (rule.reads == "raw" and left == 0 and value == 100):
         return None
     return 100 - left
 
 
 def wear_attribute(evidence: Evidence) -> CounterReading | None:
-    """The percentage used by a maker's attribute, None where no rule is about this drive."""
+    """Return the percentage used by a vendor attribute, or None if no rule covers the drive."""
     family = evidence.drive.family or ""
     for rule in _RULES:
         attribute = evidence.attribute(rule.id)
@@ -105,7 +106,7 @@ def wear_attribute(evidence: Evidence) -> CounterReading | None:
 
 
 def _life_left(evidence: Evidence) -> Attribute | None:
-    """An attribute that contradicts 255 %: much of the life is left by it."""
+    """Return an attribute that contradicts 255 % by reporting much life left, or None."""
     rules = [rule for rule in _RULES if rule.reads == "value" and rule.id == 233]
     if all(evidence.attribute(number) for number in _SANDFORCE):
         attribute = evidence.attribute(231)
@@ -135,7 +136,7 @@ def _of_statistics(evidence: Evidence, used: int) -> CounterReading:
 
 
 def percentages_used(evidence: Evidence) -> list[CounterReading]:
-    """Every source of the percentage used, the best first; a reading without a number if there is none."""
+    """Return all sources of the percentage used, best first, or one reading without a value."""
     readings: list[CounterReading] = []
     statistics, smart, scsi = evidence.statistics, evidence.smart, evidence.scsi
     if statistics and statistics.percentage_used is not None:
@@ -155,7 +156,7 @@ def percentages_used(evidence: Evidence) -> list[CounterReading]:
 
 
 def _is_same(ours: CounterReading, theirs: CounterReading) -> bool:
-    """Whether the second reading makes the first one redundant."""
+    """Return whether the second reading makes the first one redundant."""
     if ours.value is None or theirs.value is None:
         return False
     return abs(ours.value - theirs.value) <= _STEP or (ours.at_least and theirs.value >= ours.value)

@@ -1,21 +1,21 @@
-"""Numbers as tools print them: strict, because half a number is a wrong one."""
+"""Parse numbers as tools print them. Strict, because a partly parsed number would be wrong."""
 
 from __future__ import annotations
 
 import re
 
-# Thousands as languages have them; in India the groups before the last are pairs.
+# Thousands separators of many locales; Indian locales group the leading digits in pairs.
 _GROUPED = re.compile(
     r"\d{1,3}(?:([,.'\u2019\u00a0\u2009\u202f ])\d{3})(?:\1\d{3})*|\d{1,2}(?:,\d\d)+,\d{3}", re.ASCII
 )
 _PLAIN = re.compile(r"[0-9]{1,39}")
-# 39 digits and the separators between them.
+# 39 digits and their separators.
 _LONGEST = 60
 _HEX = re.compile(r"0[xX][0-9a-fA-F]{1,32}")
 
 
 def whole_number(text: str) -> int | None:
-    """A non-negative integer: plain, in hex, or with one kind of separator between thousands; else None."""
+    """Return a non-negative integer (plain, hex, or with one kind of thousands separator), else None."""
     text = text.strip()
     if len(text) > _LONGEST:
         return None
@@ -29,13 +29,13 @@ def whole_number(text: str) -> int | None:
 
 
 def json_number(value: object) -> int | None:
-    """A counter in a JSON document: an integer, a string of one, or the halves of one; None for all else."""
+    """Return a counter in a JSON document (an integer, its text, or its halves), else None."""
     if isinstance(value, bool):
         return None
     if isinstance(value, int):
         return value if 0 <= value < 1 << 128 else None
     if isinstance(value, float):
-        # Some tools print whole numbers so. Beyond 2^53 it is a rounded one.
+        # Some tools print integers as floats. Beyond 2^53 they are rounded.
         return int(value) if value.is_integer() and 0 <= value <= 1 << 53 else None
     if isinstance(value, str):
         return whole_number(value)
@@ -46,7 +46,7 @@ def json_number(value: object) -> int | None:
 
 
 def scaled(text: str, digits: int) -> int | None:
-    """A decimal fraction times 10^digits as an exact integer; None when it has more digits, or is none."""
+    """Return a decimal fraction times 10^digits as an exact integer, or None if longer or invalid."""
     fraction = re.fullmatch(r"(\d{1,20})(?:[.,](\d+))?", text.strip(), re.ASCII)
     if not fraction or len(fraction[2] or "") > digits:
         return None

@@ -1,7 +1,7 @@
-"""What nvme-cli prints as JSON, in either of its output formats, alone or inside a larger document.
+"""Parse the JSON of nvme-cli, in both output formats, alone or inside a larger document.
 
-Each kind of log is known by its keys, so that a document that holds several, as support tools write them,
-is read as well. One that holds two different logs of a kind is of two drives, or moments, and is refused.
+Each kind of log is recognized by its keys, so documents of support tools with several logs work too. A
+document with two different logs of a kind mixes drives or points in time and is refused.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _ENDURANCE = {
     "endurance_estimate": "endurance_estimate",
     "capacity_bytes": "total_end_grp_cap",
 }
-# Our name -> the keys of both output formats, as fold() makes them.
+# Field name -> keys of both output formats after fold().
 _CLOUD = {
     "media_written": ("physicalmediaunitswritten",),
     "media_read": ("physicalmediaunitsread",),
@@ -71,7 +71,7 @@ _DEPTH = 6
 
 
 def fold(key: str) -> str:
-    """A key without case, spaces and punctuation: both output formats look the same then."""
+    """Return a key without case, spaces and punctuation, so that both output formats look alike."""
     return re.sub(r"[^a-z0-9]", "", key.lower())
 
 
@@ -92,7 +92,7 @@ def _named(fields: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, int
 
 
 def folded(fields: Mapping[str, Any], names: Mapping[str, tuple[str, ...]]) -> dict[str, int | None]:
-    """Our names and the numbers that stand under any of the folded keys."""
+    """Return the numbers by field name, each from its first folded key with a number."""
     plain = {fold(key): value for key, value in fields.items()}
     numbers: dict[str, int | None] = {}
     for name, keys in names.items():
@@ -102,13 +102,13 @@ def folded(fields: Mapping[str, Any], names: Mapping[str, tuple[str, ...]]) -> d
 
 
 def guid_of(value: object) -> bytes | None:
-    """The GUID in wire order. Each half may have lost its leading zeroes, so only a full one is taken."""
+    """Return the GUID in wire order. Only a complete one, because each half may have lost leading zeroes."""
     digits = re.fullmatch(r"(?:0x)*([0-9a-fA-F]{32})", value) if isinstance(value, str) else None
     return bytes.fromhex(digits[1])[::-1] if digits else None
 
 
 def cloud_log(fields: Mapping[str, Any]) -> CloudLog | None:
-    """The OCP log of an object; None when its GUID is not there or is another."""
+    """Return the OCP log in an object, or None without its GUID."""
     guid = guid_of(next((value for key, value in fields.items() if fold(key) == "logpageguid"), None))
     if guid != CLOUD_GUID:
         return None
@@ -118,7 +118,7 @@ def cloud_log(fields: Mapping[str, Any]) -> CloudLog | None:
 
 
 def boot_log(members: Mapping[str, Any]) -> BootLog | None:
-    """The boot drives' log of an object; None without its GUID."""
+    """Return the boot drives' log in an object, or None without its GUID."""
     guid = guid_of(next((value for key, value in members.items() if fold(key) == "logpageguid"), None))
     return BootLog(**folded(members, _BOOT)) if guid == BOOT_GUID else None
 
@@ -138,7 +138,7 @@ def _intel(fields: Mapping[str, Any]) -> VendorPage | None:
 
 
 def _intel_wear(fields: Mapping[str, Any]) -> Item | None:
-    """The erase counts as the three numbers that older versions print, or as one."""
+    """Return the erase counts, printed as three numbers by older versions or as one."""
     for name in ("wear_leveling", "wear_leveling_count"):
         entry = fields.get(name)
         raw = entry.get("raw") if isinstance(entry, dict) else None
@@ -191,8 +191,8 @@ def _smart(fields: Mapping[str, Any]) -> SmartLog:
 
 
 def _known(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """What this one object is, by the name of the evidence; empty when it is nothing known."""
-    # Log 09h has most keys of log 02h, in units 2000 times as large: its own are looked for first.
+    """Return the record in an object by evidence name, or an empty dict if unknown."""
+    # Log 09h shares most keys with log 02h, in units 2000 times as large, so it is tested first.
     if "media_units_written" in fields and "data_units_written" in fields:
         return {"endurance": EnduranceGroup(**_named(fields, _ENDURANCE))}
     if {"avail_spare", "data_units_written", "power_on_hours"} <= set(fields):
@@ -210,7 +210,7 @@ def _known(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _add(evidence: Evidence, fields: Mapping[str, Any]) -> Evidence:
-    """The evidence with this object. The same again is well; another of its kind is of another drive."""
+    """Add an object to the evidence. Repetitions are accepted, differing objects of a kind refused."""
     new = {name: record for name, record in _known(fields).items() if record}
     for name, record in new.items():
         ours = getattr(evidence, name)
@@ -220,7 +220,7 @@ def _add(evidence: Evidence, fields: Mapping[str, Any]) -> Evidence:
 
 
 def parse_nvme_json(document: object) -> Evidence:
-    """All logs of nvme-cli in the document; an Evidence with nothing in it when there is none."""
+    """Return all nvme-cli logs in the document. Empty if there are none."""
     evidence = Evidence()
     for fields in _objects(document):
         evidence = _add(evidence, fields)

@@ -1,7 +1,7 @@
-"""What vendor plugins of nvme-cli print for people, as far as the format itself says which page it is.
+"""Parse the text output of nvme-cli vendor plugins, where the format identifies the page.
 
-These formats name no drive. What the items mean, and their unit, is for the catalogue to say; it needs the
-model from a second file, such as that of `nvme id-ctrl -o json`.
+These formats do not name the drive. The catalogue defines the items' meaning and unit, and needs the model
+from a second file, e.g. `nvme id-ctrl -o json`.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _GIB = 1 << 30
 
 @frozen
 class _Format:
-    """Folded labels -> terms of a vendor page; the first label must be there."""
+    """Folded labels -> terms of a vendor page. The first label is required."""
 
     lid: int
     layout: str
     labels: dict[str, str]
 
 
-# The page of the drives before the OCP specification, in bytes from offset 0 on, by three vendors' tools.
+# Pages of drives before the OCP specification, in bytes from offset 0, as three vendors' tools print them.
 _FORMATS = (
     _Format(
         0xCA,
@@ -80,7 +80,7 @@ _SEAGATE = re.compile(r"0x([0-9a-f]{16}|[0-9a-f]{32})")
 _RANGE = re.compile(r"\[\d{3}:\d{3}\]")
 _COLON = re.compile(r":(?=\s)")
 _CLOUD_NUMBER = re.compile(r"(?<=[\s:])0?x?[0-9a-fx]+(?: \d+)?$")
-# What these tools print has less than 100 columns.
+# These tools print less than 100 columns.
 _LONGEST = 400
 
 
@@ -100,7 +100,7 @@ def _intel(text: str) -> VendorPage | None:
 
 
 def _seagate_row(line: str) -> tuple[int, int] | None:
-    """A name, two blanks at least, the number of an item, its value."""
+    """Parse a row: name, at least two spaces, item number, value."""
     words = line.rsplit(None, 2)
     value = _SEAGATE.fullmatch(words[-1]) if len(words) == 3 and not line[0].isspace() else None
     if not value or not re.fullmatch("[0-9]{1,5}", words[1]) or int(words[1]) >= 1 << 16:
@@ -110,8 +110,7 @@ def _seagate_row(line: str) -> tuple[int, int] | None:
 
 
 def _label_and_text(line: str) -> tuple[str, str]:
-    """What stands on both sides of the first colon before a blank, without a range of bytes before the
-    label."""
+    """Split at the first colon before a space, without the byte range before the label."""
     line = line.strip()
     place = _RANGE.match(line)
     line = line[place.end() :].lstrip() if place else line
@@ -120,7 +119,7 @@ def _label_and_text(line: str) -> tuple[str, str]:
 
 
 def _cloud_row(line: str) -> tuple[str, str]:
-    """A label and the number behind a tab, or what stands behind two blanks."""
+    """Split a label from the number behind a tab, or from the last word behind two spaces."""
     line = line.strip()
     number = _CLOUD_NUMBER.search(line)
     for words in (number[0], number[0].rpartition(" ")[2]) if number else ():
@@ -142,7 +141,7 @@ def _seagate(text: str) -> VendorPage | None:
         if not row:
             continue
         ident, value = row
-        if ident > 0xFF:  # a summary of two items: its number is high << 8 | low
+        if ident > 0xFF:  # Combines two items as high << 8 | low
             items[str(ident & 0xFF)] = Item(value & (1 << 64) - 1)
             items[str(ident >> 8)] = Item(value >> 64)
         else:
@@ -173,7 +172,7 @@ def _labelled(text: str) -> VendorPage | None:
 
 
 def _cloud(text: str) -> Evidence | None:
-    """`nvme ocp smart-add-log`, or a vendor's copy of it: two halves behind a label, and the GUID."""
+    """Parse `nvme ocp smart-add-log` or a vendor's copy: label, two halves of a number, and the GUID."""
     if "SMART Cloud Attributes" not in text:
         return None
     values: dict[str, object] = {}
@@ -188,7 +187,7 @@ def _cloud(text: str) -> Evidence | None:
     return Evidence(drive=DriveFacts(protocol="nvme"), ocp=log) if log else None
 
 
-# Our name -> folded labels of `nvme smart-log`; versions differ in case, blanks and words.
+# Field name -> folded labels of `nvme smart-log`. Versions differ in case, spaces and words.
 _SMART = {
     "data_units_read": ("dataunitsread",),
     "data_units_written": ("dataunitswritten",),
@@ -209,12 +208,12 @@ _SMART = {
     "temperature_celsius": ("temperature",),
 }
 _SMART_HEAD = "Smart Log for NVME device"
-# What follows a number: its unit, or the same in other words.
+# Text after a number: its unit, or the value in another unit.
 _REMARK = re.compile(r"\s*(?:%|\u00b0?[CF]\b|\ufffd+[CF]\b|[CF]\b)?\s*(?:\([^)]*\))?$")
 
 
 def _smart_log(text: str) -> Evidence | None:
-    """`nvme smart-log` as it prints for people."""
+    """Parse the text output of `nvme smart-log`."""
     start = text.find(_SMART_HEAD)
     if start < 0 or text.find("Additional Smart Log") >= 0:
         return None
@@ -238,7 +237,7 @@ def _smart_log(text: str) -> Evidence | None:
 
 
 def parse_plugin_text(text: str) -> Evidence | None:
-    """The page that the text shows; None when it is no format that is known."""
+    """Return the page in the text, or None if the format is unknown."""
     known = _smart_log(text) or _cloud(text)
     if known:
         return known

@@ -1,4 +1,4 @@
-"""What `smartctl --json` prints, of every version that does."""
+"""Parse the output of `smartctl --json`, in all versions."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ _SMART_KEYS = {
     "warm_minutes": "warning_temp_time",
     "hot_minutes": "critical_comp_time",
 }
-# Bits of the exit status after which the document tells nothing of the drive.
+# Exit status bits of a document without data about the drive.
 _NOT_OPENED = 0b011
 MARKERS = ("smartctl", "ata_smart_attributes", "nvme_smart_health_information_log", "scsi_error_counter_log")
 
 
 def is_smartctl(document: Mapping[str, Any]) -> bool:
-    """Whether this is a document of smartctl's."""
+    """Return whether the document is from smartctl."""
     return any(isinstance(document.get(marker), dict) for marker in MARKERS)
 
 
 def mapping(value: object) -> Mapping[str, Any]:
-    """The object, or an empty one for everything else."""
+    """Return the value if an object, else an empty object."""
     return value if isinstance(value, dict) else {}
 
 
@@ -95,7 +95,7 @@ def _attribute(entry: Mapping[str, Any]) -> Attribute | None:
     value, text = json_number(raw.get("value")), raw.get("string")
     if number is None or not 0 < number < 256 or not isinstance(text, str):
         return None
-    # Where text and number differ, the raw field holds several numbers.
+    # If text and number differ, the raw field packs several numbers.
     single = value if value is not None and whole_number(text) == value else None
     failed = entry.get("when_failed")
     return Attribute(
@@ -126,7 +126,7 @@ def _megabytes(log: Mapping[str, Any], kind: str) -> int | None:
 
 
 def _uncorrected(errors: Mapping[str, Any]) -> list[int]:
-    """What reads, writes and verifications have lost, of those that tell."""
+    """Return the uncorrected errors of reads, writes and verifies, as far as reported."""
     counts = (
         json_number(mapping(errors.get(kind)).get("total_uncorrected_errors"))
         for kind in ("read", "write", "verify")
@@ -135,7 +135,7 @@ def _uncorrected(errors: Mapping[str, Any]) -> list[int]:
 
 
 def _endurance_used(document: Mapping[str, Any]) -> int | None:
-    """The same key for all protocols since version 7.4."""
+    """Return the wear from a key that all protocols share since smartctl 7.4."""
     return json_number(mapping(document.get("endurance_used")).get("current_percent"))
 
 
@@ -143,7 +143,7 @@ def _scsi(document: Mapping[str, Any]) -> ScsiCounters | None:
     errors = mapping(document.get("scsi_error_counter_log"))
     statistics = mapping(document.get("scsi_general_statistics_and_performance_log"))
     access = mapping(statistics.get("general_access"))
-    # Its name until version 7.4, and the one since.
+    # The key until version 7.4, then the current one.
     used = json_number(document.get("scsi_percentage_used_endurance_indicator"))
     if used is None and _protocol(document) not in ("ata", "nvme"):
         used = _endurance_used(document)
@@ -187,7 +187,7 @@ def _namespace(document: Mapping[str, Any]) -> Namespace | None:
 
 
 def parse_smartctl_json(document: Mapping[str, Any]) -> Evidence:
-    """The drive of the document. Parts that make no sense are left out; exit bits 0 and 1 are a failure."""
+    """Return the drive in the document. Invalid parts are skipped; exit status bits 0 and 1 are failures."""
     smartctl = mapping(document.get("smartctl"))
     status = json_number(smartctl.get("exit_status")) or 0
     said = [_text(item.get("string")) or "" for item in _items(smartctl.get("messages"))]

@@ -1,4 +1,4 @@
-"""What `smartctl -x` prints for people: identity, attributes, device statistics, NVMe and SCSI logs."""
+"""Parse the text output of `smartctl -x`: identity, attributes, device statistics, NVMe and SCSI logs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SMART_LABELS = {
     "Critical Comp. Temperature Time": "hot_minutes",
 }
 _DATA_UNITS = ("Data Units Read", "Data Units Written")
-# Both tables of attributes: with flags as letters, or as a number, a type and an update policy.
+# Both attribute tables: flags as letters, or as a number, a type and an update policy.
 _ATTRIBUTE = re.compile(
     r"\s{0,2}(?P<id>\d{1,3})\s+(?P<name>\S+)\s+"
     r"(?:[A-Z-]{6}|0x[0-9a-f]{4})\s+(?P<value>\d{3}|---)\s+(?:\d{3}|---)\s+(?:\d{3}|---)\s+"
@@ -51,7 +51,7 @@ _ERRORS = re.compile(
     r"(?P<kind>read|write|verify):(?:\s+\d+){5}\s+(?P<gb>\d+[.,]\d{3})\s+(?P<lost>\d{1,20})\s*$", re.ASCII
 )
 _LABEL = re.compile(r"(?P<label>[A-Z][A-Za-z0-9 ./-]{1,50}?):\s+(?P<text>\S.*)")
-# Thousands may be apart by a blank, as some languages have it. What stands after it has three digits then.
+# Some locales separate thousands by a space, so three digits must follow it.
 _LEADING = re.compile(
     r"(?:[0-9]{1,3}(?: [0-9]{3})+|[0-9](?:[0-9,.'\u2019\u00a0\u2009\u202f]*[0-9])?)(?=\s|%|$)(?!\s[0-9])"
 )
@@ -61,25 +61,27 @@ MARKER = "=== START OF "
 
 
 def is_smartctl_text(text: str) -> bool:
-    """Whether this is a report of smartctl's."""
+    """Return whether the text is a smartctl report."""
     return MARKER in text and ("smartctl " in text[:2000] or "SECTION ===" in text)
 
 
 def _leading(text: str, unit_bytes: int = 1) -> int | None:
-    """The number before a unit, a percent sign or a remark: "1,803,919 [923 GB]", "100%", "34 Celsius".
-    None where the remark says another number of bytes: then this one is not whole."""
+    """Return the number before a unit, percent sign or remark: "1,803,919 [923 GB]", "100%", "34 Celsius".
+
+    None if the remark contradicts the number, i.e. the number is incomplete.
+    """
     number = _LEADING.match(text)
     value = whole_number(number[0]) if number else None
     remark = _REMARK.search(text)
     if value is None or not remark:
         return value
     rounded = float(remark[1].replace(",", ".")) * 1000 ** _PREFIXES.index(remark[2])
-    # Three digits: 1.00 may be 0.995 to 1.005.
+    # Three significant digits: 1.00 stands for 0.995 to 1.005.
     return value if abs(value * unit_bytes - rounded) <= 0.01 * rounded + unit_bytes else None
 
 
 def _labels(lines: list[str]) -> dict[str, str]:
-    """The first text of each label: what comes later belongs to other logs."""
+    """Return the first text of each label. Later ones belong to other logs."""
     labels: dict[str, str] = {}
     for line in lines:
         labelled = _LABEL.match(line)
@@ -144,7 +146,7 @@ def _attributes(lines: list[str]) -> tuple[Attribute, ...]:
     inside = False
     for line in lines:
         if line.startswith("ID# ATTRIBUTE_NAME"):
-            if attributes:  # a second table is of another drive, or a repetition
+            if attributes:  # A second table repeats the first or is from another drive
                 break
             inside = True
         elif inside:
@@ -213,7 +215,7 @@ def _power_on_hours(text: str, attributes: tuple[Attribute, ...]) -> int | None:
 
 
 def _local_time(text: str) -> int | None:
-    """ "Sun Mar 29 20:52:14 2026 CEST" in seconds since 1970, as if the zone were UTC."""
+    """Parse "Sun Mar 29 20:52:14 2026 CEST" to seconds since 1970, as if the time zone were UTC."""
     words = _TIME.match(text)
     if not words:
         return None
@@ -227,7 +229,7 @@ def _local_time(text: str) -> int | None:
 
 
 def _passed(labels: dict[str, str]) -> bool | None:
-    """The drive's own verdict; None where it gives none, or one that nobody knows."""
+    """Return the drive's own verdict, or None if absent or unknown."""
     for label in ("SMART overall-health self-assessment test result", "SMART Health Status"):
         words = labels.get(label, "").split()
         if words:
@@ -236,7 +238,7 @@ def _passed(labels: dict[str, str]) -> bool | None:
 
 
 def parse_smartctl_text(text: str) -> Evidence:
-    """The drive of the report. A line that is not quite what it should be is left out."""
+    """Return the drive in the report. Lines with an unexpected format are skipped."""
     if text.count("=== START OF INFORMATION SECTION") > 1:
         raise UsageError("there are several reports of smartctl's in it: give those of one drive")
     lines = lines_of(text)

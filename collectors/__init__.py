@@ -1,1 +1,1 @@
-"""One file per source of truth: each reads absolute values and derives nothing."""
+"""Collectors of raw data, one file per source. Collectors read absolute values and derive nothing."""

@@ -1,1 +1,1 @@
-"""The highest addresses of ATA drives: asked, lowered for a level, and raised again."""
+"""The highest addressable sector of ATA drives: read, lowered for a sweep level, and restored."""

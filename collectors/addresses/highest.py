@@ -1,6 +1,4 @@
-"""The highest address that an ATA drive shows: asked of the drive itself, and set. What lies behind it is
-there for nobody.
-"""
+"""Read and set the highest address of an ATA drive. Sectors above the highest address cannot be accessed."""
 
 from __future__ import annotations
 
@@ -13,15 +11,18 @@ from opwatch.errors import OpwatchError, RefusedError, Unsupported
 from opwatch.host.device import BlockDevice
 from opwatch.sweep.ata.commands import read_native_command, set_max_command
 
-# A command of somebody else's may come between the look and the setting, which the drive aborts then.
+# Another process may send a command between the read and the set, and the drive then aborts the set.
 _TRIES = 5
-# The kernel looks while it is told to; what comes later is no answer to that.
+# The rescan is synchronous. A later size change is not its result.
 _PATIENCE_S = 2.0
 
 
 class HighestAddress:
-    """The highest address of the drive that is open. By SET MAX ADDRESS EXT, which a loss of power undoes,
-    where the drive knows that. Unsupported where it cannot be asked."""
+    """Highest address of an open drive.
+
+    Prefers SET MAX ADDRESS EXT, which a power cycle undoes. Raises Unsupported if the drive cannot report its
+    highest address.
+    """
 
     def __init__(self, descriptor: int, disk: BlockDevice) -> None:
         self._line, self.disk = AtaLine(descriptor, disk), disk
@@ -30,19 +31,19 @@ class HighestAddress:
         self.way = "SET ACCESSIBLE MAX ADDRESS EXT" if self._is_accessible else "SET MAX ADDRESS EXT"
 
     def shown_bytes(self) -> int:
-        """What the drive shows now, as it says itself."""
+        """Return the size that the drive reports now."""
         self.offers = self._line.identify()
         return self.offers.sectors * self.offers.sector_bytes
 
     def native_bytes(self) -> int:
-        """The most that it can show. It reads, and changes nothing."""
+        """Return the native size in bytes. Reads only, changes nothing."""
         registers = self._line.ask(read_native_command(is_accessible=self._is_accessible))
         if registers.is_failed:
             raise Unsupported(f"{self.disk.name} does not tell its native highest address ({registers})")
         return (registers.lba + 1) * self.offers.sector_bytes
 
     def set(self, n_bytes: int) -> None:
-        """Have the drive show so many bytes. OpwatchError where it refuses, or shows others then."""
+        """Set the visible size. Raise OpwatchError if the drive refuses or then reports another size."""
         command = set_max_command(n_bytes // self.offers.sector_bytes - 1, is_accessible=self._is_accessible)
         for _ in range(_TRIES):
             self.native_bytes()
@@ -55,8 +56,8 @@ class HighestAddress:
             raise OpwatchError(f"{self.disk.name} shows {shown} bytes, although {n_bytes} were set")
 
     def rescan(self) -> int:
-        """Have the kernel look, and return what it takes the drive's size for: that of now, or, where its
-        driver looks once alone (libata), that of before."""
+        """Have the kernel rescan the drive, and return the kernel's size, which is outdated for drivers that
+        read the size only once (libata)."""
         try:
             (self.disk.sysfs / "device" / "rescan").write_text("1")
         except OSError as error:
@@ -70,8 +71,7 @@ class HighestAddress:
 
 
 def require_whole(address: HighestAddress) -> None:
-    """RefusedError where somebody has hidden a part of the drive, and Unsupported where that cannot be
-    asked."""
+    """Raise RefusedError if part of the drive is hidden, or Unsupported if the drive cannot report it."""
     disk, shown, native = address.disk, address.shown_bytes(), address.native_bytes()
     if shown != native:
         raise RefusedError(
@@ -83,8 +83,10 @@ def require_whole(address: HighestAddress) -> None:
 
 
 def probe_highest(disk: BlockDevice) -> None:
-    """Ask the drive, without a change, whether its highest address can be known. PermissionMissing without
-    root; any other OpwatchError says why not."""
+    """Check that the drive's highest address can be read, without changes.
+
+    Raises PermissionMissing without root, or another OpwatchError with the reason.
+    """
     descriptor = open_device(disk)
     try:
         require_whole(HighestAddress(descriptor, disk))

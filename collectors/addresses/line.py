@@ -1,4 +1,4 @@
-"""Commands to an ATA drive by the descriptor of its disk, and what it answers."""
+"""Send commands to an ATA drive through its disk's file descriptor, and read the answers."""
 
 from __future__ import annotations
 
@@ -8,16 +8,19 @@ from opwatch.host.device import BlockDevice
 from opwatch.sweep.ata.commands import AtaRegisters, decode_registers, identify_command
 from opwatch.sweep.ata.offers import AtaOffers, decode_identify
 
-# The drive took the command for none that it does now.
+# The drive rejected the command in its current state.
 ABORTED = 0x04
 _IDENTIFY_BYTES = 512
-# A drive may write down what is set before it answers.
+# A drive may save a setting before it answers.
 _TIMEOUT_MS = 30_000
 
 
 class AtaLine:
-    """The way to the drive that is open. Unsupported where a command does not get to it, or its answer does
-    not get back; PermissionMissing without root."""
+    """Command path to an open drive.
+
+    Raises Unsupported if a command does not reach the drive or its answer is lost, and PermissionMissing
+    without root.
+    """
 
     def __init__(self, descriptor: int, disk: BlockDevice) -> None:
         self._descriptor, self.disk = descriptor, disk
@@ -32,7 +35,7 @@ class AtaLine:
             raise Unsupported(f"{self.disk.name}: {error}") from error
 
     def ask(self, command: bytes, data: bytes = b"", timeout_ms: int = _TIMEOUT_MS) -> AtaRegisters:
-        """What stands in its registers behind a command. It is waited for, whatever signal comes."""
+        """Send a command and return the drive's registers. Waits for the answer, regardless of signals."""
         answer = self._send(command, 0, timeout_ms, data)
         try:
             return decode_registers(answer.sense)

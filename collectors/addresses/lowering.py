@@ -1,4 +1,4 @@
-"""A level by the highest address of an ATA drive: whoever asks for what lies behind it, the drive refuses."""
+"""Sweep level by lowering an ATA drive's highest address: the drive itself rejects access to the rest."""
 
 from __future__ import annotations
 
@@ -18,8 +18,11 @@ from opwatch.sweep.journal.undo import HighestUndo, parse_undo
 
 
 def require_changeable(claim: HeldDisk) -> None:
-    """Raise Unsupported where the drive refuses to be set, before anything on it is lost. It is set twice to
-    what it shows: some drives take one change until they were without power, and could not be set back."""
+    """Raise Unsupported if the drive refuses changes, before any data are lost.
+
+    Sets the current size twice, because some drives accept one change per power cycle and could not be
+    restored.
+    """
     disk = claim.disk
     address = HighestAddress(claim.fileno(), disk)
     require_whole(address)
@@ -36,8 +39,10 @@ def require_changeable(claim: HeldDisk) -> None:
 
 @contextlib.contextmanager
 def lowered(claim: HeldDisk, journal: JournalFile, state: SweepState, n_bytes: int) -> Iterator[str]:
-    """A drive that shows so many bytes; yields a path to it. The journal knows of it before it is lowered,
-    and as long as it is."""
+    """Lower the drive's visible size and yield the drive's path.
+
+    The journal records the change beforehand and until the size is restored.
+    """
     disk = claim.disk
     address = HighestAddress(claim.fileno(), disk)
     undo = HighestUndo(n_bytes, disk.size_bytes)
@@ -61,7 +66,7 @@ def lowered(claim: HeldDisk, journal: JournalFile, state: SweepState, n_bytes: i
 
 
 def _require_same(claim: HeldDisk, address: HighestAddress) -> None:
-    """RefusedError where the drive calls itself by another serial number than the kernel calls it."""
+    """Raise RefusedError if the drive reports another serial number than the kernel."""
     if address.offers.serial != claim.identity.serial:
         raise RefusedError(
             f"{claim.identity.name} calls itself {address.offers.serial!r}, and not "
@@ -70,7 +75,7 @@ def _require_same(claim: HeldDisk, address: HighestAddress) -> None:
 
 
 def _raise(address: HighestAddress, undo: HighestUndo, journal: JournalFile) -> None:
-    """Have it show again what it showed."""
+    """Restore the visible size."""
     name = address.disk.name
     try:
         shown = address.shown_bytes()
@@ -90,7 +95,7 @@ def _raise(address: HighestAddress, undo: HighestUndo, journal: JournalFile) -> 
 def undo_highest(
     devices: Devices, named: str, consent: Consent, journal: JournalFile, state: SweepState
 ) -> None:
-    """Undo what a sweep left that was killed, unless anything but its size speaks against it."""
+    """Undo the changes of a killed sweep, unless the guard objects to anything but the changed size."""
     for undo in [parse_undo(text) for text in state.undo]:
         if not isinstance(undo, HighestUndo):
             continue

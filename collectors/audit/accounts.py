@@ -1,4 +1,4 @@
-"""What the drives below a trim count by themselves before and after it: counters of trims, and their maps."""
+"""Counters of the drives below a trim, read before and after: trim counters, and SCSI maps."""
 
 from __future__ import annotations
 
@@ -23,16 +23,18 @@ if TYPE_CHECKING:
     from opwatch.counters.evidence import Evidence
     from opwatch.counters.looks.transport import Transport
 
-# How long a disk's map may take: an array that tells it block by block is not waited for.
+# Time limit for reading a disk's map. Arrays that report block by block take too long.
 MAP_WITHIN_S = 1.0
 
-# How a counter counts, the bytes of a step, and its value; by device and source.
+# Kind of count, bytes per step, and value; by device and source.
 Reading = dict[tuple[str, str], tuple[Counts, int, int]]
 
 
 class _DiskAnswer(NamedTuple):
-    """What a disk gave at one moment. Understanding its pages takes longer than a small trim: `decode` is for
-    afterwards."""
+    """Raw answers of a disk.
+
+    Decoding the pages takes longer than a small trim, so `decode` runs afterwards.
+    """
 
     device: BlockDevice
     decode: Callable[[], Evidence] | None
@@ -40,10 +42,10 @@ class _DiskAnswer(NamedTuple):
 
 
 def _mapped_bytes(device: BlockDevice) -> int | None:
-    """How many bytes a SCSI disk holds by its map; None where it has none."""
+    """Return the bytes that are mapped on a SCSI disk, or None without a map."""
     if not (device.sysfs / "device" / "scsi_disk").is_dir():
         return None
-    # This is imported for SCSI disks alone.
+    # Imported only for SCSI disks.
     from opwatch.collectors.space.lba_status import held_by_map
 
     mapped = held_by_map(device, MAP_WITHIN_S)
@@ -51,7 +53,7 @@ def _mapped_bytes(device: BlockDevice) -> int | None:
 
 
 class DriveAccounts:
-    """The counters of the disks of a stack. What cannot be read is left out: evidence is no condition."""
+    """Counters of a stack's disks. Unreadable counters are left out, because they are optional evidence."""
 
     def __init__(self, stack: Stack) -> None:
         devices = Devices()
@@ -60,19 +62,19 @@ class DriveAccounts:
 
     @cached_property
     def _catalogue(self) -> Catalogue:
-        # These are imported for drives with pages alone: the families bring many modules.
+        # Imported only for drives with pages, because the catalogue pulls in many modules.
         from opwatch.counters.catalogue.families import load_trims
 
         return load_trims()
 
     def _nvme(self, transport: Transport, nsid: int = 1) -> Callable[[], Evidence]:
-        # It is imported for drives with pages alone.
+        # Imported only for drives with pages.
         from opwatch.collectors.firmware.transports import Snapshot
 
         pages = Snapshot(transport, nsid, self._pages)
 
         def decode() -> Evidence:
-            # After the trim, and for NVMe drives alone.
+            # Imported after the trim, for NVMe drives only.
             from opwatch.counters.looks.nvme import collect_nvme
 
             return collect_nvme(pages, self._catalogue, nsid)
@@ -80,7 +82,7 @@ class DriveAccounts:
         return decode
 
     def _pages(self, controller: Controller) -> Iterator[int]:
-        """Where a drive of this kind counts trims: no other page of a vendor is touched."""
+        """Return the pages in which this kind of drive counts trims. No other vendor page is read."""
         from opwatch.counters.reading import DriveFacts
 
         drive = DriveFacts(
@@ -92,20 +94,20 @@ class DriveAccounts:
         return (entry.lid for entry in self._catalogue.matching(drive, "nvme") if entry.lid)
 
     def _asked(self, device: BlockDevice) -> Callable[[], Evidence] | None:
-        """The pages or attributes of a drive, read now; None for what has neither."""
+        """Read the drive's pages or attributes and return their decoder, or None if the drive has neither."""
         simulated = find_simulated(device)
         if simulated:
             return self._nvme(simulated)
         node = Path("/dev") / device.name
         number = device.number("nsid")
         if number:
-            # It is imported for NVMe drives alone.
+            # Imported only for NVMe drives.
             from opwatch.collectors.firmware.transports import KernelTransport
 
             with closing(KernelTransport(open_device(device))) as transport:
                 return self._nvme(transport, number)
         if device.attribute("device/vendor") == "ATA" and device.number("queue/rotational") == 0:
-            # It is imported for SATA drives alone: it brings what runs smartctl.
+            # Imported only for SATA drives, because the module pulls in the smartctl code.
             from opwatch.collectors.firmware.smart import collect_smart
 
             evidence = collect_smart(node)
@@ -121,8 +123,10 @@ class DriveAccounts:
         return _DiskAnswer(device, decode, mapped)
 
     def import_decoders(self) -> None:
-        """What understands pages takes as long to import as a small trim: it is done during one, and where a
-        drive has shown pages alone."""
+        """Import the page decoders, if any drive has pages.
+
+        The import takes as long as a small trim, so it runs while the kernel trims.
+        """
         if any(look.decode for look in self._looks):
             from opwatch.counters.looks import nvme  # noqa: F401
             from opwatch.counters.prove import trims  # noqa: F401
@@ -130,7 +134,7 @@ class DriveAccounts:
     def _counters(self, look: _DiskAnswer) -> Iterator[tuple[str, tuple[Counts, int, int]]]:
         if not look.decode:
             return
-        # After the trim, and for drives with pages alone.
+        # Imported after the trim, for drives with pages only.
         from opwatch.counters.prove.trims import trim_counts
 
         for counter in trim_counts(look.decode(), self._catalogue):
@@ -147,8 +151,10 @@ class DriveAccounts:
         return readings
 
     def since(self) -> tuple[Account, ...]:
-        """Every counter of the first look, with what it says now. Drives that showed nothing then are not
-        asked again."""
+        """Return each counter of the first reading with its current value.
+
+        Drives that had no counters then are not read again.
+        """
         accounts: list[Account] = []
         for look in self._looks:
             before = self._reading(look)

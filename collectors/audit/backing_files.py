@@ -1,4 +1,4 @@
-"""The files behind loop devices around a trim: which blocks they gave up, and which of these others keep."""
+"""Backing files of loop devices around a trim: blocks freed, and blocks still shared with other files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from opwatch.trim.stack.layers import Kind, Stack
 
 
 class BackingFiles:
-    """Their maps before a trim; since() compares them with those after it."""
+    """Maps of the files before a trim. since() compares them with the maps after the trim."""
 
     def __init__(self, stack: Stack) -> None:
         devices = Devices()
@@ -24,7 +24,7 @@ class BackingFiles:
         self._before = {device: before for device, before in maps.items() if before}
 
     def since(self) -> dict[str, BackingFile]:
-        """What each file has lost by now, by its loop device."""
+        """Return per loop device the bytes freed, and the bytes still shared with other files."""
         files = {}
         for device, before in self._before.items():
             if after := map_of(device):

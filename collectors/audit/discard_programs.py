@@ -1,5 +1,7 @@
-"""The discard programs in the kernel, before anything is known of the devices. Little is imported here: what
-loads them does so as early as it can."""
+"""Load the discard programs before the devices are known.
+
+Imports little, so that loading can start as early as possible.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +23,12 @@ if TYPE_CHECKING:
 
 SECTOR = 512
 _GRANULE = struct.Struct("=16sII")
-# This folder is there while device mapper is.
+# This folder exists while device mapper is loaded.
 _MAPPER = Path("/sys/module/dm_mod")
 
 
 def loader(following: Following, *, stalls: bool = False) -> Callable[[], Discards]:
-    """What loads the programs and attaches nothing. `stalls`: time reads and writes that are issued behind
+    """Return a function that loads the programs without attaching them. `stalls`: time I/O issued behind
     discards."""
     try:
         from opwatch._native import Discards, ProbeError, may_attach_to_functions
@@ -35,11 +37,11 @@ def loader(following: Following, *, stalls: bool = False) -> Callable[[], Discar
     following = replace(following, clones=_MAPPER.is_dir())
     without = chosen(replace(following, functions=False))
     ways: list[Way] = [without]
-    # Functions that can be attached to may still be refused for what ours do.
+    # Functions that allow attaching may still be refused for the helpers in our programs.
     if following.functions and may_attach_to_functions():
         ways.insert(0, chosen(following))
     namespace = Path("/proc/self/ns/pid").stat()
-    # The kernel's own packing of a device number.
+    # Kernel packing of a device number.
     dev = os.major(namespace.st_dev) << 20 | os.minor(namespace.st_dev)
 
     def load_way(way: Way) -> Discards:
@@ -55,21 +57,23 @@ def loader(following: Following, *, stalls: bool = False) -> Callable[[], Discar
 
 
 def explained(error: Exception) -> OpwatchError:
-    """The error that tells the user what to do about a ProbeError."""
-    from opwatch.collectors.block.blk import explain_probe_error  # for this case alone
+    """Convert a ProbeError to an error with advice for the user."""
+    from opwatch.collectors.block.blk import explain_probe_error  # Imported only on errors
 
     return explain_probe_error(error)
 
 
 def pack_granule(disk: str, granule_bytes: int, offset_bytes: int) -> bytes:
-    """struct ow_granule: where the whole granules of a disk begin and how long they are."""
+    """Pack struct ow_granule: offset and length of a disk's granules."""
     name = disk.encode()[:16].ljust(16, b"\0")
     return _GRANULE.pack(name, granule_bytes // SECTOR, offset_bytes // SECTOR)
 
 
 class Loading:
-    """Programs of loader() that are being loaded in a thread: it takes its time, in which we can look at the
-    devices. All of Python's own part is done before, for a thread waits long for the interpreter."""
+    """Load the programs of loader() in a thread while the caller examines the devices.
+
+    All Python work happens before the thread starts, because a thread waits long for the interpreter lock.
+    """
 
     def __init__(self, load: Callable[[], Discards]) -> None:
         self._load = load
@@ -85,7 +89,7 @@ class Loading:
             self._error = error
 
     def programs(self) -> Discards:
-        """The programs, once they are loaded; raises what loading them raised."""
+        """Wait for the programs and return them, or raise the loader's error."""
         self._thread.join()
         if self._error:
             raise self._error
@@ -93,7 +97,7 @@ class Loading:
         return self._loaded
 
     def abandon(self) -> None:
-        """Drop the programs: nobody wants them any more."""
+        """Discard the programs."""
         self._thread.join()
         if self._loaded:
             self._loaded.close()

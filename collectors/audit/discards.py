@@ -1,4 +1,4 @@
-"""The discard tracer: BPF maps -> a Trace of what became of discards, layer by layer."""
+"""Discard tracer: converts BPF maps to a Trace of discards, layer by layer."""
 
 from __future__ import annotations
 
@@ -19,17 +19,19 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from opwatch._native import Discards
 
-# How often the counters are looked at while we wait for them to stand still.
+# Poll interval for the counters while waiting for them to settle.
 LOOK_S = 0.05
-# Device mapper tells nobody how many discards it has in flight. What it was sent and did not end is waited
-# for while anything moves, and so long after that: a pool whose metadata are slow thinks for seconds.
+# Device mapper does not report its discards in flight. Wait for missing completions while anything moves, and
+# this much longer: a pool with slow metadata can pause for seconds.
 _STILL_S = 10.0
 
 
 class DiscardTracer(Closing):
-    """Follows discards from entering to leaving. `granules` are (bytes, offset) of what a disk frees as a
-    whole; `programs` come from loader(), and have decided already what is followed; `chain` is the block
-    tracer's, which then calls the programs of issue and end."""
+    """Follows discards from entry to completion.
+
+    `granules` are (bytes, offset) per disk. `programs` come from loader() and determine the attached hooks.
+    `chain` makes the block tracer call our issue and completion programs.
+    """
 
     def __init__(
         self,
@@ -45,7 +47,7 @@ class DiscardTracer(Closing):
         self._native = programs or loader(following, stalls=stalls)()
         self._letting_go: threading.Thread | None = None
         self._chain = chain
-        # It is not imported at the top: what decodes works without the extension.
+        # Imported late, because decoding works without the extension.
         from opwatch._native import ProbeError
 
         try:
@@ -60,15 +62,15 @@ class DiscardTracer(Closing):
         self._before = self._read_stats()
 
     def follow(self, pid: int) -> None:
-        """Take the discards of a process of this PID namespace for ours."""
+        """Count the discards of a process in this PID namespace as ours."""
         self._native.follow(pid)
 
     def absent(self) -> frozenset[str]:
-        """Programs that an audit misses."""
+        """Return the programs that an audit misses."""
         return absent(self._native.attached())
 
     def read(self) -> Trace:
-        """Everything counted so far."""
+        """Return all counts so far."""
         return Trace(
             flows=tuple(decode_flows(self._native.flows())),
             origins=tuple(decode_origins(self._native.origins())),
@@ -80,8 +82,10 @@ class DiscardTracer(Closing):
         )
 
     def wait_quiet(self, quiet_s: float, patience_s: float, stop: Callable[[], bool] = bool) -> bool:
-        """Wait until nothing was counted for a while, and nothing is in flight; False when patience ended
-        first, or `stop` said so."""
+        """Wait until the counts are stable for a while and nothing is in flight.
+
+        Returns False after the timeout, or when `stop` returns True.
+        """
         end = time.monotonic() + patience_s
         last, since = self._of_ours(), time.monotonic()
         while not self._is_over(last, time.monotonic() - since, quiet_s):
@@ -99,12 +103,14 @@ class DiscardTracer(Closing):
         return still_s >= _STILL_S or not _unended(flows)
 
     def programs(self) -> list[tuple[str, int, int, int, int]]:
-        """(name, id, runs, run_ns, recursion misses) of each attached program."""
+        """Return (name, id, runs, run_ns, recursion misses) of each attached program."""
         return self._native.programs()
 
     def let_go(self) -> None:
-        """Begin to close: a kernel may take as long to let go of functions as what was read takes to be
-        judged. Nothing can be read any more."""
+        """Start closing in a thread. No reads are possible afterwards.
+
+        Detaching from functions may take the kernel as long as judging the result.
+        """
         if not self._letting_go:
             self._letting_go = threading.Thread(target=self._close)
             self._letting_go.start()
@@ -124,23 +130,23 @@ class DiscardTracer(Closing):
             stat.close()
 
     def _of_ours(self) -> list[Flow]:
-        """What was counted of the disks that we look at; others may never be quiet."""
+        """Return the flows of the watched disks only. Other disks may never become quiet."""
         return [flow for flow in decode_flows(self._native.flows()) if flow.disk in self._stats]
 
     def _in_flight(self, flows: Sequence[Flow]) -> bool:
-        """Whether requests that we saw issued have not ended, by our own count of the disks watched."""
+        """Return whether issued requests on the watched disks are incomplete, by our own count."""
         issued = dict.fromkeys(self._stats, 0)
         for flow in flows:
             if flow.stage in (Stage.ISSUED, Stage.REQUEUED, Stage.DONE):
                 issued[flow.disk] += flow.amount.bytes * (1 if flow.stage is Stage.ISSUED else -1)
-        # An end that was not seen would be waited for in vain: the kernel knows better, where it counts.
+        # A missed completion would never arrive, so the kernel's in-flight count decides where it exists.
         return any(left > 0 and not is_idle(self._disks[name]) for name, left in issued.items())
 
     def _read_stats(self) -> dict[str, StatSample | None]:
         return {name: reader.read() for name, reader in self._stats.items()}
 
     def _grown(self) -> dict[str, tuple[int, int]]:
-        """What the kernel counted since the start, of the disks where it counts discards."""
+        """Return the kernel's discard counts since the start, for disks with such counts."""
         grown = {}
         for name, now in self._read_stats().items():
             before = self._before[name]
@@ -153,7 +159,7 @@ class DiscardTracer(Closing):
 
 
 def _unended(flows: Sequence[Flow]) -> bool:
-    """Whether a device of device mapper that takes bios was sent some that did not end."""
+    """Return whether a bio-based device mapper device received more than it completed."""
     by_request = {flow.disk for flow in flows if flow.stage is Stage.ISSUED}
     sent: Counter[str] = Counter()
     for flow in flows:

@@ -1,4 +1,4 @@
-"""FITRIM in a process of its own: so that its discards are told from all others, and a signal ends it."""
+"""Run FITRIM in a child process, so that its discards are identifiable and signals can stop the trim."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ANSWER = struct.Struct("=qQ")
 
 
 def trim(mount: Mount, asked: Asked, started: Callable[[int], None]) -> FitrimAnswer:
-    """Trim, and return what the kernel claims. `started` is told the process before it begins."""
+    """Trim, and return the kernel's claim. Calls `started` with the child's pid before the trim begins."""
     with opened(mount) as descriptor:
         return _ask(descriptor, asked, started)
 
@@ -44,8 +44,10 @@ def _ask(descriptor: int, asked: Asked, started: Callable[[int], None]) -> Fitri
 
 
 def _child(descriptor: int, asked: Asked, go_read: int, go_write: int, answer: int) -> None:
-    """Ask for the trim. It never returns; it ends when its parent does, before it begins or by a signal like
-    any other process."""
+    """Send FITRIM, then exit without returning.
+
+    The child exits early if the parent dies, and signals have their default action.
+    """
     status = 1
     with contextlib.suppress(BaseException):
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -60,7 +62,7 @@ def _child(descriptor: int, asked: Asked, go_read: int, go_write: int, answer: i
 
 
 def _wait(pid: int, answer: int) -> FitrimAnswer:
-    """What the child says; an Answer without claim when a signal ended it."""
+    """Return the child's answer, without a claim if a signal ended the child."""
     interrupted = False
     while True:
         try:

@@ -1,4 +1,4 @@
-"""The kernel's log from a moment on, of the devices of a stack."""
+"""Read kernel log messages about the devices of a stack from a point in time."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from opwatch.host.device import Devices
 from opwatch.trim.audit.kernel_log import KernelLog, about, records
 from opwatch.trim.stack.layers import Kind, Stack
 
-# What drivers call a disk in their messages, by its place in sysfs.
+# Driver names for a disk in kernel messages, found in its sysfs path.
 _ADDRESS = re.compile(r"ata\d+|nvme\d+|\d+:\d+:\d+:\d+")
 
 
 def names_of(stack: Stack) -> set[str]:
-    """What the kernel calls the devices of a stack: their names, and those of ports and controllers below."""
+    """Return the kernel's names for the devices of a stack, including their ports and controllers."""
     devices, names = Devices(), {layer.device for layer in stack.layers}
     for layer in stack.layers:
         if layer.kind is Kind.DISK and (device := devices.by_name(layer.device)):
             names |= {part for part in device.sysfs.resolve().parts if _ADDRESS.fullmatch(part)}
         if layer.kind in (Kind.DM, Kind.CRYPT, Kind.THIN, Kind.THIN_POOL):
-            names.add(layer.dev)  # dm targets name their device so
+            names.add(layer.dev)  # dm targets use the device number in messages
     return names
 
 
 class LogTail:
-    """Reads from its making on. A log that may not be read gives nothing, with the reason."""
+    """Kernel log from construction on. An unreadable log yields no messages, with the reason."""
 
     def __init__(self, stack: Stack, path: Path = Path("/dev/kmsg")) -> None:
         self._stack = stack
@@ -47,7 +47,7 @@ class LogTail:
             except BlockingIOError:
                 break
             except OSError as error:
-                if error.errno != errno.EPIPE:  # overwritten before we read it: it goes on behind
+                if error.errno != errno.EPIPE:  # EPIPE: overwritten before the read; continue behind the gap
                     self._unknown = f"the kernel's log: {error.strerror}"
                     break
                 self._unknown = "messages of the kernel were overwritten before they were read"
@@ -58,7 +58,7 @@ class LogTail:
         return "".join(text)
 
     def read(self) -> KernelLog:
-        """What came since it was made. It is read once."""
+        """Return the messages since construction. Can be called once."""
         if self._descriptor < 0:
             return KernelLog((), self._unknown)
         try:

@@ -1,5 +1,7 @@
-"""The kernel's types, which the discard programs are loaded with. Reading them takes as long as the rest of
-loading, and needs nothing of what an audit has to know first. Nothing else is imported here."""
+"""Start parsing the kernel's BTF early.
+
+Parsing takes as long as the rest of loading and needs no other data. This module imports nothing else.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +9,9 @@ import _thread
 
 
 def read_ahead() -> None:
-    """Begin to read them in a thread that nobody waits for but who needs them: they are read once."""
+    """Parse the types once in a background thread, for which the loader waits."""
     try:
         from opwatch._native import read_types
     except ImportError:
-        return  # Whoever loads the programs says what is missing.
+        return  # The loader reports the missing extension.
     _thread.start_new_thread(read_types, ())

@@ -1,4 +1,4 @@
-"""Who discards on the disks of a watch: tracers beside those that count requests."""
+"""Discards on the disks of a watch, by origin. Runs next to the request tracers."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from opwatch.trim.audit.programs import Following
 
 
 def _following(*, is_chained: bool) -> Following:
-    """What is cheap enough to run beside any workload."""
+    """Return the tracepoints that are cheap enough for any workload."""
     return Following(functions=False, commands=False, chained=is_chained)
 
 
 class _DiscardPart:
-    """One tracer, of the disks of one block tracer."""
+    """Discard tracer for the disks of a block tracer."""
 
     def __init__(self, leaves: Mapping[int, Leaf], tracer: Tracer, loading: Loading | None) -> None:
         whole = {place: leaf.device.disk for place, leaf in leaves.items()}
         disks = {disk.name: disk for disk in whole.values()}
-        # By place: the disk, and the number of a partition of it. sysfs is not asked again in each interval.
+        # By place: disk and partition number, cached to avoid sysfs reads in each interval.
         self.devices = {place: (whole[place].name, _number_of(leaf.device)) for place, leaf in leaves.items()}
         granules = {name: granule for name, disk in disks.items() if (granule := limits_of(disk).granule())}
-        # The block tracer looks at every request already, and at what waits behind discards.
+        # The block tracer sees each request already, including I/O that waits behind discards.
         chain = tracer.chain if isinstance(tracer, BlockTracer) else None
         self.is_chained = chain is not None
         if loading and not chain:
@@ -46,11 +46,11 @@ class _DiscardPart:
             chain=chain,
         )
         self.now = self.tracer.read()
-        # What the last trace said of each disk: nearly always the next one says the same.
+        # Samples of the last trace, which rarely changes between reads.
         self._samples: dict[int, DiscardSample] = {}
 
     def read(self) -> bool:
-        """Look again; returns whether anybody has discarded on these disks since."""
+        """Read the trace again, and return whether these disks got new discards."""
         before, self.now = self.now, self.tracer.read()
         if self.now == before:
             return False
@@ -58,12 +58,12 @@ class _DiscardPart:
         return self._origins(before) != self._origins(self.now)
 
     def _origins(self, trace: Trace) -> list[Origin]:
-        """Who discarded on the disks of this part: the programs follow all that there are."""
+        """Return the origins on this part's disks only, because the programs follow all disks."""
         names = {disk[:MOST_NAME] for disk, _ in self.devices.values()}
         return [origin for origin in trace.origins if origin.disk in names]
 
     def samples(self, cgroups: Mapping[int, str], mounts: Mapping[str, str]) -> dict[int, DiscardSample]:
-        """The last trace by place, with the names of those who discarded."""
+        """Return the last trace by place, with the names of the origins."""
         if self._samples.keys() != self.devices.keys():
             self._samples = {
                 place: sample_of(self.now, disk, number, cgroups, mounts, is_chained=self.is_chained)
@@ -73,14 +73,16 @@ class _DiscardPart:
 
 
 def _number_of(device: BlockDevice) -> str | None:
-    """A partition's own number, None of a whole disk."""
+    """Return a partition's device number, or None for a whole disk."""
     return ":".join(map(str, device.dev)) if device.is_partition else None
 
 
 class LiveDiscards:
-    """Follows discards from add() to close(), which is before the block tracers are closed. `wanted` decides
-    for each set of disks that comes; nothing is told of a set for which it says no. `is_required`: without
-    them there is nothing to watch; `is_chained`: the block tracer is expected to go on with our programs."""
+    """Follows discards from add() until close(), which must precede closing the block tracers.
+
+    `wanted` decides for each set of new disks. `is_required`: a watch without discards is useless.
+    `is_chained`: the block tracer is expected to call our programs.
+    """
 
     def __init__(
         self,
@@ -96,19 +98,19 @@ class LiveDiscards:
         self._look_up_names()
 
     def prepare(self, leaves: Sequence[Leaf]) -> None:
-        """Load the programs for the first of them, while the block tracer is being loaded."""
+        """Load the programs for the first disks while the block tracer loads."""
         if self._is_chained and self._wanted(leaves):
             self._loading = Loading(loader(_following(is_chained=True), stalls=True))
 
     def add(self, leaves: Mapping[int, Leaf], tracer: Tracer) -> None:
-        """Attach to further leaves, by their places; `tracer` counts their requests."""
+        """Attach to more leaves, by place. `tracer` counts their requests."""
         if self._wanted(list(leaves.values())):
             loading, self._loading = self._loading, None
             self._parts.append(_DiscardPart(leaves, tracer, loading))
             self._look_up_names()
 
     def drop(self, place: int) -> None:
-        """A leaf is wanted no longer; a tracer is closed with the last of its leaves."""
+        """Remove a leaf. A tracer closes with its last leaf."""
         for part in [part for part in self._parts if place in part.devices]:
             del part.devices[place]
             if not part.devices:
@@ -116,15 +118,15 @@ class LiveDiscards:
                 self._parts.remove(part)
 
     def read(self) -> dict[int, DiscardSample]:
-        """What was counted by now, by place: of a partition, what is told apart later."""
-        # Each part is read, even where one before it has news.
+        """Return the current counts by place. Counts of partitions are separated later."""
+        # Read all parts, even after one has changed.
         news = [part.read() for part in self._parts]
         if any(news):
             self._look_up_names()
         return self._samples()
 
     def latest(self) -> dict[int, DiscardSample]:
-        """What the last look gave, by place. Of disks that came, that look was their attachment."""
+        """Return the last reading by place. For new disks this is the reading at attachment."""
         return self._samples()
 
     def _samples(self) -> dict[int, DiscardSample]:
@@ -135,14 +137,14 @@ class LiveDiscards:
         }
 
     def _look_up_names(self) -> None:
-        """Look up the names of those who discard. It is not done for every interval, as it is a walk of all
-        control groups."""
+        """Look up the names of the origins. Not done in each interval, because it walks all cgroups."""
         self._cgroups: dict[int, str] = cgroup_names() if self._parts else {}
         mounts = read_usage().mounts if self._parts else ()
         self._mounts = {mount.dev: f"{mount.filesystem} {mount.point}" for mount in mounts}
 
     def programs(self) -> list[tuple[str, int, int, int, int]]:
-        """(name, id, runs, run_ns, recursion misses) of each; what a block tracer calls counts as its own."""
+        """Return (name, id, runs, run_ns, recursion misses) of each program. Chained programs count as the
+        block tracer's."""
         return [program for part in self._parts for program in part.tracer.programs()]
 
     def close(self) -> None:
@@ -155,5 +157,5 @@ class LiveDiscards:
 
 
 def offers_discards(leaves: Sequence[Leaf]) -> bool:
-    """Whether any of the disks takes discards, by its limits."""
+    """Return whether any of the disks accepts discards."""
     return any(limits_of(leaf.device.disk).offered for leaf in leaves)

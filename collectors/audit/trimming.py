@@ -1,4 +1,4 @@
-"""A trim that is followed: what it was before, the tracer around it, what it is after. Gives Evidence."""
+"""Run and trace a trim: state before, tracer during, state after. Returns the evidence."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ if TYPE_CHECKING:
     from opwatch.collectors.stale.sentinel_maps import SentinelMaps
     from opwatch.trim.stale.stale import Count
 
-# Only root may write here: in /run/lock anybody could hold an audit up.
+# Writable by root only. In /run/lock any user could block an audit.
 LOCKS = Path("/run/opwatch/audits")
-# A drive may put off what it was told: its old data are given so long to go away.
+# A drive may delay deallocation, so wait this long for old data to disappear.
 PROVE_WAIT_S = 5.0
 
 Say = Callable[[str], None]
-# Whether drives may still free what they were told to: the core's word on the evidence so far.
+# Verdict of the core on the evidence so far: drives may still free space.
 IsEarly = Callable[[AuditEvidence], bool]
 
 
 @contextlib.contextmanager
 def alone_on(stack: Stack, say: Say) -> Iterator[None]:
-    """Two audits of one disk take turns: what kernel threads do below is not told apart."""
+    """Serialize audits of one disk, because work of kernel threads cannot be attributed to an audit."""
     with contextlib.ExitStack() as locks:
         for leaf in sorted(stack.leaves(), key=lambda layer: layer.device):
             path = LOCKS / leaf.device.replace("/", "!")
@@ -74,7 +74,7 @@ def alone_on(stack: Stack, say: Say) -> Iterator[None]:
 
 
 def disks(stack: Stack) -> list[BlockDevice]:
-    """The devices of a stack that have statistics of their own."""
+    """Return the devices of a stack that have separate statistics."""
     devices = Devices()
     return [
         device
@@ -86,13 +86,13 @@ def disks(stack: Stack) -> list[BlockDevice]:
 def tracer_of(
     stack: Stack, following: Following = AUDITED, *, programs: Discards | None = None
 ) -> DiscardTracer:
-    """A tracer that knows the granules of every device of a stack."""
+    """Return a tracer with the granules of all devices of a stack."""
     granules = {layer.device: granule for layer in stack.layers if (granule := layer.granule)}
     return DiscardTracer(disks(stack), granules, following, programs=programs)
 
 
 def _counted(stack: Stack) -> dict[str, int]:
-    """What drives count as in use, those that tell."""
+    """Return the bytes that drives count as in use, for drives with such a count."""
     devices = Devices()
     counts = {
         leaf.device: held_by_count(device)
@@ -103,17 +103,17 @@ def _counted(stack: Stack) -> dict[str, int]:
 
 
 def _written(name: str) -> int | None:
-    """Bytes that were ever written to a disk, by the kernel's statistics; None without them."""
+    """Return the bytes written to a disk since boot by the kernel's statistics, or None without them."""
     device = Devices().by_name(name)
     text = device.attribute("stat") if device and not no_witness(device) else None
     return decode_stat(text)[1]["write"] if text else None
 
 
 class _Proof:
-    """Sentinels around a trim, and what the drive itself counts of them."""
+    """Sentinels around a trim, and the drive's own count of them."""
 
     def __init__(self, mount: Mount, stack: Stack) -> None:
-        # These are imported for --prove alone, as the others of this class: together they are 20 modules.
+        # Imported only for --prove, like the other imports of this class, because of 20 dependencies.
         from opwatch.collectors.stale.sentinels import Sentinels, prove_sizes
 
         self._stack = stack
@@ -136,7 +136,7 @@ class _Proof:
         except OpwatchError as error:
             self._unproven = str(error)
         except BaseException:
-            # Nobody leaves what was not entered: files that are open would hold the filesystem.
+            # __exit__ is not called after a failed __enter__, and open files would keep the filesystem busy.
             self._sentinels.__exit__()
             raise
         return self
@@ -145,11 +145,12 @@ class _Proof:
         self._sentinels.__exit__()
 
     def read_back(self, trace: Trace) -> ReadBack:
-        """What became of the sentinels. A drive that takes its time is asked again."""
+        """Judge the sentinels. Slow drives are read again."""
         if self._unproven:
             return ReadBack({}, self._unproven)
         if total(trace.select(Stage.FS_PASSED)).bytes:
-            # XFS may have left sentinels out, so that the drive was not told of them: by ranges it does not.
+            # XFS may have skipped sentinels, so the drive never got their discards. A trim by ranges reaches
+            # them.
             with contextlib.suppress(OpwatchError):
                 self._sentinels.trim()
         end = time.monotonic() + PROVE_WAIT_S
@@ -176,7 +177,7 @@ class _Proof:
         return ReadBack(dict(blocks_by_reading), reason, tuple(notes), self._count(), maps, read)
 
     def _count(self) -> Count | None:
-        """The count of the only drive around its sentinels; None where there are several or it tells none."""
+        """Return the drive's count around the sentinels, or None with several drives or without a count."""
         from opwatch.trim.stale.stale import Count
 
         if len(self._before) != 1 or self._before.keys() != self._written.keys():
@@ -193,7 +194,7 @@ class _Proof:
 
 
 def _after(before: Stack, mount: Mount | None) -> Stack:
-    """The stack as it is now."""
+    """Return the current stack."""
     if mount:
         return LayerReader().mount(mount)
     device = Devices().by_name(before.layers[0].device)
@@ -201,7 +202,7 @@ def _after(before: Stack, mount: Mount | None) -> Stack:
 
 
 class _Witnesses:
-    """What is asked once before a trim and once after it: the drives, and the kernel's log."""
+    """Sources that are read once before and once after a trim: drives and kernel log."""
 
     def __init__(self, before: Stack, is_early: IsEarly) -> None:
         self._before = before
@@ -213,11 +214,11 @@ class _Witnesses:
         self._log = LogTail(before)
 
     def prepare(self) -> None:
-        """What can be done for the time after the trim while the kernel trims."""
+        """Prepare for the reading after the trim while the kernel trims."""
         self._accounts.import_decoders()
 
     def add_to(self, evidence: AuditEvidence, mount: Mount | None) -> AuditEvidence:
-        """The evidence with what they say now."""
+        """Return the evidence with the current readings."""
         return replace(
             self._with_counts(evidence),
             after=_after(self._before, mount),
@@ -227,7 +228,7 @@ class _Witnesses:
         )
 
     def _with_counts(self, evidence: AuditEvidence) -> AuditEvidence:
-        """What drives count as in use now. One that may free later is given its time, once."""
+        """Add the drives' current use counts. Waits once for drives that may free space later."""
         end = time.monotonic() + (0 if evidence.read_back else PROVE_WAIT_S)
         while True:
             evidence = replace(evidence, in_use=dict(self._counts_now()))
@@ -253,7 +254,7 @@ def _follower(tracer: DiscardTracer, *meanwhile: Callable[[], None]) -> Callable
 
 
 def _refuse_to_fail_paths(stack: Stack, point: str) -> None:
-    """RefusedError where a trim of ours would take a path to its drive away from multipath."""
+    """Raise RefusedError if a trim would make multipath fail a path."""
     for short in short_paths(stack):
         raise RefusedError(
             f"{point}: {short.words}, where multipath is: the first discard would fail this path"
@@ -274,18 +275,20 @@ def trim(
     meanwhile: Callable[[], None] = lambda: None,
     leaving: contextlib.ExitStack | None = None,
 ) -> AuditEvidence:
-    """Trim one filesystem and follow it with the programs that are being loaded; with `prove`, write
-    sentinels before and read them back after. `is_early` says of evidence that drives may need more time;
-    `meanwhile` is done in a thread, while the kernel trims; at the end of `leaving` the programs have gone,
-    which may take longer than all that is done with the evidence."""
+    """Trim and trace one filesystem with the programs of `loading`.
+
+    `prove`: write sentinels before and read them back after. `is_early` returns whether drives may need more
+    time for this evidence. `meanwhile` runs in a thread while the kernel trims. `leaving` closes the
+    programs, which may take longer than processing the evidence.
+    """
     with opened(mount), contextlib.ExitStack() as entered:
-        # From here on the mount stays what it is: it is open.
+        # The open descriptor pins the mount from here on.
         before = LayerReader().mount(mount)
         _refuse_to_fail_paths(before, mount.point)
         entered.enter_context(alone_on(before, say))
         proof = entered.enter_context(_Proof(mount, before)) if prove else None
         if proof:
-            before = LayerReader().mount(mount)  # with what its sentinels took
+            before = LayerReader().mount(mount)  # Includes the space of the sentinels
         witnesses = _Witnesses(before, is_early)
         tracer = (leaving or entered).enter_context(tracer_of(before, programs=loading.programs()))
         entered.callback(tracer.let_go)
@@ -307,7 +310,7 @@ def observe(
     *,
     is_early: IsEarly,
 ) -> AuditEvidence:
-    """Follow whatever trims below a mount or a device while `wait` lasts. Nothing is trimmed by us."""
+    """Trace the trims of other processes below a mount or device while `wait` runs."""
     witnesses = _Witnesses(before, is_early)
     with tracer_of(before, Following(claims=True)) as tracer:
         wait()

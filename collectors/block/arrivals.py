@@ -1,4 +1,4 @@
-"""What the kernel counted of disks while nobody watched them: read at every look, needed when one comes."""
+"""Kernel counts of disks before they were watched. Read at each scan, used when a disk arrives."""
 
 from __future__ import annotations
 
@@ -18,22 +18,24 @@ from opwatch.trace.trust import GROUPS, Reading
 _NAME = 2
 
 
-# Requests and bytes, by group of the kernel's statistics.
+# Requests and bytes, by group of the kernel statistics.
 _Counts = tuple[Mapping[str, int], Mapping[str, int]]
 _NOTHING: _Counts = ({}, {})
 
 
 @frozen
 class _Look:
-    """The kernel's counts, and what was in sysfs right after: under the same number lies the same device."""
+    """Kernel counts, and the sysfs numbers right after. The same number means the same device."""
 
     at_ns: int
     text: str
     registered: dict[str, int]
 
     def counts_of(self, name: str, number: int | None) -> _Counts:
-        """The counts of a device; nothing where it had none, or another number: one that is new, or came
-        anew, has counted from 0."""
+        """Return the counts of a device, or nothing if its number differs.
+
+        A new or re-registered device starts at 0.
+        """
         if self.registered.get(name) != number:
             return _NOTHING
         for line in self.text.splitlines():
@@ -45,15 +47,17 @@ class _Look:
 
 @frozen
 class _Departed:
-    """A disk that left, by its number in sysfs: so much of it is in rows."""
+    """Counts of a departed disk already included in rows, with its sysfs number."""
 
     number: int | None
     counts: _Counts
 
 
 class Unwatched:
-    """The kernel's counts of all disks and partitions, as they were before the last look at sysfs: whatever
-    belongs to a watch now and did not then was counted by then as something else."""
+    """Kernel counts of all disks and partitions before the last sysfs scan.
+
+    For a disk that joined the watch later, these counts happened unwatched.
+    """
 
     def __init__(self, file: Path = Path("/proc/diskstats")) -> None:
         self._file = file
@@ -62,17 +66,19 @@ class Unwatched:
         self._departed: dict[str, _Departed] = {}
 
     def begin_look(self) -> None:
-        """Read the counts before sysfs is looked at."""
+        """Read the counts before the sysfs scan."""
         self._next = _Look(time.monotonic_ns(), self._read(), {})
 
     def end_look(self, registered: dict[str, int]) -> None:
-        """Keep that reading, once all that came was attached."""
+        """Keep the reading after all new disks are attached."""
         self._last = replace(self._next, registered=registered)
 
     def left(self, device: BlockDevice, beside: SurplusBounds | None, last: Reading) -> None:
-        """What was counted by the last reading of a disk is in rows: should it come again, that is no more
-        unseen. The kernel may count an end later than the next look, and its own counts lack that until
-        then. `beside` is what all readings of the disk say, as its rows do."""
+        """Store a departing disk's counts that are in rows, in case the disk returns.
+
+        The kernel may count a completion after the next scan, and the kernel's counts lack that completion
+        until then. `beside` is the surplus over all readings of the disk, as in its rows.
+        """
         if last.before and beside:
             counts = (
                 _counted(last, beside.least, "requests", last.before.requests),
@@ -83,7 +89,7 @@ class Unwatched:
     def arrival(
         self, device: BlockDevice, registered: dict[str, int], first: Reading, anchor: Anchor
     ) -> Arrival:
-        """How a disk came, by its first reading."""
+        """Describe the arrival of a disk by its first reading."""
         since_ns, at_ns = self._last.at_ns, first.sample.end_ns
         at = anchor.wall(at_ns)
         if first.before is None:
@@ -111,8 +117,7 @@ class Unwatched:
 
 
 def _counted(last: Reading, beside: Mapping[Key, int], unit: str, kernel: dict[str, int]) -> dict[str, int]:
-    """The kernel's counts as they are once it has counted all that was traced; `kernel` is what it had before
-    that reading."""
+    """Return the kernel counts, including traced completions that the kernel had not counted yet."""
     place = 0 if unit == "requests" else 1
     return {
         group: max(count, last.counted()[group][place] + beside.get((group, unit), 0))
@@ -121,9 +126,12 @@ def _counted(last: Reading, beside: Mapping[Key, int], unit: str, kernel: dict[s
 
 
 def _halfway(sample: TargetSample) -> dict[str, int]:
-    """How many of each group had ended at the first reading and are in rows all the same: latencies are read
-    before the counters, and a request may end between the two. Less than none: those of which device mapper
-    had ended the data and not the request, which no row has. Flushes end in more ways than these."""
+    """Return the completions per group before the first reading that rows include nevertheless.
+
+    Latencies are read before counters, and a request may complete in between. Negative for device mapper
+    requests with completed data, which no row includes. Flushes are left out because they complete in more
+    ways.
+    """
     return {
         group: sum(_ends_without_latency(sample.ops[name]) for name in names)
         for group, names in GROUPS.items()
@@ -136,7 +144,7 @@ def _ends_without_latency(op: OpSample) -> int:
 
 
 def _grown(then: Mapping[str, int], in_rows: Mapping[str, int], now: Mapping[str, int]) -> dict[str, int]:
-    """How much each group grew beyond what is in rows. A count that is less than it was began anew."""
+    """Return each group's growth beyond the rows. A lower count means that counting restarted."""
 
     def grown(group: str, count: int) -> int:
         if count < then.get(group, 0):

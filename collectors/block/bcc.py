@@ -1,4 +1,4 @@
-"""The block tracer compiled here by bcc: for kernels with headers and without BTF."""
+"""Block tracer compiled by bcc, for kernels with headers but without BTF."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from opwatch.trace.abi import HOT_OPS, LATENCY, OPS, SIZE, STATUSES, OpSample
 from opwatch.trace.tracing import Counted, settled
 from opwatch.trace.trust import Reading
 
-# Where Debian's python3-bpfcc is; an interpreter of a virtual environment does not look there.
+# Path of Debian's python3-bpfcc. A virtual environment does not search it.
 SYSTEM_PACKAGES = "/usr/lib/python3/dist-packages"
 RELEASE = os.uname().release
 INSTALL = f"apt-get install python3-bpfcc linux-headers-{RELEASE}"
-# Words of struct ow_counts: what OpSample has between `in_flight_ns` and the histograms.
+# Words of struct ow_counts: the fields of OpSample between `in_flight_ns` and the histograms.
 _FIRST, _LAST = OpSample._fields.index("issued"), OpSample._fields.index("latency")
 _COUNTS = _LAST - _FIRST
 _MOST_READS = 4
-# Words of struct ow_cell, which fills lines of 64 bytes, of ow_row and ow_hist.
+# Words of struct ow_cell (padded to 64-byte lines), ow_row and ow_hist.
 _CELL = -(-_COUNTS // 8) * 8
 _ROW = len(OPS) * _CELL
 _HIST = LATENCY.slots + SIZE.slots
@@ -48,7 +48,7 @@ _TIME_SUMS = [OpSample._fields.index(name) - _FIRST for name in TIME_SUMS]
 
 
 def import_bcc() -> Any:  # noqa: ANN401 - an untyped module
-    """bcc's module, from the system's packages if it is not among ours."""
+    """Import bcc, from the system packages if necessary."""
     try:
         return importlib.import_module("bcc")
     except ImportError:
@@ -62,7 +62,7 @@ def import_bcc() -> Any:  # noqa: ANN401 - an untyped module
 
 
 def sum_rows(rows: Sequence[Sequence[int]]) -> list[int]:
-    """One struct ow_counts out of those of all CPUs: maxima are compared, a marker means nothing in a sum."""
+    """Merge struct ow_counts of all CPUs. Maxima are compared; the marker is meaningless in a sum."""
     total = [sum(column) % MODULUS for column in zip(*rows, strict=True)]
     for place in _MAXIMA:
         total[place] = max(row[place] for row in rows)
@@ -79,7 +79,7 @@ def sum_lanes(lanes: Sequence[Sequence[int]]) -> list[int]:
 
 @contextmanager
 def _words_of_the_compiler() -> Iterator[list[str]]:
-    """Collects what is written to stderr by clang and libbpf, who know no other way to say anything."""
+    """Collect the stderr output of clang and libbpf, which have no other error channel."""
     said: list[str] = []
     sys.stderr.flush()
     kept = os.dup(2)
@@ -95,7 +95,7 @@ def _words_of_the_compiler() -> Iterator[list[str]]:
 
 
 class _MappedTable:
-    """The words of a memory-mapped array."""
+    """Words of a memory-mapped array."""
 
     def __init__(self, descriptor: int, entries: int, words: int) -> None:
         length = -(-entries * words * 8 // mmap.PAGESIZE) * mmap.PAGESIZE
@@ -104,7 +104,7 @@ class _MappedTable:
         self._size = words
 
     def entry(self, index: int, first: int = 0, words: int | None = None) -> list[int]:
-        """The words of an entry, or some of them."""
+        """Return the words of an entry, or some of them."""
         begin = index * self._size + first
         return self._words[begin : begin + (self._size if words is None else words)].tolist()
 
@@ -114,7 +114,8 @@ class _MappedTable:
 
 
 class BccTracer:
-    """bcc's programs, attached from construction to close(). It reads absolute samples, one per leaf."""
+    """Tracer with bcc's programs, attached from construction until close(). Reads absolute samples, one per
+    leaf."""
 
     backend = "bcc"
     hooks = "raw_tp"
@@ -132,7 +133,7 @@ class BccTracer:
             raise privilege.missing("bcc", f"{' and '.join(lacking)}, or root")
         self.leaves = list(leaves)
         self._queue_time = queue_time
-        # The kernel numbers possible CPUs from 0; a row is found by that number.
+        # The kernel numbers possible CPUs from 0, and rows are indexed by that number.
         self._cpus = _possible_cpus(Path("/sys/devices/system/cpu/possible").read_text())
         self._plan = plan(self.leaves, may_share=False)
         own = queue_time and _has_tracepoint("block_io_start")
@@ -200,7 +201,7 @@ class BccTracer:
         return descriptor
 
     def read(self) -> list[Reading]:
-        """One reading per leaf, each between two readings of the kernel's statistics."""
+        """Return one reading per leaf, each between two readings of the kernel's statistics."""
         readings = []
         for index, (stat, counted) in enumerate(zip(self._stats, self._counted, strict=True)):
             before = stat.read()
@@ -209,11 +210,11 @@ class BccTracer:
         return readings
 
     def read_settled(self, patience_s: float = 0.2) -> list[Reading]:
-        """A reading with nothing completing meanwhile, if there is such a moment soon; else the last."""
+        """Return a reading without concurrent completions if one succeeds soon, else the last reading."""
         return settled(self.read, patience_s)
 
     def _sample(self, target: int) -> bytes:
-        """One struct ow_sample, summed over CPUs."""
+        """Return one struct ow_sample, summed over CPUs."""
         begin = time.monotonic_ns()
         words = array("Q")
         for op in range(len(OPS)):
@@ -221,7 +222,7 @@ class BccTracer:
         return struct.pack("=QQ", begin, time.monotonic_ns()) + words.tobytes()
 
     def _op(self, target: int, op: int) -> list[int]:
-        """The words of one operation, read again if requests completed meanwhile."""
+        """Return the words of one operation. Reads again after concurrent completions."""
         for _ in range(_MOST_READS):
             words = self._read_op(target, op)
             if words[0] == sum(words[_LAST : _LAST + LATENCY.slots]):
@@ -229,8 +230,11 @@ class BccTracer:
         return words
 
     def _read_op(self, target: int, op: int) -> list[int]:
-        """The words of one operation. Histograms are read first: a program writes its counters before them,
-        so that a maximum is never too low."""
+        """Return the words of one operation.
+
+        Histograms are read first: the programs write counters before histograms, so a maximum is never too
+        low.
+        """
         rows = range(target * self._cpus, (target + 1) * self._cpus)
         if op < HOT_OPS:
             hists = [self._rows.entry(row, _ROW + op * _HIST, _HIST) for row in rows]
@@ -250,11 +254,11 @@ class BccTracer:
         return [completed(by_name), *flying, *counts, *latency, *queue, *sizes, *statuses]
 
     def misses(self) -> int | None:
-        """Runs of our programs that the kernel skipped since attach, whatever disk they were for."""
+        """Return the skipped runs of our programs since attach, for all disks."""
         return sum(program[4] for program in self.programs())
 
     def programs(self) -> list[tuple[str, int, int, int, int]]:
-        """(name, id, runs, run_ns, recursion misses) of each attached program."""
+        """Return (name, id, runs, run_ns, recursion misses) of each attached program."""
         return [(name, *_program_info(descriptor)) for name, descriptor in self._programs.items()]
 
     def close(self) -> None:
@@ -266,7 +270,7 @@ class BccTracer:
 
 
 def _program_info(descriptor: int) -> tuple[int, int, int, int]:
-    """id, runs, run_ns, recursion_misses: places in struct bpf_prog_info, which only grows."""
+    """Return id, runs, run_ns and recursion_misses from struct bpf_prog_info, whose layout only grows."""
     libbpf = ctypes.CDLL("libbpf.so.1", use_errno=True)
     info, length = ctypes.create_string_buffer(224), ctypes.c_uint32(224)
     if libbpf.bpf_obj_get_info_by_fd(descriptor, info, ctypes.byref(length)):
@@ -277,7 +281,7 @@ def _program_info(descriptor: int) -> tuple[int, int, int, int]:
 
 
 def _possible_cpus(text: str) -> int:
-    """One more than the highest number in a list such as 0-3,8."""
+    """Return the highest number in a list such as 0-3,8, plus one."""
     return max(int(number) for number in text.replace("-", ",").split(",")) + 1
 
 
@@ -288,6 +292,6 @@ def _has_tracepoint(name: str) -> bool:
 
 
 def _errors(said: str) -> str:
-    """The compiler's complaints; all it said if there is none among it."""
+    """Return the compiler's error lines, or else its last lines."""
     complaints = [line for line in said.splitlines() if "error:" in line or "fatal" in line]
     return "\n".join(complaints[:20] or said.strip().splitlines()[-20:])

@@ -1,4 +1,4 @@
-"""The C that bcc compiles: the bodies of bpf/ behind tools/bcc/dialect.h, and its constants. Pure."""
+"""C source for bcc: the bodies of bpf/ after tools/bcc/dialect.h, and its constants. Pure."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 from opwatch.collectors.block.blk import Plan
 from opwatch.trace import abi
 
-# Installed with opwatch.tools; the bodies are links to bpf/.
+# Installed with opwatch.tools. The bodies are links to bpf/.
 FOLDER = Path(__file__).parents[2] / "tools" / "bcc"
 _FILES = ("dialect.h", "hist.h", "op.h", "target.h", "inflight.h", "rq.h", "hooks.c")
 _DISK_KEY = struct.Struct("=QQII")
-# OW_MOST_SPREAD, and the operations that are neither hot nor OW_OTHER.
+# OW_MOST_SPREAD, and the operations except hot ones and OW_OTHER.
 MOST_SPREAD = 16
 RARE_OPS = len(abi.OPS) - abi.HOT_OPS - 1
 _LOOKUP = re.compile(r"\bmap_(lookup|delete)\((\w+),\s*")
@@ -21,7 +21,7 @@ _UPDATE = re.compile(r"\bmap_update\((\w+),\s*")
 
 
 def in_dialect(text: str) -> str:
-    """A file of bpf/ as bcc takes it: table.lookup(key) for map_lookup(table, key)."""
+    """Convert a file of bpf/ to bcc syntax: table.lookup(key) instead of map_lookup(table, key)."""
     text = _LOOKUP.sub(r"\2.\1(", text)
     return _UPDATE.sub(r"\1.update(", text)
 
@@ -34,17 +34,17 @@ def _look_up(disk_keys: bytes) -> str:
 
 
 def spread(cpus: int) -> int:
-    """Histograms of OW_OTHER, a power of two."""
+    """Return the number of OW_OTHER histograms, a power of two."""
     return min(MOST_SPREAD, 1 << (cpus - 1).bit_length())
 
 
 def cold_per_target(cpus: int) -> int:
-    """ow_cold_per_target(): a histogram for each operation that is not hot, and several of the last."""
+    """Mirror ow_cold_per_target(): a histogram for each cold operation, several for the last."""
     return RARE_OPS + spread(cpus)
 
 
 def cold_hists(target: int, op: int, cpus: int) -> range:
-    """ow_cold(): which histograms an operation has."""
+    """Mirror ow_cold(): return the histograms of an operation."""
     first = target * cold_per_target(cpus)
     if op == len(abi.OPS) - 1:
         return range(first + RARE_OPS, first + RARE_OPS + spread(cpus))
@@ -52,7 +52,7 @@ def cold_hists(target: int, op: int, cpus: int) -> range:
 
 
 def queue_hists(target: int, op: int, cpus: int) -> range:
-    """ow_queue_hist(): which histograms an operation has of its time in the queue."""
+    """Mirror ow_queue_hist(): return the queue time histograms of an operation."""
     first = target * (cpus * abi.HOT_OPS + cold_per_target(cpus))
     if op < abi.HOT_OPS:
         return range(first + op, first + cpus * abi.HOT_OPS, abi.HOT_OPS)
@@ -62,10 +62,10 @@ def queue_hists(target: int, op: int, cpus: int) -> range:
 
 
 def constants(plan: Plan, cpus: int, *, queue_time: bool, own_queue_stamp: bool) -> dict[str, str | int]:
-    """What dialect.h wants to know. bcc has no empty tables: what is not used has one place."""
+    """Return the constants for dialect.h. Unused tables get one entry, because bcc has no empty tables."""
     targets = len(plan.targets)
     cold = targets * cold_per_target(cpus)
-    # Only the name of a hidden disk can have a second word, and a first that is no dev_t.
+    # Only a hidden disk has a key with a second word and no dev_t.
     hidden = any(a >> 32 for a, _, _, _ in _DISK_KEY.iter_unpack(plan.disk_keys))
     whole = all((target.first_sector, target.last_sector) == abi.WHOLE_DISK for target in plan.targets)
     return {
@@ -86,7 +86,7 @@ def constants(plan: Plan, cpus: int, *, queue_time: bool, own_queue_stamp: bool)
 
 
 def source(known: dict[str, str | int], folder: Path = FOLDER) -> str:
-    """The whole program as one text."""
+    """Return the complete program text."""
     parts = [f"#define {name} {value}" for name, value in known.items()]
     for name in _FILES:
         text = in_dialect((folder / name).read_text())

@@ -1,4 +1,4 @@
-"""The block tracer: BPF maps -> samples, one target for each disk or partition that does the I/O."""
+"""Block tracer: converts BPF maps to samples, one target per disk or partition."""
 
 from __future__ import annotations
 
@@ -31,27 +31,27 @@ from opwatch.trace.trust import Reading
 if TYPE_CHECKING:
     from opwatch._native import Tracer
 
-# An I/O scheduler that is switched on later brings tags of its own: 2 * BLKDEV_DEFAULT_RQ of them.
+# An I/O scheduler enabled later uses separate tags: 2 * BLKDEV_DEFAULT_RQ.
 SCHEDULER_TAGS = 256
 BIOS = 16384
-# Places for requests in flight, 16 bytes each. A host adapter may show thousands of tags on every queue,
-# although the queues share them: above these some tags have a place in common, and who finds it taken goes to
-# the hash.
+# Slots for requests in flight, 16 bytes each. A host adapter may report thousands of tags on each queue
+# although the queues share the tags. Above the limit some tags share a slot, and a request whose slot is
+# taken goes to the hash.
 MOST_STAMPS = 1 << 17
-# All disks of a watch together have no more places than these.
+# Maximum number of slots for all disks of a watch.
 MOST_STAMPS_IN_ALL = 1 << 22
-# A CPU that is taken away between counting a request for its disk and for its owner is waited for so long.
+# Maximum wait for a CPU preempted between counting a request for the disk and for the owner.
 _OWNED_S = 0.05
-# Where there are more owners, those that did nothing for that long make room: processes come and go. Where
-# half of the table is used all the same, only that many of the largest stay: short processes cannot fill it.
+# Above this number, idle owners are evicted to make room for new processes. If half of the table is still in
+# use, only this many of the largest stay, so short-lived processes cannot fill the table.
 _KEPT_OWNERS, _IDLE_NS = 512, 30 * 10**9
-# No rights or no memory is the same for programs of another kind.
+# Missing privileges or memory affect all kinds of programs equally.
 _FINAL = (errno.EPERM, errno.ENOMEM)
 
 
 @frozen
 class Plan:
-    """What the tracer is asked for: targets, disk keys and room for what is in flight."""
+    """Tracer configuration: targets, disk keys and room for requests in flight."""
 
     leaves: Sequence[Leaf]
     targets: Sequence[abi.Target]
@@ -62,7 +62,7 @@ class Plan:
 
 @frozen
 class _Tags:
-    """Hardware queues, tags in each, and places for what is in flight; all 0 for a bio-based disk."""
+    """Hardware queues, tags per queue, and slots for requests in flight. All 0 for a bio-based disk."""
 
     queues: int
     depth: int
@@ -74,13 +74,15 @@ class _Tags:
 
 
 def _tags(disk: BlockDevice, most: int, *, may_share: bool) -> _Tags:
-    """The tags that a disk has now. A driver may give it other queues at any time: what has no place then
-    goes to the hash."""
+    """Return the current tags of a disk.
+
+    A driver may change its queues at any time. Requests without a slot go to the hash.
+    """
     queues = disk.hardware_queues
     if not queues:
         return _Tags(0, 0, 0)
     depth = max(SCHEDULER_TAGS, disk.number("queue/nr_requests") or 0, *map(_queue_tags, queues))
-    # Queues may be numbered with gaps: the highest number says how many places there must be.
+    # Queue numbers may have gaps, so the highest number determines the number of slots.
     count = max(int(queue.name) for queue in queues) + 1
     if not may_share:
         depth = min(depth, most // count)
@@ -91,17 +93,19 @@ def _queue_tags(queue: Path) -> int:
     try:
         return int((queue / "nr_tags").read_text())
     except OSError:
-        return 0  # it has gone since it was listed
+        return 0  # Removed since the listing
 
 
 def ends_twice(device: BlockDevice) -> bool:
-    """Whether a disk's requests end with their data first and then as a whole: device mapper's own."""
+    """Return whether data complete before the request does (request-based device mapper)."""
     return device.disk.is_request_based and (device.disk.sysfs / "dm").is_dir()
 
 
 def plan(leaves: Sequence[Leaf], *, may_share: bool = True) -> Plan:
-    """Lay out targets: those on one disk are chained and share its place for requests in flight. `may_share`:
-    tags may have a place in common, where a disk shows too many."""
+    """Lay out the targets. Targets on the same disk are chained and share the disk's slots.
+
+    `may_share`: tags may share slots if a disk reports too many.
+    """
     if len(leaves) > abi.MAX_TARGETS:
         raise UsageError(f"{len(leaves)} disks are more than the {abi.MAX_TARGETS} that one tracer takes")
     first_of_disk: dict[str, int] = {}
@@ -137,7 +141,7 @@ def plan(leaves: Sequence[Leaf], *, may_share: bool = True) -> Plan:
 
 
 def _on_same_disk(leaf: Leaf, leaves: Sequence[Leaf], targets: list[abi.Target], first: int) -> abi.Target:
-    """A further partition of a disk, put at the end of its chain."""
+    """Return the target of another partition of a disk, appended to the disk's chain."""
     whole = next((x.device for x in leaves if x.device.name == leaf.device.disk.name), None)
     if whole or not leaf.device.is_partition:
         name = leaf.device.disk.name
@@ -151,7 +155,8 @@ def _on_same_disk(leaf: Leaf, leaves: Sequence[Leaf], targets: list[abi.Target],
 
 
 class BlockTracer:
-    """Our programs, attached from construction to close(). It reads absolute samples, one per leaf."""
+    """Tracer with our programs, attached from construction until close(). Reads absolute samples, one per
+    leaf."""
 
     backend = "libbpf"
     lacks: Sequence[str] = ()
@@ -184,16 +189,16 @@ class BlockTracer:
         self._stats = [StatReader(leaf.device) for leaf in self.leaves]
         self._counted = [Counted(stat.read_with_ticks) for stat in self._stats]
         self._has_owners = by is not None
-        # The owners of each leaf at its last reading; none where nobody asked.
+        # Owners of each leaf at the last reading. Empty unless requested.
         self.owned: list[ReadCells] = []
-        # What those of each leaf did before they were forgotten that came back.
+        # Earlier activity of owners that were evicted and returned.
         self.earlier: list[Mapping[Cell, Earlier]] = []
         self._lives = [Lives() for _ in self.leaves]
 
     def _loaded(
         self, ways: Sequence[Way], *, queue_time: bool, slow_ns: int, by: By | None
     ) -> tuple[Tracer, Way]:
-        """The programs of the first way that the kernel takes, attached."""
+        """Return the programs of the first variant that the kernel accepts, attached."""
         try:
             from opwatch._native import ProbeError, Tracer
         except ImportError as error:
@@ -227,11 +232,11 @@ class BlockTracer:
 
     @property
     def hooks(self) -> str:
-        """Which twins are attached."""
+        """Return the variant of the attached programs."""
         return self._hooks
 
     def read(self) -> list[Reading]:
-        """One reading per leaf, each between two readings of the kernel's statistics."""
+        """Return one reading per leaf, each between two readings of the kernel's statistics."""
         readings, owned, earlier = [], [], []
         for index, (stat, counted) in enumerate(zip(self._stats, self._counted, strict=True)):
             before = stat.read()
@@ -248,13 +253,12 @@ class BlockTracer:
         return readings
 
     def forget_owners(self, keep: int, most: int, idle_ns: int) -> None:
-        """Make room for new owners, and keep what those did that are forgotten for it: with more than `keep`
-        the idle ones go; with more than `most` left, the smallest."""
+        """Evict owners and keep their counts: idle ones above `keep`, the smallest above `most`."""
         for target, cells in decode_forgotten(self._native.forget_owners(keep, most, idle_ns)).items():
             self._lives[target].forget(cells)
 
     def _sample_with_owners(self, index: int) -> tuple[abi.TargetSample, ReadCells, Mapping[Cell, Earlier]]:
-        """A sample, its owners as they were at the same moment, and their earlier lives."""
+        """Return a sample, its owners at the same moment, and the owners' earlier activity."""
         lives = self._lives[index]
         before = decode_cells(self._native.owners(index)).cells
         sample = abi.decode_sample(self._native.sample(index))
@@ -269,27 +273,29 @@ class BlockTracer:
             time.sleep(0.001)
 
     def read_settled(self, patience_s: float = 0.2) -> list[Reading]:
-        """A reading with nothing completing meanwhile, if there is such a moment soon; else the last."""
+        """Return a reading without concurrent completions if one succeeds soon, else the last reading."""
         return settled(self.read, patience_s)
 
     @property
     def chain(self) -> Callable[[int, int], None] | None:
-        """What lets programs of these descriptors go on with the issue and the end of discards, -1 for none;
-        None where the kernel refuses typed programs."""
+        """Return the function that chains programs to discard issue and completion, by descriptor (-1: none).
+
+        None if the kernel refuses typed programs.
+        """
         return self._native.chain if self._hooks == "tp_btf" else None
 
     def slow(self) -> tuple[list[SlowRecord], list[int]]:
-        """Requests that were slower than the limit, since the last call; and by leaf, how many there was no
-        room for since attach."""
+        """Return the slow requests since the last call, and the number of dropped records per leaf since
+        attach."""
         raw, left_out = self._native.slow()
         return decode_slow(raw), decode_left_out(left_out)[: len(self.leaves)]
 
     def misses(self) -> int:
-        """Runs of our programs that the kernel skipped since attach, whatever disk they were for."""
+        """Return the skipped runs of our programs since attach, for all disks."""
         return sum(program[4] for program in self._native.programs())
 
     def programs(self) -> list[tuple[str, int, int, int, int]]:
-        """(name, id, runs, run_ns, recursion misses) of each attached program."""
+        """Return (name, id, runs, run_ns, recursion misses) of each attached program."""
         return self._native.programs()
 
     def close(self) -> None:
@@ -299,7 +305,7 @@ class BlockTracer:
 
 
 def explain_probe_error(error: Exception) -> OpwatchError:
-    """ProbeError(errno, what, log) as the error that tells the user what to do."""
+    """Convert ProbeError(errno, what, log) to an error with advice for the user."""
     number, what, log = error.args
     if number == errno.EPERM:
         return missing(f"{what}: it", "CAP_BPF and CAP_PERFMON, or root")

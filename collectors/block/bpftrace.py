@@ -1,4 +1,4 @@
-"""The block tracer as a bpftrace script: its maps, printed as JSON when asked, -> samples."""
+"""Block tracer as a bpftrace script: converts maps printed as JSON to samples."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from opwatch.trace.trust import Reading
 
 QUEUE = "time in the queue: bpftrace is not attached where requests enter it"
 MISSES = "runs skipped by the kernel: /proc does not tell them of bpftrace's programs here"
-# Attaching takes seconds on a slow machine; a set of maps is printed within a tenth of a second.
+# Attaching takes seconds on a slow machine. Printing the maps takes less than 0.1 s.
 PATIENCE_S = 120.0
 
 Maps = dict[str, Any]
 
 
 class _Counts:
-    """The values of printed maps, by target (from 0) and operation."""
+    """Values of printed maps, by target (from 0) and operation."""
 
     def __init__(self, maps: Maps) -> None:
         self._maps = maps
@@ -68,7 +68,7 @@ def _decode_op(counts: _Counts, target: int, op: int, map_full: int) -> OpSample
     return OpSample(
         completed=latency.total,
         in_flight=max(sizes.total - left - events["overwritten"], 0),
-        # The script keeps no sums of times: a request's time is added when it completes.
+        # The script has no sums of times, so a request's time is added when it completes.
         in_flight_ns=sum_ns,
         issue_sum_ns=0,
         end_sum_ns=0,
@@ -100,10 +100,10 @@ def _decode_op(counts: _Counts, target: int, op: int, map_full: int) -> OpSample
 
 
 def decode(maps: Maps, targets: int, begin_ns: int, end_ns: int, map_full: int) -> list[TargetSample]:
-    """The samples in one set of printed maps. Pure.
+    """Return the samples in one set of printed maps. Pure.
 
-    `map_full` are updates that failed, of all targets together: bpftrace tells no key. Each sample has them,
-    under the operation "other". BadInput for maps that the script does not have.
+    `map_full` is the number of failed updates of all targets, because bpftrace reports no key. Each sample
+    has them under the operation "other". Raises BadInput for unknown maps.
     """
     try:
         return _decode(_Counts(maps), targets, begin_ns, end_ns, map_full)
@@ -128,7 +128,7 @@ def _decode(counts: _Counts, targets: int, begin_ns: int, end_ns: int, map_full:
 
 
 class Frames:
-    """Puts lines of bpftrace's JSON together to sets of maps, and counts what it says it lost."""
+    """Assembles bpftrace's JSON lines into sets of maps, and counts reported losses."""
 
     def __init__(self) -> None:
         self.attached = False
@@ -136,7 +136,7 @@ class Frames:
         self._maps: Maps | None = None
 
     def feed(self, line: str) -> Maps | None:
-        """The set that this line completes, None when it completes none."""
+        """Return the set of maps completed by a line, or None."""
         if not line.startswith("{"):
             return None
         event = parse_json(line, "a line of bpftrace")
@@ -151,7 +151,7 @@ class Frames:
         elif kind == "helper_error":
             self.map_full += event["helper"] == "map_update_elem"
         elif kind == "lost_events":
-            # The only events of this script are failed updates.
+            # Lost events of this script are failed updates.
             self.map_full += int(data["events"])
         elif kind == "map":
             return self._map(data)
@@ -170,10 +170,10 @@ class Frames:
 
 
 def batch_head(definition: str) -> str | None:
-    """How to get from a `struct io_comp_batch`, as bpftrace prints it, to its first request.
+    """Return the member path from a `struct io_comp_batch`, as bpftrace prints it, to its first request.
 
-    Since v6.13, and in v6.12's stable updates, the list has a head and a tail; before, it is the first
-    request. None: no such struct.
+    Since v6.13 and stable updates of v6.12 the list has a head and a tail; before, it points to the first
+    request. None if the kernel has no such struct.
     """
     if re.search(r"struct rq_list req_list;", definition):
         return "req_list.head"
@@ -207,8 +207,7 @@ def _check(leaves: Sequence[Leaf]) -> None:
 
 
 def held_programs(process: Path, probes: int) -> HeldPrograms | None:
-    """The programs of a bpftrace that is attached; None where nobody tells what each of its probes
-    skipped."""
+    """Return the programs of an attached bpftrace, or None if the skipped runs of any probe are unknown."""
     try:
         programs = HeldPrograms(process)
     except OSError:
@@ -217,7 +216,7 @@ def held_programs(process: Path, probes: int) -> HeldPrograms | None:
 
 
 class BpftraceTracer:
-    """bpftrace, attached from construction to close()."""
+    """bpftrace process, attached from construction until close()."""
 
     backend = "bpftrace"
     hooks = "fentry"
@@ -232,14 +231,14 @@ class BpftraceTracer:
         self._pending = b""
         self._attached = False
         self._errors = TemporaryFile()  # noqa: SIM115 - lives as long as bpftrace
-        # Room for the requests in flight and for the slots in use, in each map. Older versions know the
-        # second name.
+        # Entries per map, for requests in flight and used slots. Older versions use the second name.
         room = str(8192 + 4096 * len(self.leaves))
         zone_resource = "required_elevator_features" in _definition(tool, "request_queue")
         batches = batch_head(_definition(tool, "io_comp_batch"))
         text = script(self.leaves, batches, zone_resource=zone_resource)
         self._process = subprocess.Popen(
-            # bpftrace ends with us, however we end; a Ctrl-C is for us alone, who still want to read.
+            # bpftrace dies with us in any case. Ctrl-C must not reach bpftrace, because we still read the
+            # maps.
             ["setpriv", "--pdeathsig", "KILL", tool, "-k", "-f", "json", "-e", text],
             process_group=0,
             stdin=subprocess.DEVNULL,
@@ -252,7 +251,7 @@ class BpftraceTracer:
         try:
             while not self._frames.attached:
                 self._next_line(time.monotonic() + PATIENCE_S)
-            # bpftrace answers a signal as soon as everything is attached.
+            # bpftrace answers a signal once everything is attached.
             self._ask()
             self._attached = True
             self._programs = held_programs(Path("/proc") / str(self._process.pid), text.count(PROBE))
@@ -263,7 +262,8 @@ class BpftraceTracer:
             self.lacks.append(MISSES)
 
     def read(self) -> list[Reading]:
-        """One reading per leaf, all of one moment, between two readings of the kernel's statistics."""
+        """Return one reading per leaf, all at the same moment, between two readings of the kernel's
+        statistics."""
         before = [stat.read() for stat in self._stats]
         begin = time.monotonic_ns()
         maps = self._ask()
@@ -274,11 +274,11 @@ class BpftraceTracer:
         ]
 
     def read_settled(self, patience_s: float = 0.2) -> list[Reading]:
-        """A reading with nothing completing meanwhile, if there is such a moment soon; else the last."""
+        """Return a reading without concurrent completions if one succeeds soon, else the last reading."""
         return settled(self.read, patience_s)
 
     def misses(self) -> int | None:
-        """Runs of its programs that the kernel skipped since attach; None where the kernel does not tell."""
+        """Return the skipped runs of the programs since attach, or None if not reported."""
         return self._programs.skipped() if self._programs else None
 
     def programs(self) -> list[tuple[str, int, int, int, int]]:
@@ -294,7 +294,7 @@ class BpftraceTracer:
             stat.close()
 
     def _ask(self) -> Maps:
-        """Have all maps printed."""
+        """Request and return all maps."""
         self._process.send_signal(signal.SIGUSR1)
         deadline = time.monotonic() + PATIENCE_S
         while True:
@@ -303,7 +303,7 @@ class BpftraceTracer:
                 return maps
 
     def _next_line(self, deadline: float) -> str:
-        """The next line, which the frames have not seen unless it says that bpftrace is attached."""
+        """Return the next line. Until bpftrace is attached, the line also goes to the frames."""
         assert self._process.stdout
         descriptor = self._process.stdout.fileno()
         while b"\n" not in self._pending:

@@ -1,10 +1,10 @@
-"""The bpftrace script that counts what the BPF object counts: targets -> text. Pure.
+"""Generate the bpftrace script that counts like the BPF object: targets -> text. Pure.
 
-bpftrace 0.17 has no raw tracepoints, and its tracepoints hide the request's address. So the script attaches
-to the functions that fire them first thing, by fentry: blk_mq_start_request (issue), blk_update_request
-(complete), blk_mq_end_request_batch (completions of a batch, which pass by the former) and
-__blk_mq_requeue_request. What it computes is bpf/block/blk.bpf.c in another language: the same classification
-of a completion, the same slots as bpf/lib/hist.h.
+bpftrace 0.17 has no raw tracepoints, and its tracepoints hide the request's address. The script therefore
+attaches by fentry to the functions that fire the tracepoints first: blk_mq_start_request (issue),
+blk_update_request (complete), blk_mq_end_request_batch (batch completions, which bypass the former) and
+__blk_mq_requeue_request. It mirrors bpf/block/blk.bpf.c: same classification of a completion, same slots as
+bpf/lib/hist.h.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from opwatch.host.device import Leaf
 from opwatch.trace.abi import LATENCY, SIZE
 from opwatch.trace.hist import Scale
 
-# Keys of @event, the counters of an operation that are plain counts.
+# Keys of @event: plain counters of an operation.
 EVENTS = (
     "errors",
     "partial",
@@ -35,11 +35,11 @@ EVENTS = (
     "stat_writes",
     "abandoned",
 )
-# Requests of one batch; a longer one is cut, and what is cut shows as completions missed.
+# Maximum requests per batch. The rest of a longer batch appears as missed completions.
 BATCH = 64
-# The first and the last map by name: bpftrace prints all of them in that order, empty ones not at all.
+# First and last map by name. bpftrace prints non-empty maps in this order.
 FIRST_MAP, LAST_MAP = "@_first", "@zz_last"
-# How each probe of a function begins: what newer versions call fentry as well.
+# Start of each function probe. Newer versions also call it fentry.
 PROBE = "kfunc:"
 
 _OPERATIONS = (
@@ -52,7 +52,7 @@ _OPERATIONS = (
 )
 
 
-# The place of flushes in opwatch.trace.ops.OPS.
+# Index of flushes in opwatch.trace.ops.OPS.
 FLUSH = 2
 
 
@@ -62,10 +62,10 @@ def _number(leaf: Leaf) -> int:
 
 
 def _tables(leaves: Sequence[Leaf]) -> str:
-    """What requests are looked up in. A lookup costs the verifier less than a chain of conditions does."""
+    """Return the lookup tables. A lookup costs the verifier less than a chain of conditions."""
     lines = [f"@_op[{name}] = {index + 1};" for index, name in enumerate(_OPERATIONS)]
     lines.append("@_op[REQ_OP_ZONE_APPEND] = 2;")
-    # bpftrace refuses a map that nothing is written to; no disk has the number 0.
+    # bpftrace refuses a map that is never written. No disk has number 0.
     lines += ["@_twice[0] = 0;", "@_target[0] = 0;"]
     lines += [f"@_twice[{index + 1}] = 1;" for index, leaf in enumerate(leaves) if ends_twice(leaf.device)]
     numbered = [leaf for leaf in leaves if _number(leaf) and not leaf.device.is_partition]
@@ -74,8 +74,10 @@ def _tables(leaves: Sequence[Leaf]) -> str:
 
 
 def _condition(leaf: Leaf) -> str | None:
-    """True for the requests of a leaf that the table cannot tell: partitions by their sectors, hidden NVMe
-    paths by name, because the kernel tells nobody their number."""
+    """Return the condition for a leaf's requests, if the table cannot identify them.
+
+    Partitions are matched by sectors, and hidden NVMe paths, which have no device number, by name.
+    """
     device = leaf.device
     parts = [] if _number(leaf) else [f'$disk->disk_name == "{device.disk.name}"']
     if device.is_partition:
@@ -85,12 +87,12 @@ def _condition(leaf: Leaf) -> str | None:
 
 
 def _find(leaves: Sequence[Leaf]) -> str:
-    """$t: the target of $rq plus one, 0 when nobody watches it; $o: its operation, as `operation_key` numbers
-    them; and $sector."""
+    """Return code that sets $t (target of $rq plus one, or 0 if unwatched), $o (see `operation_key`) and
+    $sector."""
     lines = [
         "$disk = $rq->q->disk;",
         "$sector = $rq->__sector;",
-        # place_of() of bpf/block/rq.h does so too: without data the sector means nothing.
+        # As in place_of() of bpf/block/rq.h: without data, the sector is undefined.
         "if ($rq->__data_len == 0 && (uint64)$rq->part) { $sector = $rq->part->bd_start_sect; }",
         "$number = ((uint64)$disk->major << 20) | (uint64)$disk->first_minor;",
         "$t = @_target[$number];",
@@ -104,12 +106,12 @@ def _find(leaves: Sequence[Leaf]) -> str:
 
 
 def operation_key(op: int) -> int:
-    """How the maps number an operation of opwatch/trace/abi.py: what the table does not know is 0."""
+    """Return the map key of an operation of opwatch/trace/abi.py. Unknown operations have key 0."""
     return op + 1 if op < len(_OPERATIONS) else 0
 
 
 def slot(value: str, scale: Scale) -> str:
-    """$slot: hist_slot() of bpf/lib/hist.h, in bpftrace."""
+    """Return code that sets $slot, as hist_slot() of bpf/lib/hist.h does."""
     lines = [
         f"$slot = {value};",
         f"if ($slot >= {1 << scale.bits}) {{",
@@ -133,8 +135,11 @@ def _event(name: str) -> str:
 
 
 def _issue() -> str:
-    """An issue. That of a request that was given back continues the first; a request that was allocated later
-    is another one at the same address."""
+    """Return code for an issue.
+
+    A requeued request continues the first issue. A request allocated later at the same address is a new
+    request.
+    """
     return f"""\
 $first = @start[(uint64)$rq];
 $back = @back[(uint64)$rq];
@@ -147,8 +152,11 @@ if (!($back && $first && (uint64)$rq->start_time_ns <= $first)) {{
 
 
 def _first_issue() -> str:
-    """The first issue. @next is one more than where a sequential successor would start, 0 without a request:
-    next_sector() of bpf/lib/op.h."""
+    """Return code for the first issue.
+
+    @next is one more than the start of a sequential successor, or 0 without a request, as in next_sector() of
+    bpf/lib/op.h.
+    """
     return f"""\
 $bytes = (uint64)$rq->__data_len;
 $sectors = $bytes >> 9;
@@ -165,7 +173,7 @@ if ($bytes) {{
 
 
 def _count() -> str:
-    """The last completion of a request that was issued at $issued."""
+    """Return code for the last completion of a request issued at $issued."""
     return f"""\
 delete(@start[(uint64)$rq]);
 $ns = $now - $issued;
@@ -181,7 +189,7 @@ if ($now < $issued) {{
 
 
 def _complete_batched() -> str:
-    """A completion out of a batch: the whole of a request that was started, and without an error."""
+    """Return code for a batch completion, which is always of a whole started request without an error."""
     return f"""\
 $bytes = (uint64)$rq->__data_len;
 $left = $bytes;
@@ -196,12 +204,12 @@ if ($issued) {{
 }}"""
 
 
-# status_of() of bpf/lib/op.h does the same.
+# As in status_of() of bpf/lib/op.h.
 RENUMBERED = "if ($error > 14 && $error < 19) { $error = $error - 1; }"
 
 
 def _complete(zone_resource: bool) -> str:
-    """Any other completion. The body of on_complete() in bpf/block/blk.bpf.c, step by step."""
+    """Return code for other completions, following on_complete() of bpf/block/blk.bpf.c step by step."""
     return f"""\
 $now = nsecs;
 $bytes = (uint64)args->nr_bytes;
@@ -240,7 +248,8 @@ if ($bytes < $left) {{
 
 
 def _count_other() -> str:
-    """What the kernel makes of an operation without a class: count_other() of bpf/block/rq.h."""
+    """Return code for the kernel's accounting of operations without a class: count_other() of
+    bpf/block/rq.h."""
     return f"""\
 if (($o == 0 || $o == {operation_key(FLUSH)}) && (uint64)$rq->part) {{
 	if ((uint64)$rq->cmd_flags & 1) {{
@@ -262,8 +271,11 @@ def _probe(function: str, body: str) -> str:
 
 
 def script(leaves: Sequence[Leaf], batch_head: str | None, *, zone_resource: bool = False) -> str:
-    """The script for these leaves. `batch_head` leads from a batch to its first request, None where the
-    kernel has no batches; `zone_resource`: it has HAS_ZONE_RESOURCE_STATUS, as bpf/lib/kernel.h calls it."""
+    """Return the script for these leaves.
+
+    `batch_head` is the member path from a batch to its first request, or None without batches.
+    `zone_resource`: the kernel has HAS_ZONE_RESOURCE_STATUS, see bpf/lib/kernel.h.
+    """
     requeue = f"if (@start[(uint64)$rq]) {{\n\t@back[(uint64)$rq] = 1;\n\t{_event('requeued')}\n}}"
     parts = [
         f"BEGIN\n{{\n\t{FIRST_MAP} = 1;\n\t{LAST_MAP} = 1;\n{indent(_tables(leaves), chr(9))}\n}}\n",

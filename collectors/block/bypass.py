@@ -1,4 +1,4 @@
-"""I/O that reaches a driver without a bio, so that no tracepoint of the block layer sees it."""
+"""I/O that bypasses the tracepoints of the block layer because the driver gets no bio."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from opwatch.collectors.block.diskstats import counts_refused_clones
 from opwatch.host.device import Leaf
 
 _SYMBOLS = Path("/proc/kallsyms")
-# The drivers that had the callback.
+# Drivers that had the callback.
 _DRIVERS = re.compile(r"(?:ram|zram|pmem)[0-9]")
 _CLONES = (
     "the kernel's count of requests: it counts those that this path of a multipath device refused; bytes are "
     "compared"
 )
-# Levels of md that send the bio they were given to a member.
+# md levels that send the original bio to a member.
 _REMAPPING = ("raid0", "linear")
 _WORDS = (
     "single pages that swap and some filesystems read and write: this kernel passes them to the driver "
@@ -25,7 +25,7 @@ _WORDS = (
 
 
 def unseen_pages(leaf: Leaf, symbols: Path = _SYMBOLS) -> tuple[str, ...]:
-    """Return what is not counted of this disk because its driver may be called directly; mostly nothing."""
+    """Return I/O that is not counted because the driver may be called directly. Usually empty."""
     disk = leaf.device.disk
     if disk.is_request_based or not _DRIVERS.match(disk.name) or not _has_page_calls(symbols):
         return ()
@@ -33,7 +33,7 @@ def unseen_pages(leaf: Leaf, symbols: Path = _SYMBOLS) -> tuple[str, ...]:
 
 
 def unseen_remaps(leaf: Leaf, symbols: Path = _SYMBOLS) -> tuple[str, ...]:
-    """Return what is not counted of a disk whose driver takes bios, because an array above passes on its own.
+    """Return I/O that is not counted on a bio-based disk, because an array above passes its bios on.
 
     The kernel traces a bio once, at the first device that it is sent to. Linux kernel commit 10764815ff47
     ("md: add io accounting for raid0 and raid5") (in v5.14) made RAID 0 send copies.
@@ -51,14 +51,14 @@ def unseen_remaps(leaf: Leaf, symbols: Path = _SYMBOLS) -> tuple[str, ...]:
 
 
 def refused_clones(leaf: Leaf) -> tuple[str, ...]:
-    """Return which kernel count is not compared for a path of request-based multipath; mostly nothing."""
+    """Return the kernel count that is not compared for a path of request-based multipath. Usually empty."""
     if not counts_refused_clones(leaf.device):
         return ()
     return (_CLONES,)
 
 
 def _has_symbol(symbols: Path, name: str) -> bool:
-    """Whether the kernel has a function. A list that cannot be read proves nothing: then it does not."""
+    """Return whether the kernel has a function. An unreadable list counts as no."""
     try:
         with symbols.open(errors="replace") as lines:
             return any(line.split()[2:3] == [name] for line in lines)
@@ -68,10 +68,10 @@ def _has_symbol(symbols: Path, name: str) -> bool:
 
 @cache
 def _has_page_calls(symbols: Path) -> bool:
-    """Whether this kernel reads pages from a driver directly.
+    """Return whether this kernel reads pages from a driver directly.
 
-    Linux kernel commit 3222d8c2a7f8 ("block: remove ->rw_page") (in v6.3) removed the function. A list that
-    cannot be read proves nothing: then it is taken to be there.
+    Linux kernel commit 3222d8c2a7f8 ("block: remove ->rw_page") (in v6.3) removed the function. An unreadable
+    list counts as yes.
     """
     try:
         with symbols.open(errors="replace") as lines:

@@ -1,4 +1,4 @@
-"""Watches PID 1 for a moment: does this kernel run BPF programs while it is current?"""
+"""Watch PID 1 briefly to detect whether this kernel skips BPF programs while PID 1 is current."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pathlib import Path
 from opwatch.trace.contexts import ENOUGH, Switches, context_switches, missing_there
 
 _LONGEST_S, _LOOK_S = 2.0, 0.05
-# The inode of the initial PID namespace, PROC_PID_INIT_INO of include/linux/proc_ns.h since Linux 3.8.
+# Inode of the initial PID namespace, PROC_PID_INIT_INO of include/linux/proc_ns.h since Linux 3.8.
 _INITIAL = 0xEFFFFFFC
 UNLOADED = "the program that counts switches of PID 1 could not be loaded"
-# The inner shells outlive the outer one: PID 1 inherits them, wakes when each ends, and reaps it.
+# The inner shells outlive the outer shell, so PID 1 wakes up and reaps each of them.
 _ORPHANS = ("/bin/sh", "-c", "(:) & " * ENOUGH)
 
 
@@ -27,15 +27,17 @@ def _counted() -> int:
 
 
 def _wake() -> None:
-    """Give PID 1 something to do."""
+    """Give PID 1 work."""
     silent = [(os.POSIX_SPAWN_OPEN, descriptor, os.devnull, os.O_RDWR, 0) for descriptor in range(3)]
     with contextlib.suppress(OSError):
         os.waitpid(os.posix_spawn(_ORPHANS[0], _ORPHANS, os.environ, file_actions=silent), 0)
 
 
 def is_global(proc: Path = Path("/proc")) -> bool:
-    """Whether PID 1 of this /proc is the one that programs know by that number: we are in the initial PID
-    namespace, and so is this /proc. In a container neither need be so."""
+    """Return whether /proc/1 is the machine's PID 1.
+
+    Requires the initial PID namespace for both us and this /proc, which a container may not have.
+    """
     try:
         ours = str((proc / "self/ns/pid").readlink()) == f"pid:[{_INITIAL}]"
         return ours and str((proc / "self").readlink()) == str(os.getpid())
@@ -44,7 +46,7 @@ def is_global(proc: Path = Path("/proc")) -> bool:
 
 
 def watch_switches(longest_s: float = _LONGEST_S, proc: Path = Path("/proc")) -> Switches | str:
-    """Count switches until PID 1 has run a few times; the reason where nobody can tell."""
+    """Count switches until PID 1 has run a few times, or return the reason why they are unknown."""
     if not is_global(proc):
         return "/proc/1 is not known to be the machine's PID 1: this may be a container"
     try:
@@ -62,7 +64,7 @@ def watch_switches(longest_s: float = _LONGEST_S, proc: Path = Path("/proc")) ->
             _wake()
             time.sleep(_LOOK_S)
             grown = _counted() - before
-        # What was counted last may be on its way to the program still.
+        # The latest switches may not have reached the program yet.
         time.sleep(_LOOK_S / 10)
         return Switches(grown, probe.switches())
     finally:
@@ -70,7 +72,7 @@ def watch_switches(longest_s: float = _LONGEST_S, proc: Path = Path("/proc")) ->
 
 
 class ContextProbe:
-    """Watches switches in a thread of its own, from start() on: nothing waits for it."""
+    """Watches switches in a separate thread after start(). Nothing waits for it."""
 
     def __init__(self) -> None:
         self._switches: Switches | str = "nobody has looked yet"
@@ -83,15 +85,15 @@ class ContextProbe:
         self._thread.start()
 
     def skips(self, wait_s: float = 0.0) -> bool:
-        """Whether programs are known to be skipped; False while nobody knows."""
+        """Return whether programs are known to be skipped. False while unknown."""
         self._thread.join(wait_s)
         return isinstance(self._switches, Switches) and bool(self._switches.skipped)
 
     @property
     def is_over(self) -> bool:
-        """Whether it has found out what it can."""
+        """Whether the check is complete."""
         return not self._thread.is_alive()
 
     def note(self, wait_s: float = 0.0) -> str | None:
-        """What it means for what was followed meanwhile, None where nothing is known to be skipped."""
+        """Return the effect on concurrent tracing, or None if no skips are known."""
         return missing_there({}) if self.skips(wait_s) else None

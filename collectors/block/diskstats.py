@@ -1,4 +1,4 @@
-"""/sys/block/*/stat: the kernel's own counts, an independent witness of what the tracer saw."""
+"""Read /sys/block/*/stat: the kernel's own counts, an independent check of the tracer."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from opwatch.host.device import BlockDevice, LiveAttribute
 from opwatch.trace.stat import KernelTicks, StatSample
 
 SECTOR = 512
-# Of Linux, which Python has no name for.
+# CLOCK_MONOTONIC_COARSE of Linux, which Python does not name.
 _MONOTONIC_COARSE = 6
-# The place of this count among the fields of a stat file.
+# Index of the in-flight count among the fields of a stat file.
 IN_FLIGHT = 8
 
 
 def decode_stat(text: str) -> tuple[dict[str, int], dict[str, int]]:
-    """(requests, bytes) by group. Pure. Groups the kernel does not have are left out."""
+    """Return (requests, bytes) by group, without groups that the kernel does not have. Pure."""
     return _groups(_fields(text))
 
 
@@ -43,7 +43,7 @@ def _groups(fields: list[int]) -> tuple[dict[str, int], dict[str, int]]:
 
 
 def ticks_of(fields: list[int], jiffy_ns: int) -> KernelTicks:
-    """The times among the same fields. Pure."""
+    """Return the times in the same fields. Pure."""
     groups = {"read": fields[3], "write": fields[7]}
     if len(fields) >= 15:
         groups["discard"] = fields[14]
@@ -55,14 +55,16 @@ def ticks_of(fields: list[int], jiffy_ns: int) -> KernelTicks:
 def without_what_is_not_kept(
     requests: dict[str, int], bytes_: dict[str, int]
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """What a driver of bios counted. Each counts what it cares for: zram reads and writes but no discards,
-    brd nothing at all. What it never counted, it does not keep. Pure."""
+    """Return the groups that a bio-based driver counts, assuming that a count of 0 is not maintained. Pure.
+
+    Drivers differ: zram counts reads and writes but no discards, brd nothing at all.
+    """
     kept = {group: count for group, count in requests.items() if count}
     return kept, {group: count for group, count in bytes_.items() if group in kept}
 
 
 def no_witness(device: BlockDevice) -> str | None:
-    """Why the kernel's statistics of a device cannot be held against the tracer's, None when they can."""
+    """Return the reason why the kernel's statistics cannot check the tracer, or None."""
     if not device.disk.is_request_based:
         return "a bio-based driver keeps its own statistics"
     if device.disk.number("queue/iostats") == 0:
@@ -71,7 +73,7 @@ def no_witness(device: BlockDevice) -> str | None:
 
 
 def counts_refused_clones(device: BlockDevice) -> bool:
-    """Whether the kernel may count requests of a disk that its driver never took.
+    """Return whether the kernel may count requests that the disk's driver never accepted.
 
     Request-based device mapper (multipath) sends clones to its paths. A busy path refuses a clone, and
     blk_insert_cloned_request() of newer kernels (seen on v6.1 and later) counts it as completed nevertheless,
@@ -86,41 +88,43 @@ def counts_refused_clones(device: BlockDevice) -> bool:
 
 
 def is_idle(device: BlockDevice) -> bool:
-    """Whether the kernel says that nothing is in flight. False as well where it does not count."""
+    """Return whether nothing is in flight according to the kernel. False if the kernel does not count."""
     return device.number("queue/iostats") == 1 and (device.attribute("inflight") or "1").split() == ["0", "0"]
 
 
 class StatReader:
-    """The stat file of one device. `reason` says why there is nothing to read, None when there is. Only bytes
-    are read of a path of request-based device mapper."""
+    """Stat file of one device. `reason` explains why it is unusable, else None.
+
+    For a path of request-based device mapper, only bytes are returned.
+    """
 
     def __init__(self, device: BlockDevice) -> None:
         self._requests = device.disk.is_request_based
-        # A driver of bios counts whatever that switch says.
+        # Bio-based drivers count regardless of the iostats switch.
         self.reason = no_witness(device) if self._requests else None
         self._file = LiveAttribute(device.sysfs / "stat")
         self._has_clones = counts_refused_clones(device)
         self._switch = LiveAttribute(device.disk.sysfs / "queue" / "iostats")
         self._looks = False
-        # A reading often tells what the one before it told.
+        # The file often has not changed since the last reading.
         self._text = ""
         self._in_flight = 0
         self._groups: tuple[dict[str, int], dict[str, int]] = {}, {}
         self._fields: list[int] = []
-        # A coarse clock goes on once a jiffy.
+        # A coarse clock advances once per jiffy.
         self._jiffy_ns = round(time.clock_getres(_MONOTONIC_COARSE) * 1e9)
 
     def read_with_ticks(self) -> StatSample | None:
-        """The counters with their times."""
+        """Return the counters with their times."""
         sample = self.read()
         return replace(sample, ticks=ticks_of(self._fields, self._jiffy_ns)) if sample else None
 
     def read(self) -> StatSample | None:
-        """The counters now; None when they mean nothing or the device is gone."""
-        # Every other time is enough: a sample lies between two readings.
+        """Return the current counters, or None if meaningless or if the device is gone."""
+        # Checking every second reading suffices, because a sample lies between two readings.
         self._looks = not self._looks
         if self._looks and self._requests and not self.reason and (self._switch.read() or "").strip() == "0":
-            # The reason stays for good: what is counted after they are switched on again has a hole in it.
+            # The reason is permanent: after re-enabling, the counts have a gap.
             self.reason = "statistics were switched off meanwhile"
         if self.reason:
             return None

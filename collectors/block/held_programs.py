@@ -1,4 +1,4 @@
-"""The BPF programs that another process holds, and how many of their runs the kernel skipped."""
+"""BPF programs of another process, and the number of their runs that the kernel skipped."""
 
 from __future__ import annotations
 
@@ -9,41 +9,42 @@ from opwatch.errors import OpwatchError
 from opwatch.foreign import lines_of, read_text, whole
 from opwatch.frozen import frozen
 
-# BPF_PROG_TYPE_TRACING of the kernel's linux/bpf.h: fentry and its kin.
+# BPF_PROG_TYPE_TRACING of linux/bpf.h: fentry and related types.
 TRACING = 26
-# A link has prog_id as well, but is no program and has no type of one.
+# A link has a prog_id too, but no prog_type.
 _KIND, _IDENTITY = "prog_type", "prog_id"
-# Since Linux kernel commit 9ed9e9ba2337 ("bpf: Count the number of times
-# recursion was prevented") (in v5.12).
+# Since Linux kernel commit 9ed9e9ba2337 ("bpf: Count the number of times recursion was prevented") (in
+# v5.12).
 _SKIPPED = "recursion_misses"
 
 
 @frozen
 class HeldProgram:
-    """A file of /proc/PID/fdinfo, and which program its descriptor leads to."""
+    """Program of a descriptor, with its file in /proc/PID/fdinfo."""
 
     fdinfo: Path
     identity: int
 
 
 class HeldPrograms:
-    """The programs of a kind that a process holds now. It must be a child of ours that nobody waited for, so
-    that its number cannot become another's."""
+    """Programs of one type that a process holds.
+
+    The process must be an unreaped child of ours, so that its pid cannot be reused.
+    """
 
     def __init__(self, process: Path, kind: int = TRACING) -> None:
-        """`process`: its folder in /proc. OSError where we may not look into it."""
+        """Read the programs of `process`, a folder in /proc. Raises OSError without access."""
         by_identity: dict[int, HeldProgram] = {}
         for fdinfo in sorted((process / "fdinfo").iterdir()):
             fields = _fields(fdinfo)
             identity = _number(fields, _IDENTITY)
             if identity is not None and _number(fields, _KIND) == kind:
-                # Several descriptors can lead to one program.
+                # Several descriptors can refer to one program.
                 by_identity.setdefault(identity, HeldProgram(fdinfo, identity))
         self.programs = tuple(by_identity.values())
 
     def skipped(self) -> int | None:
-        """Runs of all of them that the kernel skipped since they were loaded. None where it does not tell, or
-        the process holds no programs."""
+        """Return the skipped runs of all programs since load, or None if unknown or without programs."""
         counts = [_skipped(program) for program in self.programs]
         known = [count for count in counts if count is not None]
         return sum(known) if known and len(known) == len(counts) else None
@@ -60,7 +61,7 @@ def _skipped(program: HeldProgram) -> int | None:
 
 
 def _fields(fdinfo: Path) -> dict[str, str]:
-    """The fields of a descriptor, none where it is closed."""
+    """Return the fields of a descriptor, or none if it is closed."""
     try:
         text = read_text(fdinfo)
     except FileNotFoundError:

@@ -1,6 +1,6 @@
-"""Requests that ended and are in flight, from the programs' counters and sums of times.
+"""Compute completed requests and requests in flight from counters and sums of times.
 
-For samples that the extension does not make: opwatch/_native/block/sample.c computes the same.
+For samples that the extension does not make; opwatch/_native/block/sample.c computes the same.
 """
 
 from __future__ import annotations
@@ -8,30 +8,30 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 MODULUS = 1 << 64
-# OW_TIME_MARK of bpf/abi/block.h: it is added to each term of a sum of absolute times.
+# OW_TIME_MARK of bpf/abi/block.h, added to each term of a sum of absolute times.
 TIME_MARK = 1 << 57
 _MOST_TORN = 32
-# The sums that mean nothing outside this computation.
+# Sums used only in this computation.
 TIME_SUMS = ("issue_sum_ns", "end_sum_ns", "lost_sum_ns")
 
 
 def ended(counts: Mapping[str, int]) -> int:
-    """Return how many requests ended whose issue was seen. Pure."""
+    """Return the number of completed requests whose issue was seen. Pure."""
     unseen = sum(counts[name] for name in ("never_issued", "flush_tails", "unmatched", "refused"))
     return sum(counts[name] for name in ("ends", "first_ends", "missed")) - unseen
 
 
 def completed(counts: Mapping[str, int]) -> int:
-    """Return how many of these have a latency, which is in `sum_ns`. Pure."""
+    """Return the number of completed requests with a latency in `sum_ns`. Pure."""
     return ended(counts) - (counts["taken_back"] - counts["refused"]) - counts["missed"]
 
 
 def in_flight(counts: Mapping[str, int], now_ns: int) -> tuple[int, int]:
-    """Return how many requests are in flight, and the integral of that number over time up to `now_ns`. Pure.
+    """Return the requests in flight, and the integral of their number over time up to `now_ns`. Pure.
 
     A count and its sum may be read at different moments. They then differ by whole terms, which TIME_MARK
-    makes visible: the integral exceeds the latencies of completed requests by the ages of those in flight,
-    and by no more.
+    makes visible: the integral exceeds the latencies of completed requests only by the ages of those in
+    flight.
     """
     left = ended(counts) + counts["overwritten"] + counts["abandoned"]
     number, marked = counts["issued"] - counts["map_full"] - left, now_ns + TIME_MARK

@@ -1,4 +1,4 @@
-"""Whose the requests are, from the tracers of a watch to samples of its run, with the names of owners."""
+"""Read request owners from the tracers of a watch, and resolve their names."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from opwatch.owners.lives import Cell, Earlier
 from opwatch.owners.sample import OwnerRow, OwnerSample
 from opwatch.trace.tracer_set import TracerSet
 
-# Names are looked for no more often: it is a walk of all control groups.
+# Minimum time between name lookups, because each walks all cgroups.
 _NAMES_S = 5.0
-# Names of owners that were forgotten are kept for as many.
+# Maximum number of names kept, including evicted owners.
 _MOST_NAMES = 1 << 14
 _GROUPS, _PROC = Path("/sys/fs/cgroup"), Path("/proc")
 
 
 def note_of_groups(by: By | None, root: Path = _GROUPS, proc: Path = _PROC) -> list[str]:
-    """What a person should know of control groups before the first line."""
+    """Return notes about control groups for the user, before the first line."""
     if by is not By.CGROUP:
         return []
     hierarchy = find_io_hierarchy(proc)
@@ -52,24 +52,24 @@ def _note_of_version_1(hierarchy: IoHierarchy) -> str:
 
 
 class LiveOwners:
-    """Reads what tracers counted by owner that were attached for it; nothing where `by` is None."""
+    """Reads counts by owner from the tracers. Empty if `by` is None."""
 
     def __init__(self, tracers: TracerSet, by: By | None) -> None:
         self._tracers, self._by = tracers, by
         self._names: dict[OwnerKey, str] = {}
         self._groups: dict[int, str] = {}
-        # The groups that processes were in.
+        # Control group of each process.
         self._inside: dict[OwnerKey, str] = {}
         self._looked = float("-inf")
 
     def read(self, places: Collection[int]) -> dict[int, OwnerSample]:
-        """The owners at the last readings of these places."""
+        """Return the owners at the last readings of these places."""
         if self._by is None:
             return {}
         cells: dict[int, ReadCells] = {}
         earlier: dict[int, Mapping[Cell, Earlier]] = {}
         for tracer, all_places in self._tracers.with_places():
-            # One that was attached without has none.
+            # A tracer attached without owners has none.
             if isinstance(tracer, BlockTracer) and tracer.owned:
                 cells |= zip(all_places, tracer.owned, strict=True)
                 earlier |= zip(all_places, tracer.earlier, strict=True)
@@ -94,7 +94,7 @@ class LiveOwners:
         )
 
     def _look_up(self, cells: Mapping[int, ReadCells]) -> None:
-        """Find the names of owners that have none. One that has gone keeps its name."""
+        """Resolve the names of new owners. Owners keep their names after exit."""
         keys = {key for owned in cells.values() for key, _ in owned.cells if key}
         if len(self._names) > _MOST_NAMES:
             self._names = {key: name for key, name in self._names.items() if key in keys}
@@ -113,7 +113,7 @@ class LiveOwners:
         self._names |= {key: self._groups[key.number] for key in unnamed if key.number in self._groups}
 
     def _look_for(self, key: OwnerKey) -> None:
-        """A process is called what it calls itself, and not what the thread is called that was seen."""
+        """Use the name of the process instead of the name of the observed thread."""
         process = find_process(key.number, key.since_ns)
         if process:
             self._names[key] = process.name

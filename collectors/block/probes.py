@@ -1,4 +1,4 @@
-"""The tracer's programs, really loaded and attached for a moment: what this kernel makes of each."""
+"""Load and attach the tracer's programs briefly, to report the kernel's verdict on each."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from opwatch.host.diagnosis import REPORT, Attempt, Check, note, ok, problem, pr
 from opwatch.trace.contexts import WHERE
 from opwatch.trace.programs import BIO_PROGRAMS, FLOORS, REQUEST_PROGRAMS, TWIN
 
-# A device number that no disk has: the programs load, attach and match nothing.
+# Device number that no disk has: the programs load and attach but match nothing.
 NOBODY = BlockDevice("nobody", (0xFFF, 0xFFFFF), Path("/nonexistent"))
 
 
 def attempt(device: BlockDevice, *, raw_tp: bool) -> Attempt:
-    """Load and attach what a device needs, queue time included, and detach it again."""
+    """Load, attach and detach the programs for a device, including queue time."""
     try:
         tracer = BlockTracer([Leaf(device, device)], queue_time=True, raw_tp=raw_tp)
     except ProbeRejected as error:
@@ -34,13 +34,13 @@ def attempt(device: BlockDevice, *, raw_tp: bool) -> Attempt:
 
 
 def first_disk(devices: Devices) -> BlockDevice | None:
-    """A disk whose requests can be traced: reading it or writing to it is not needed for that."""
+    """Return a disk whose requests can be traced. Neither reading nor writing it is necessary."""
     disks = [disk for disk in devices.disks() if disk.is_request_based and disk.size_bytes]
     return next(iter(disks), None)
 
 
 def check_programs(devices: Devices) -> list[Check]:
-    """Each program of the tracer: loaded (how), rejected (with the log), missing."""
+    """Check each program of the tracer: loaded (variant), rejected (with log), or missing."""
     disk = first_disk(devices)
     checks = []
     if disk:
@@ -53,8 +53,8 @@ def check_programs(devices: Devices) -> list[Check]:
 
 
 def check_floor() -> Check:
-    """The empty programs, which tell opwatch overhead what any program costs."""
-    # It is not imported at the top: doctor tells of a missing extension, too.
+    """Check the empty programs, which opwatch overhead uses as the cost of any program."""
+    # Imported late, because doctor must work without the extension.
     from opwatch._native import Floor, ProbeError
 
     try:
@@ -67,7 +67,7 @@ def check_floor() -> Check:
 
 
 def check_contexts() -> Check:
-    """Whether programs run in every context: some kernels skip them while PID 1 is current."""
+    """Check whether programs run in all contexts. Some kernels skip them while PID 1 is current."""
     switches = watch_switches()
     if isinstance(switches, str):
         return note("contexts", f"unknown: {switches}")
@@ -84,8 +84,8 @@ def check_contexts() -> Check:
 
 
 def check_stats() -> Check:
-    """Whether the kernel's statistics of BPF programs can be switched on."""
-    # It is not imported at the top, as above.
+    """Check whether the kernel's statistics of BPF programs can be enabled."""
+    # Imported late, see above.
     from opwatch._native import enable_stats
 
     try:

@@ -1,4 +1,4 @@
-"""Requests that took longer than a limit, from the tracers of a watch to an entry of its run."""
+"""Read requests that exceeded a latency limit from the tracers of a watch."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from opwatch.samples.slow import SlowRequest
 from opwatch.trace.slow import SlowRecord, Submitter
 from opwatch.trace.tracer_set import TracerSet
 
-# Names are looked for no more often: it is a walk of all control groups.
+# Minimum time between name lookups, because each walks all cgroups.
 _NAMES_S = 5.0
 
 
 class LiveSlow:
-    """Reads what tracers noted that were attached with this limit, in ns; nothing with a limit of 0."""
+    """Reads slow requests from tracers attached with this limit in ns. Empty for a limit of 0."""
 
     def __init__(self, tracers: TracerSet, limit_ns: int) -> None:
         self._tracers, self.limit_ns = tracers, limit_ns
         self._noted: dict[int, int] = {}
         self._last: dict[int, int] = {}
-        # Of the groups that processes are in, and of those that the kernel accounts to.
+        # Names of the processes' control groups, and of the groups that the kernel accounts to.
         self._cgroups: dict[int, str] = {}
         self._accounted: dict[int, str] = {}
         self._looked = float("-inf")
 
     def lacks(self, leaf: Leaf) -> tuple[str, ...]:
-        """Why slow requests of a disk are not noted, if they are asked for."""
+        """Return the reason why slow requests of a disk are not recorded although requested."""
         if not self.limit_ns or leaf.device.disk.is_request_based:
             return ()
         return ("slow requests one by one: its driver takes bios and knows no requests",)
 
     def read(self, leaves: Mapping[int, Leaf], at_ns: int) -> list[Slowed]:
-        """An entry where there is anything new of these disks, by place. `at_ns` is the moment of their
+        """Return an entry if these disks have new slow requests, by place. `at_ns` is the time of their
         samples."""
         if not self.limit_ns:
             return []
@@ -48,7 +48,7 @@ class LiveSlow:
                 records, left_out = tracer.slow()
                 counts |= self._count(records, left_out, places, wanted)
                 self._look_up_names(records)
-                # The counts of a disk that came begin at the first look.
+                # The counts of a new disk start at its first reading.
                 requests += [
                     self._request(record, places[record.leaf])
                     for record in records
@@ -60,7 +60,7 @@ class LiveSlow:
     def _count(
         self, records: list[SlowRecord], left_out: list[int], places: list[int], wanted: Collection[int]
     ) -> dict[int, int]:
-        """How many there were since the attachment, told or not."""
+        """Return the number of slow requests since attachment, recorded or not."""
         for record in records:
             place = places[record.leaf]
             self._noted[place] = self._noted.get(place, 0) + 1
@@ -87,7 +87,7 @@ class LiveSlow:
         )
 
     def _names_for(self, record: SlowRecord) -> dict[int, str]:
-        """The names of the hierarchy that the number of its group is from."""
+        """Return the names of the hierarchy to which the record's group number belongs."""
         return self._cgroups if record.submitter is Submitter.PROCESS else self._accounted
 
     def _look_up_names(self, records: list[SlowRecord]) -> None:

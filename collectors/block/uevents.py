@@ -1,31 +1,32 @@
-"""The kernel's announcements of block devices: a hint that it is time to look, which may be lost."""
+"""Kernel uevents of block devices: a hint to rescan, which may be lost."""
 
 from __future__ import annotations
 
 import socket
 
-# NETLINK_KOBJECT_UEVENT, and the group in which the kernel itself speaks.
+# NETLINK_KOBJECT_UEVENT, and the multicast group of the kernel.
 _PROTOCOL = 15
 _KERNEL_GROUP = 1
-# We read as much as one buffer of the kernel's, which is more than one announcement takes.
+# Size of the kernel's uevent buffer, larger than one event.
 _BYTES = 8192
 _MOST_AT_ONCE = 1000
 
 
 class BlockEvents:
-    """Listens from construction to close(). Where nobody announces anything (another network namespace),
-    there is no hint and nothing else is different."""
+    """Listens from construction until close().
+
+    Without events (other network namespace) there are no hints, and nothing else changes.
+    """
 
     def __init__(self, source: socket.socket | None = None) -> None:
         self._socket = source or _listen()
 
     def fileno(self) -> int:
-        """What can be waited for; -1 where there is nothing to hear."""
+        """Return a descriptor to wait for, or -1 without events."""
         return self._socket.fileno() if self._socket else -1
 
     def drain(self) -> bool:
-        """Take what was announced; returns whether any of it was about a block device. What was dropped
-        because we were slow may have been."""
+        """Read all pending events, and return whether any may have been about a block device."""
         heard = False
         for _ in range(_MOST_AT_ONCE):
             try:
@@ -33,7 +34,7 @@ class BlockEvents:
             except BlockingIOError:
                 break
             except OSError:
-                # ENOBUFS: announcements were dropped, whatever they were of.
+                # ENOBUFS: events of unknown kind were dropped.
                 heard = True
                 continue
             if not message:
@@ -48,8 +49,7 @@ class BlockEvents:
 
 
 def _listen() -> socket.socket | None:
-    """A socket that hears the kernel's events; None where it is not allowed, or there is no network at
-    all."""
+    """Return a socket for kernel events, or None if not permitted or without network support."""
     kind = socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
     try:
         listening = socket.socket(socket.AF_NETLINK, kind, _PROTOCOL)

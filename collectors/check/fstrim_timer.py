@@ -1,4 +1,4 @@
-"""What starts fstrim on this machine: systemd's timer, or cron."""
+"""Find the fstrim schedule of this machine: systemd timer or cron."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def _text(path: Path) -> str:
 
 
 def _container(root: Path) -> str | None:
-    """The kind of container that this is, as its manager marks it; None in none."""
+    """Return the type of container, as marked by its manager, or None."""
     named = _text(root / "run/systemd/container").strip()
     return named or next((kind for path, kind in _CONTAINER.items() if (root / path).exists()), None)
 
 
 def _cron(root: Path) -> tuple[str, ...]:
-    """Files of cron that call fstrim."""
+    """Return the cron files that call fstrim."""
     files = []
     for pattern in _CRON:
         for path in sorted(root.glob(pattern)):
@@ -38,10 +38,10 @@ def _cron(root: Path) -> tuple[str, ...]:
 
 
 def read_schedule(root: Path = Path("/")) -> Schedule:
-    """How fstrim is started here. What systemd cannot be asked is said in `why_none`."""
+    """Return the fstrim schedule. `why_none` and `why_unknown` explain missing parts."""
     fstab = parse_fstab(_text(root / FSTAB.lstrip("/")))
     container, cron = _container(root), _cron(root)
-    # sd_booted(3) asks for the same folder.
+    # sd_booted(3) checks the same folder.
     if not (root / "run/systemd/system").is_dir():
         none = "systemd does not run here, so no timer starts fstrim"
         return Schedule(why_none=none, container=container, cron=cron, fstab=fstab)

@@ -1,4 +1,4 @@
-"""Finds the deleted files that processes still hold open."""
+"""Find deleted files that processes still hold open."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DELETED = " (deleted)"
 
 
 def deleted_files(proc: Path = Path("/proc")) -> DeletedFiles:
-    """Deleted files that are still open, in all processes that we may look into: in every one as root."""
+    """Return deleted files still open in any process open to inspection (all processes for root)."""
     files: dict[tuple[int, int], DeletedFile] = {}
     denied = 0
     for folder in proc.iterdir():
@@ -25,7 +25,7 @@ def deleted_files(proc: Path = Path("/proc")) -> DeletedFiles:
                     files.setdefault((file.dev, file.inode), file)
             except PermissionError:
                 denied += _has_files(folder)
-            except OSError:  # it has ended
+            except OSError:  # The process has exited
                 continue
     unseen = out_of_sight(proc, parse_mountinfo(read_names(proc / "self" / "mountinfo")))
     if denied:
@@ -35,7 +35,7 @@ def deleted_files(proc: Path = Path("/proc")) -> DeletedFiles:
 
 
 def _has_files(process: Path) -> bool:
-    """Whether a process can have files open: a thread of the kernel, which has no command line, has none."""
+    """Return whether a process can have open files. Kernel threads, which have no command line, have none."""
     try:
         return bool((process / "cmdline").read_bytes())
     except PermissionError:
@@ -54,9 +54,9 @@ def _of_process(folder: Path) -> Iterator[DeletedFile]:
             status = descriptor.stat()
         except PermissionError:
             raise
-        except OSError:  # closed meanwhile
+        except OSError:  # Closed since the listing
             continue
-        # A file may be called so without being deleted, or may have another name still.
+        # A name can end in " (deleted)" without deletion, and a deleted file can have another link.
         if stat.S_ISREG(status.st_mode) and status.st_nlink == 0:
             taken = status.st_blocks * 512
             yield DeletedFile(status.st_dev, status.st_ino, taken, int(folder.name), comm)

@@ -1,1 +1,1 @@
-"""ATA drives erased by their own command, which takes a password that must not stay."""
+"""Erase ATA drives by SECURITY ERASE UNIT, which needs a temporary password."""

@@ -1,4 +1,4 @@
-"""The security of an ATA drive that is open: its password is set and taken away, and all on it is erased."""
+"""Security commands of an open ATA drive: set and remove the password, and erase everything."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ _NAMES = {
     ERASE_PREPARE: "SECURITY ERASE PREPARE",
     DISABLE_PASSWORD: "SECURITY DISABLE PASSWORD",
 }
-# A command of somebody else's may come between ERASE PREPARE and ERASE UNIT, which the drive aborts then, at
-# once. What fails later was begun.
+# Another process may send a command between ERASE PREPARE and ERASE UNIT. The drive then aborts at once. A
+# later failure means that the erase had started.
 _TRIES, _AT_ONCE_S = 5, 1.0
-# Drivers of controllers that have a mind of their own about drives that do not answer for hours.
+# Drivers of controllers that may act on drives without an answer for hours.
 _RAID = frozenset(
     ("megaraid_sas", "megaraid", "aacraid", "hpsa", "smartpqi", "arcmsr", "3w-9xxx", "3w-sas", "3w-xxxx")
 ) | {"mvumi", "stex", "hptiop", "ips", "esas2r", "gdth"}
 
 
 class LockableDrive:
-    """The drive that is open. Unsupported where it cannot be asked, or refuses."""
+    """Open ATA drive. Raises Unsupported if the drive cannot be queried or refuses a command."""
 
     def __init__(self, descriptor: int, disk: BlockDevice) -> None:
         self._descriptor, self.disk = descriptor, disk
@@ -49,12 +49,11 @@ class LockableDrive:
         return self._line.identify()
 
     def require_erasable(self) -> AtaOffers:
-        """What it says of itself. Unsupported or RefusedError where it is not to be erased; nothing is
-        changed."""
+        """Return the drive's IDENTIFY data, or raise Unsupported or RefusedError if an erase is not safe."""
         offers, name = self.look(), self.disk.name
         if refused := way_refusal(self.disk) or security_refusal(offers.security, name):
             raise Unsupported(refused)
-        # An erase is of all of the drive, whatever it shows.
+        # An erase covers the entire drive, including hidden sectors.
         if offers.has_protected_area or offers.has_accessible_max:
             require_whole(HighestAddress(self._descriptor, self.disk))
         elif offers.sectors * offers.sector_bytes != self.disk.size_bytes:
@@ -73,7 +72,7 @@ class LockableDrive:
         self._do(SET_PASSWORD, password_page())
 
     def take_password_away(self) -> None:
-        """Leave it without our password. OpwatchError where it has one nevertheless."""
+        """Remove our password. Raise OpwatchError if the drive still has one."""
         security = self.look().security
         if not security.has_password:
             return
@@ -86,7 +85,7 @@ class LockableDrive:
             raise OpwatchError("it has a password, although it took SECURITY DISABLE PASSWORD")
 
     def erase(self) -> None:
-        """Erase all of it, which takes the password away. It cannot be called back, and is waited for."""
+        """Erase the entire drive, which also removes the password. Cannot be cancelled; waits for the end."""
         security, name = self.look().security, self.disk.name
         self._erase(security)
         after = self.look().security
@@ -114,8 +113,10 @@ class LockableDrive:
 
 
 def probe_erasable(disk: BlockDevice) -> None:
-    """Ask the drive, without a change, whether it can be erased. PermissionMissing without root; any other
-    OpwatchError says why not."""
+    """Check that the drive can be erased, without changes.
+
+    Raises PermissionMissing without root, or another OpwatchError with the reason.
+    """
     descriptor = open_device(disk)
     try:
         LockableDrive(descriptor, disk).require_erasable()
@@ -124,7 +125,7 @@ def probe_erasable(disk: BlockDevice) -> None:
 
 
 def way_refusal(disk: BlockDevice) -> str | None:
-    """Why what lies between the drive and the kernel is not trusted with a password; None where it is."""
+    """Return the reason why a password is unsafe behind this bridge or controller, or None."""
     place = disk.sysfs.resolve()
     if any(re.fullmatch(r"usb[0-9]+", part) for part in place.parts):
         return (

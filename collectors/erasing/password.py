@@ -1,4 +1,4 @@
-"""The erase of a drive, with its password in the journal for as long as the drive may have it."""
+"""Erase a drive. The journal holds the password for as long as the drive may have one."""
 
 from __future__ import annotations
 
@@ -16,17 +16,19 @@ from opwatch.sweep.journal.file import JournalFile
 from opwatch.sweep.journal.state import SweepState
 from opwatch.sweep.journal.undo import PasswordUndo, parse_undo
 
-# linux/fs.h: write what the kernel has of the disk's pages, and forget them.
+# linux/fs.h: write back and drop the kernel's cached pages of the disk.
 _BLKFLSBUF = 0x1261
 
 
 def erase_drive(claim: HeldDisk, journal: JournalFile, state: SweepState) -> None:
-    """Erase all of the drive. Nothing is done where it is not to be erased; where anything fails behind the
-    password, that is taken away again."""
+    """Erase the entire drive, or change nothing if it must not be erased.
+
+    After a failure, the password is removed again.
+    """
     disk = claim.disk
     drive = LockableDrive(claim.fileno(), disk)
     _require_same(drive.require_erasable().serial, state, disk.name)
-    # What the kernel has still to write would come behind the erase, and what it has read is gone then.
+    # Cached writes would reach the drive after the erase, and cached reads would be outdated.
     fcntl.ioctl(claim.fileno(), _BLKFLSBUF, 0)
     undo = PasswordUndo(PASSWORD)
     note_changed(journal, state, undo)
@@ -54,7 +56,7 @@ def _take_away(drive: LockableDrive, journal: JournalFile, before: str = "") -> 
 
 
 def _require_same(serial: str, state: SweepState, name: str) -> None:
-    """RefusedError where the drive calls itself by another serial number than the kernel calls it."""
+    """Raise RefusedError if the drive reports another serial number than the kernel."""
     if serial != state.identity.serial:
         raise RefusedError(
             f"{name} calls itself {serial!r}, and not {state.identity.serial!r}: whose password it would be "
@@ -63,8 +65,10 @@ def _require_same(serial: str, state: SweepState, name: str) -> None:
 
 
 def undo_passwords(devices: Devices, named: str, journal: JournalFile, state: SweepState) -> None:
-    """Take away the password that a sweep has left which was killed. A drive that is locked can be held by
-    nobody, for it cannot be read: it is known by what it says itself. Nothing on it is lost by that."""
+    """Remove the password that a killed sweep left. No data are lost.
+
+    A locked drive is unreadable and cannot be held, so only IDENTIFY data identify the drive.
+    """
     for undo in [parse_undo(text) for text in state.undo]:
         if not isinstance(undo, PasswordUndo):
             continue

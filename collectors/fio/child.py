@@ -1,4 +1,4 @@
-"""A child whose processor time is known, whatever other children have ended meanwhile."""
+"""Child process with measured CPU time, independent of other children."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import subprocess
 
 
 class MeteredChild(subprocess.Popen[bytes]):
-    """`user_s` and `system_s` are what it and its own children took, once it has ended: of these all that
-    their parents waited for. The sum over all children of ours, which is easier to have, holds those of
-    smartctl, too."""
+    """Child with CPU times `user_s` and `system_s`, known after it has ended.
+
+    The times include descendants that were waited for. RUSAGE_CHILDREN would include other children, e.g.
+    smartctl.
+    """
 
     user_s = system_s = 0.0
 

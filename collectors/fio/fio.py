@@ -1,4 +1,4 @@
-"""fio: a load whose size is known, and fio's own count of it."""
+"""Run fio for a load of known size, and return fio's own count."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from opwatch.host.process import run_tool
 
 def run_fio(filename: str, options: Sequence[str], timeout_s: float = 300) -> FioTotal:
     """Run one job on a device or file and return fio's own count."""
-    # A job in a process of its own would outlive fio, and keep the device open.
+    # --thread: a job in a separate process would outlive fio and keep the device open.
     argv = [
         "fio",
         "--name=opwatch",

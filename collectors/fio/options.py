@@ -1,4 +1,4 @@
-"""Which options the fio of this machine has. It is asked: a version tells nothing of what was left out."""
+"""Query the installed fio for options, because builds differ within a version."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ SPRANDOM = "sprandom"
 
 
 def has_option(name: str, fio: str = "fio") -> bool:
-    """Whether this fio has an option. It tells of those that it has; of what it does not know it says that
-    there is no such command, and ends with 0 all the same."""
+    """Return whether fio has an option.
+
+    fio describes known options, prints an error for unknown ones, and exits with 0 in both cases.
+    """
     try:
         words = run_tool([fio, f"--cmdhelp={name}"], _PROBE_S)
     except OpwatchError:
@@ -20,7 +22,7 @@ def has_option(name: str, fio: str = "fio") -> bool:
 
 
 def sprandom_refusal(fio: str = "fio") -> str | None:
-    """Why drives cannot be filled by it here; None where they can."""
+    """Return the reason why fio cannot fill drives with SPRandom here, or None."""
     if has_option(SPRANDOM, fio):
         return None
     return f"fio is not installed, or has no {SPRANDOM} (fio --cmdhelp={SPRANDOM}): that came with 3.41"

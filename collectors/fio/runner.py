@@ -1,4 +1,4 @@
-"""One run of fio, started, watched, ended and read: its report and logs by their formats, never scraped."""
+"""Run fio: start, watch, stop, and parse its report and logs."""
 
 from __future__ import annotations
 
@@ -23,14 +23,17 @@ from opwatch.frozen import frozen
 from opwatch.host.process import ending_with
 
 _SAID_BYTES = 1 << 16
-# It is asked to end, and killed after so long. fio ends its threads after requests that are under way.
+# Grace period before SIGKILL. fio ends its threads after the requests in flight.
 _PATIENCE_S = 5.0
 
 
 @frozen
 class FioRun:
-    """What came of a run. `report` is None when it was ended before fio could write one; `cpu_s` is what fio
-    itself took, kernel and user; times are of the monotonic clock. `was_stopped` by us."""
+    """Result of a run.
+
+    `report` is None if fio was stopped before it wrote one. `cpu_s` is fio's user and system time. Times are
+    monotonic. `was_stopped`: stopped by us.
+    """
 
     report: FioReport | None
     logs: tuple[FioLog, ...]
@@ -41,12 +44,17 @@ class FioRun:
 
 
 class FioProcess(Closing):
-    """fio, running. It ends when we do, whatever ends us; nothing of it is left but a folder, which goes when
-    this is closed. Whoever made it calls result() or close()."""
+    """Running fio process that dies with us.
+
+    Leaves nothing but a folder, which close() removes. The caller must call result() or close().
+    """
 
     def __init__(self, words: Sequence[str], folder: Path | None = None) -> None:
-        """`words` are arguments; `folder` is where its logs lie for as long as it runs. One that writes none
-        has no folder there, which would be left behind when we are killed."""
+        """Start fio with the arguments `words`.
+
+        `folder` is the parent of the log folder. Without logs no folder is created, because a kill of opwatch
+        would leave the folder behind.
+        """
         program = shutil.which("fio")
         if not program:
             raise Unsupported("fio is not installed; opwatch doctor says which package has it")
@@ -59,7 +67,7 @@ class FioProcess(Closing):
         report = f"/proc/{os.getpid()}/fd/{self._report}"
         argv = [program, "--output-format=json+", f"--output={report}", *words]
         try:
-            # Its own session: what a terminal sends goes to us, and we end it in order.
+            # A separate session keeps terminal signals away, so that we can stop fio cleanly.
             self.process = MeteredChild(
                 argv,
                 stdin=subprocess.DEVNULL,
@@ -81,7 +89,7 @@ class FioProcess(Closing):
         return self.process.poll() is None
 
     def stop(self) -> None:
-        """End it: in order first, so that it reports; then at once."""
+        """Stop fio: cleanly first, to get a report, then by SIGKILL."""
         self._was_stopped = True
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
             if not self.is_running():
@@ -94,7 +102,7 @@ class FioProcess(Closing):
         self.process.wait()
 
     def result(self, timeout_s: float | None = None) -> FioRun:
-        """Wait for its end, and read what it wrote. OpwatchError, in fio's own words, when it failed."""
+        """Wait for the end and return the results. Raise OpwatchError with fio's message if it failed."""
         try:
             status = self.process.wait(timeout_s)
             end_ns = time.monotonic_ns()
@@ -112,7 +120,7 @@ class FioProcess(Closing):
             self.close()
 
     def close(self) -> None:
-        """Leave nothing of it. It is killed, should it run."""
+        """Kill fio if it still runs, and clean up."""
         if self._report < 0:
             return
         if self.is_running():
@@ -148,7 +156,7 @@ class FioProcess(Closing):
 
 
 def _require_success(report: FioReport) -> None:
-    """OpwatchError where a job failed: fio itself ends with 0 if any other did not."""
+    """Raise OpwatchError if any job failed. fio's exit status is 0 if another job succeeded."""
     for job in report.jobs:
         if job.error:
             raise OpwatchError(f"fio's {job.name} failed: {os.strerror(job.error)}")

@@ -1,4 +1,4 @@
-"""One run of sysbench in a file without a name, started, watched, ended and read."""
+"""Run sysbench on an unnamed file: start, watch, stop, and parse its result."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from opwatch.host.process import ending_with
 from opwatch.load.sysbench import SysbenchResult, parse_sysbench
 
 _SAID_BYTES = 1 << 16
-# sysbench opens the files of its folder by this name, before its threads start.
+# Name of the file that sysbench opens before starting threads.
 _NAME = "test_file.0"
 _OPENS_WITHIN_S = 10.0
 _PATIENCE_S = 5.0
 
 
 def require_sysbench() -> str:
-    """Where it is; Unsupported with what to do where it is not."""
+    """Return the path of sysbench, or raise Unsupported with install advice."""
     program = shutil.which("sysbench")
     if not program:
         raise Unsupported(
@@ -37,11 +37,13 @@ def require_sysbench() -> str:
 
 
 class SysbenchProcess(Closing):
-    """A sysbench that runs. It ends when we do. The folder in which it looks for its file is gone as soon as
-    it has that open, so that nothing is left of it whatever ends us."""
+    """Running sysbench process that dies with us.
+
+    The folder with its file is removed once sysbench has opened the file, so nothing remains however we end.
+    """
 
     def __init__(self, words: Sequence[str], path: str) -> None:
-        """`path` leads to the file of its load."""
+        """Start sysbench with the load file at `path`."""
         argv = [require_sysbench(), *words]
         self._said = os.memfd_create("sysbench-said", os.MFD_CLOEXEC)
         self._was_stopped = False
@@ -75,7 +77,7 @@ class SysbenchProcess(Closing):
             time.sleep(0.01)
 
     def stop(self) -> None:
-        """End it: it has no report worth waiting for."""
+        """Stop sysbench. Its report is not needed."""
         self._was_stopped = True
         self.process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -85,7 +87,7 @@ class SysbenchProcess(Closing):
         self.process.wait()
 
     def result(self) -> tuple[SysbenchResult, float, int]:
-        """(what it says, what it took of processors, when it ended by the monotonic clock)."""
+        """Return (result, CPU seconds, monotonic end time)."""
         status, end_ns = self.process.wait(), time.monotonic_ns()
         os.lseek(self._said, 0, os.SEEK_SET)
         text = text_of(os.read(self._said, _SAID_BYTES))
@@ -95,7 +97,7 @@ class SysbenchProcess(Closing):
         return parse_sysbench(text, "sysbench"), self.process.cpu_s, end_ns
 
     def close(self) -> None:
-        """Leave nothing of it. It is killed, should it run."""
+        """Kill sysbench if it still runs, and clean up."""
         if self._said < 0:
             return
         if self.process.poll() is None:

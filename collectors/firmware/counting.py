@@ -1,4 +1,4 @@
-"""The counters of one drive and of the kernel, read together, again and again."""
+"""Poll the counters of one drive and of the kernel together."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
     from opwatch.waf.trail import Poll
 
 _WRITE_SECTORS = 6
-# Between two looks at a drive that is asked for pages, or is idle.
+# Interval between polls of an idle drive, or of one with log pages.
 POLL_S, _SMARTCTL_POLL_S = 1.0, 10.0
-# How long the kernel takes to count what has ended.
+# Maximum delay until the kernel counts a completed write.
 _COUNTED_S = 0.002
 _NAMESPACE = re.compile(r"(nvme\d+)n\d+")
 
 
 def namespaces(devices: Devices, disk: BlockDevice) -> list[BlockDevice]:
-    """All disks that share the drive's NAND, as far as this kernel shows them: the namespaces of a drive."""
+    """Return the disks that share the drive's NAND: all visible namespaces of the drive."""
     name = _NAMESPACE.fullmatch(disk.name)
     if not name:
         return [disk]
@@ -47,8 +47,10 @@ def namespaces(devices: Devices, disk: BlockDevice) -> list[BlockDevice]:
 
 
 def counted_on(devices: Devices, disk: BlockDevice) -> tuple[str, ...]:
-    """What the host's writes are counted on. With another path, or another drive under the same name, the
-    counts begin anew."""
+    """Return the devices that count the host's writes.
+
+    With another path or another drive under the same name, the counts restart.
+    """
     registered = devices.registered()
     paths = [
         path for namespace in namespaces(devices, disk) for path in devices.paths(namespace) or [namespace]
@@ -62,7 +64,7 @@ def _writes_in_flight(disk: BlockDevice) -> int:
 
 
 def _no_firmware(disk: BlockDevice) -> str | None:
-    """Why there is no drive to ask, None when there may be one."""
+    """Return the reason why no drive can be queried, or None if one may exist."""
     device = disk.sysfs / "device"
     if not device.exists():
         return f"{disk.name} ({disk.kind()}) is no drive: it has no firmware, and no counters of its own"
@@ -73,17 +75,20 @@ def _no_firmware(disk: BlockDevice) -> str | None:
 
 
 def printed_of(node: Path, kind: str | None = None) -> SmartctlOutput:
-    """What smartctl prints of a drive; of one behind a controller with its kind."""
-    # What only other drives need is not imported for all: it would be half of the time that they take.
+    """Return smartctl's output for a drive, with its device type if behind a controller."""
+    # Imported only for such drives, because the import doubles the startup time of others.
     from opwatch.collectors.firmware.smart import ask_smartctl
 
     return ask_smartctl(node, kind)
 
 
 class Counting:
-    """One drive, whose counters are looked at again and again. `denied` is why the last look has not read the
-    drive's own, None when it has; `reads_pages`, whether they come from log pages and not from smartctl;
-    `counted_on`, which devices the host's writes are counted on."""
+    """One drive whose counters are polled.
+
+    `denied` is the reason why the last poll could not read the drive's own counters, or None. `reads_pages`:
+    the counters come from log pages instead of smartctl. `counted_on` names the devices that count the host's
+    writes.
+    """
 
     def __init__(self, devices: Devices, disk: BlockDevice, catalogue: Catalogue) -> None:
         self.disk = disk
@@ -91,7 +96,7 @@ class Counting:
         self.reads_pages = True
         self.counted_on = counted_on(devices, disk)
         self._catalogue = catalogue
-        # The head of NVMe paths keeps no statistics on older kernels; the paths always do.
+        # On older kernels the NVMe multipath head has no statistics, but its paths always do.
         self._disks = {
             namespace.name: devices.paths(namespace) or [namespace] for namespace in namespaces(devices, disk)
         }
@@ -109,7 +114,7 @@ class Counting:
         self._nsid = 1
         self._transport: IdentifyOnce | None = None
         self._last: KeptAnswers | None = None
-        # Why there is nothing to ask, when that is known beforehand.
+        # The reason why the drive cannot be queried, if known in advance.
         self._refused: OpwatchError | None = None
         try:
             self._find_source()
@@ -118,7 +123,7 @@ class Counting:
         self.latest: Report | None = None
 
     def _find_source(self) -> None:
-        """How this drive is read."""
+        """Choose the source for this drive's counters."""
         disk = self.disk
         beside = find_simulated(disk)
         if beside:
@@ -136,19 +141,19 @@ class Counting:
 
     @property
     def busy_poll_s(self) -> float:
-        """The time between two looks under load. smartctl's commands stop a SATA drive's queue."""
+        """Return the poll interval under load. smartctl's commands stall a SATA drive's queue."""
         return POLL_S if self.reads_pages else _SMARTCTL_POLL_S
 
     def read(self) -> Report:
-        """All counters now. What fails is in the report's failures."""
+        """Return all current counters. The report lists failures."""
         return self._derive(self.look())
 
     def written(self) -> dict[str, int]:
-        """Bytes that the kernel wrote since boot, by disk. A disk that does not tell is left out."""
+        """Return the bytes written since boot by the kernel's count, for disks with statistics."""
         written = {}
         for name, disks in self._disks.items():
             if any(disk.number("queue/iostats") == 0 for disk in disks):
-                continue  # it stands still, whatever is written
+                continue  # Does not advance with iostats off
             fields = [(disk.attribute("stat") or "").split() for disk in disks]
             if all(len(field) > _WRITE_SECTORS for field in fields):
                 written[name] = sum(int(field[_WRITE_SECTORS]) for field in fields) * SECTOR
@@ -158,7 +163,7 @@ class Counting:
         return sum(parts.values()) if len(parts) == len(self._disks) else None
 
     def _flying(self) -> int:
-        """The most that writes under way can carry."""
+        """Return the maximum number of bytes in in-flight writes."""
         return sum(
             _writes_in_flight(disk) * (disk.number("queue/max_sectors_kb") or 0) * 1024
             for disks in self._disks.values()
@@ -166,13 +171,13 @@ class Counting:
         )
 
     def look(self) -> FirmwareSample:
-        """The kernel's count, the drive's, and the kernel's again. Nothing is made of them here."""
+        """Read the kernel's counters, the drive's, and the kernel's again, without evaluation."""
         begin_ns = time.monotonic_ns()
         before = self.written()
         answers, smartctl, refused = self._ask()
         flying = self._flying()
-        # A write that ends is in flight no longer a moment before the kernel has counted it; the drive has
-        # counted it before either.
+        # A completed write leaves the in-flight count shortly before the kernel counts the bytes, and after
+        # the drive has counted them.
         time.sleep(_COUNTED_S)
         after = self.written()
         return FirmwareSample(
@@ -192,7 +197,7 @@ class Counting:
         )
 
     def _ask(self) -> tuple[tuple[DriveAnswer, ...], SmartctlOutput | None, Refusal | None]:
-        """What the drive answers, what smartctl printed, or why there is neither."""
+        """Return the drive's answers, or smartctl's output, or the reason why there is neither."""
         try:
             if self._refused:
                 raise self._refused
@@ -205,12 +210,12 @@ class Counting:
             return (), None, refusal_of(OpwatchError(f"no extension: {error}"))
 
     def _ask_pages(self, transport: IdentifyOnce) -> tuple[DriveAnswer, ...]:
-        """Ask for all pages. Which there are is worked out once: it follows from Identify alone."""
+        """Request all pages. The list of pages is determined once, because it depends on Identify alone."""
         if self._last and self._last.is_complete:
             self._last = self._last.again()
         else:
             self._last = KeptAnswers(transport)
-            # That all of it is forbidden follows from the answers too.
+            # The answers also show that access was denied.
             with contextlib.suppress(PermissionMissing):
                 collect_nvme(self._last, self._catalogue, self._nsid)
         return self._last.answers
@@ -221,8 +226,8 @@ class Counting:
         return self.latest
 
     def poll(self, keep: Callable[[FirmwareSample], None] = lambda _: None) -> Poll:
-        """Look, and return it as a trail keeps it; `keep` is given the look as it was."""
-        # It is imported for a trail alone: it brings what divides an interval.
+        """Poll and return the result in the form of a trail. `keep` receives the raw sample."""
+        # Imported only for trails, because it pulls in the interval code.
         from opwatch.waf.polls import poll_of_look
 
         sample = self.look()

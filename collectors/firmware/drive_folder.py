@@ -1,4 +1,4 @@
-"""Where the files of a simulated drive are, found from its loop device."""
+"""Find the files of a simulated drive from its loop device."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from opwatch.host.device import BlockDevice
 
 
 def drive_folder(device: BlockDevice) -> Path | None:
-    """The folder behind a loop device or a partition of it; None for every device that is no such drive."""
+    """Return the folder behind a loop device or its partition, or None for other devices."""
     backing = device.disk.attribute("loop/backing_file")
     if not backing or not backing.endswith("/mnt/disk"):
         return None

@@ -1,4 +1,4 @@
-"""Firmware counters read beside the tracer, in a thread of its own: no sample ever waits for a page."""
+"""Read firmware counters during tracing, in a separate thread so that no sample waits for a page."""
 
 from __future__ import annotations
 
@@ -13,16 +13,19 @@ from opwatch.counters.reading import DriveFacts
 from opwatch.errors import OpwatchError
 from opwatch.host.device import BlockDevice, Devices, Leaf
 
-# The summary waits for its look at the counters so long.
+# Maximum wait of the summary for the last poll.
 LAST_LOOK_S = 2.0
 
 
 def drives_of(leaves: Sequence[Leaf], *, all_kinds: bool) -> dict[str, BlockDevice]:
-    """The drives behind what is watched, by the name of the watched disk. Those that smartctl would have to
-    read are in it only with `all_kinds`: its commands stop the queue of a SATA drive."""
+    """Return the drives behind the watched disks, by the name of the watched disk.
+
+    Drives that need smartctl are included only with `all_kinds`, because its commands stall a SATA drive's
+    queue.
+    """
     drives: dict[str, BlockDevice] = {}
     for leaf in leaves:
-        # A hidden path has no node; its head does.
+        # A hidden path has no node, but its multipath head does.
         disk = leaf.origin.disk if leaf.device.is_hidden else leaf.device.disk
         if all_kinds or disk.name.startswith("nvme") or drive_folder(disk):
             drives[leaf.device.name] = disk
@@ -30,17 +33,19 @@ def drives_of(leaves: Sequence[Leaf], *, all_kinds: bool) -> dict[str, BlockDevi
 
 
 class LiveWaf:
-    """Looks at drives from start() to stop(), in a thread. `drives` tells which are behind disks that come.
-    What the looks say is for others to work out; nothing here waits for one but look()."""
+    """Polls drives in a thread from start() until stop().
+
+    `drives` returns the drives behind new disks. Callers evaluate the samples. Only look() waits for a poll.
+    """
 
     def __init__(
         self, devices: Devices, drives: Callable[[Sequence[Leaf]], dict[str, BlockDevice]], every_s: float
     ) -> None:
         self._devices, self._drives_of, self._every_s = devices, drives, every_s
-        # It is never changed in place: the thread may be going through it.
+        # Replaced instead of modified, because the thread may be iterating over it.
         self._drives: dict[str, BlockDevice] = {}
         self._samples: deque[FirmwareSample] = deque()
-        # Why the thread has ended by itself, and which drives have that for their reason.
+        # Error that ended the thread, and the drives with a report of the error.
         self._died: Refusal | None = None
         self._mourned: set[str] = set()
         self._started = False
@@ -53,22 +58,23 @@ class LiveWaf:
             self._thread.start()
 
     def add(self, leaves: Sequence[Leaf]) -> None:
-        """Look at the drives of these as well, from the next round on."""
+        """Poll the drives behind these leaves too, starting with the next round."""
         self._drives = self._drives | self._drives_of(leaves)
         if self._started:
             self.start()
 
     def drop(self, leaf: Leaf) -> None:
-        """A watched disk has left. Its drive is looked at while another disk leads to it."""
+        """Remove a watched disk. Its drive is still polled if another watched disk uses it."""
         self._drives = {name: disk for name, disk in self._drives.items() if name != leaf.device.name}
 
     def drive_of(self, leaf: Leaf) -> str | None:
-        """The drive whose counters tell of a watched disk; None where they are not read."""
+        """Return the drive with the counters for a watched disk, or None if not read."""
         drive = self._drives.get(leaf.device.name)
         return drive.name if drive else None
 
     def samples(self) -> list[FirmwareSample]:
-        """All looks since the last call. A thread that has died has a last one for each drive: why."""
+        """Return all samples since the last call. If the thread has died, each drive gets a last one with the
+        reason."""
         died = self._died
         samples = [self._samples.popleft() for _ in range(len(self._samples))]
         for disk in self._drives.values() if died else ():
@@ -78,15 +84,17 @@ class LiveWaf:
         return samples
 
     def look(self, longest_s: float = LAST_LOOK_S) -> None:
-        """One more look, at once. A drive that takes longer to answer is not waited for."""
+        """Poll once more, immediately. Does not wait longer for a slow drive."""
         if self._thread.is_alive():
             self._looked.clear()
             self._wake.set()
             self._looked.wait(longest_s)
 
     def _run(self) -> None:
-        """Look at the drives until it is stopped. Whatever ends it before is the reason of every drive from
-        then on: the last figure is no longer true."""
+        """Poll the drives until stopped.
+
+        An error that ends the thread becomes the refusal of each drive, because the last values are outdated.
+        """
         try:
             self._look_at_all()
         except Exception as error:
@@ -96,8 +104,8 @@ class LiveWaf:
             self._looked.set()
 
     def _look_at_all(self) -> None:
-        # It is not imported before it is needed: that takes long, and whoever works out what the looks say
-        # needs the same, in a thread that has no time for it.
+        # Imported late, because the import is slow. live_trail is imported on behalf of the evaluating
+        # thread, which has no time for imports.
         from opwatch.collectors.firmware.counting import Counting, counted_on
         from opwatch.counters.catalogue.families import standard_catalogue
         from opwatch.waf import live_trail  # noqa: F401
@@ -123,13 +131,13 @@ class LiveWaf:
                 return
 
     def stop(self) -> None:
-        """Ask it to end. One that is in the middle of a command to a drive ends with the process."""
+        """Request the end. A thread in the middle of a command ends with the process."""
         self._stop.set()
         self._wake.set()
 
 
 def _not_read(disk: BlockDevice, why: Refusal) -> FirmwareSample:
-    """A look that reads nothing, for a reason."""
+    """Return a sample without readings, for a reason."""
     now = time.monotonic_ns()
     return FirmwareSample(
         disk=disk.name,

@@ -1,4 +1,4 @@
-"""The pages in which a drive counts its own latency, read off a real or a simulated one."""
+"""Read a drive's latency pages, from a real or a simulated drive."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from opwatch.counters.reading import DriveFacts
 from opwatch.errors import OpwatchError, PermissionMissing, Unsupported
 from opwatch.host.device import BlockDevice
 
-# A simulated drive has both pages, whoever made it.
+# A simulated drive has both pages, regardless of its emulated vendor.
 _SIMULATED = LatencyPages(amazon.DETAILED_LENGTH, has_monitor=True)
 
 
 class _Pages(Protocol):
-    """A transport that may be asked for a page of one namespace."""
+    """Transport that can also read a page of one namespace."""
 
     def get_log(self, lid: int, length: int, lsi: int = 0, uuid_index: int = 0) -> bytes: ...
     def log_of_namespace(self, lid: int, length: int, nsid: int) -> bytes: ...
@@ -29,8 +29,10 @@ class _Pages(Protocol):
 
 
 class LatencyReader:
-    """A drive whose latency pages are read again and again. Unsupported where it has none; nothing but
-    Identify and log C0h is asked to find out."""
+    """Drive whose latency pages are polled.
+
+    Raises Unsupported if there are none. To find out, it reads only Identify and log C0h.
+    """
 
     def __init__(self, disk: BlockDevice) -> None:
         self._close: Callable[[], None] = lambda: None
@@ -72,7 +74,7 @@ class LatencyReader:
         return 0
 
     def _cloud_log(self) -> bytes | None:
-        # That a drive has no C0h is no failure, but that nobody may ask it is.
+        # A drive without C0h is fine, but missing privileges are an error.
         try:
             return self._pages.get_log(ocp.LID, ocp.LENGTH, uuid_index=self._uuid)
         except PermissionMissing:
@@ -81,7 +83,7 @@ class LatencyReader:
             return None
 
     def read(self) -> DriveLatency:
-        """Each page is one command, and of one moment. OpwatchError where none of them comes."""
+        """Read each page with one command, so each is consistent. Raise OpwatchError if all fail."""
         failures: list[str] = []
         length = self._has.amazon_bytes
         own = decoded(
@@ -106,6 +108,6 @@ class LatencyReader:
 
 
 def read_latency(disk: BlockDevice) -> DriveLatency:
-    """One look at a drive's own latency."""
+    """Read a drive's latency pages once."""
     with closing(LatencyReader(disk)) as reader:
         return reader.read()

@@ -1,4 +1,4 @@
-"""Counters from files that tools wrote: smartctl, nvme-cli, or log pages. Known by their content."""
+"""Read counters from files written by tools: smartctl, nvme-cli, or raw log pages, recognized by content."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from opwatch.frozen import replace
 
 _NVME = DriveFacts(protocol="nvme")
 _LID_IN_NAME = re.compile(r"(?:^|[^0-9a-z])(?:log|page|lid)?[-_]?(?:0x)?([0-9a-f]{2})h?$", re.IGNORECASE)
-# Printable ASCII, blanks and ends of lines.
+# Printable ASCII, tabs and line ends.
 _TEXT = bytes((9, 10, 13, *range(32, 127)))
 _KNOWN = "smartctl --json, smartctl -x, nvme-cli JSON, or a log page of 64 to 8192 bytes"
 
@@ -32,7 +32,7 @@ def _looks_like_smart(raw: bytes) -> bool:
 
 
 def _from_bytes(name: str, raw: bytes) -> Evidence:
-    """A binary file: Identify by its length, a log page by its GUID, its name or its content."""
+    """Decode a binary file: Identify by length, a log page by GUID, file name or content."""
     if telemetry.is_telemetry(raw):
         return page_evidence(raw[0], raw)
     stem = name.rsplit(".", 1)[0]
@@ -57,7 +57,7 @@ def _from_document(name: str, document: object) -> Evidence:
     if isinstance(document, dict) and is_smartctl(document):
         ours = parse_smartctl_json(document)
         if ours.drive.protocol in (None, "nvme"):
-            # Support tools put nvme-cli's logs into smartctl's document.
+            # Support tools embed nvme-cli logs in smartctl's document.
             missing = {
                 key: getattr(evidence, key)
                 for key in ("endurance", "fdp", "ocp", "boot", "namespace", "smart")
@@ -77,7 +77,7 @@ def _from_document(name: str, document: object) -> Evidence:
 
 
 def _from_text(name: str, text: str) -> Evidence:
-    # Some versions of nvme-cli print a line of talk before the document.
+    # Some versions of nvme-cli print a message before the document.
     start = re.search(r"^[ \t]*[{\[]", text, re.MULTILINE)
     problem = ""
     if start:
@@ -96,19 +96,19 @@ def _from_text(name: str, text: str) -> Evidence:
 
 
 def _is_mostly_text(raw: bytes) -> bool:
-    """Whether the bytes are text but for a few."""
+    """Return whether almost all bytes are text."""
     odd = len(raw.translate(None, _TEXT))
     return odd <= max(4, len(raw) // 50)
 
 
 def evidence_of(name: str, raw: bytes) -> Evidence:
-    """What the bytes of a file tell. UsageError or BadPage when that is nothing."""
+    """Return the data in a file's bytes, or raise UsageError or BadPage if there are none."""
     if not raw.strip():
         raise UsageError(f"{name} is empty")
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError:
-        # A wrong byte, as in a serial number, does not make a report unreadable; log pages have zeroes.
+        # A report stays readable with a bad byte, e.g. in a serial number. Log pages contain zero bytes.
         text = raw.decode("utf-8-sig", "replace") if _is_mostly_text(raw) else ""
     if text and "\0" not in text:
         return _from_text(name, text)
@@ -124,7 +124,7 @@ def _read(path: Path) -> bytes:
     try:
         if str(path) == "-":
             return read_all(sys.stdin.buffer, "what was piped in")
-        # A pipe without a writer would keep us waiting for ever.
+        # Opening a pipe without a writer would block forever.
         if path.exists() and not path.is_file():
             raise UsageError(f"{path} is no regular file: pipe it in, and read standard input with --from -")
         return read_bytes(path)
@@ -133,7 +133,7 @@ def _read(path: Path) -> bytes:
 
 
 def _of_folder(folder: Path) -> Evidence:
-    """All files of a folder that are known. The others are failures of the evidence, not errors."""
+    """Read all recognized files of a folder. The others become failures of the evidence."""
     evidence: Evidence | None = None
     failures: list[str] = []
     for path in sorted(path for path in folder.iterdir() if path.is_file()):
@@ -149,7 +149,7 @@ def _of_folder(folder: Path) -> Evidence:
 
 
 def read_polls(paths: Sequence[Path]) -> list[Evidence]:
-    """What the files tell of one drive at one moment, or at two: the older first, as they were given."""
+    """Return the data of one drive at one point in time, or at two, in the given order (older first)."""
     if len(paths) != 2:
         return [read_recorded(paths)]
     first, last = (_of_path(path) for path in paths)
@@ -166,7 +166,7 @@ def _of_path(path: Path) -> Evidence:
 
 
 def read_recorded(paths: Iterable[Path]) -> Evidence:
-    """What these files and folders tell of one drive; UsageError when they tell nothing, or of two."""
+    """Merge files and folders of one drive. Raise UsageError if they have no data or are from two drives."""
     evidence: Evidence | None = None
     for path in paths:
         piece = _of_path(path)

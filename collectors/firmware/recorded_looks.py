@@ -1,4 +1,4 @@
-"""The first and the last look at a drive in a recording: what it says of itself now, and since then."""
+"""Read the first and last poll of a drive from a recording, for current values and growth."""
 
 from __future__ import annotations
 
@@ -20,19 +20,22 @@ from opwatch.samples.entries import Looked
 
 @frozen
 class RecordedLooks:
-    """The first and the last look at one drive that its own counters came of."""
+    """First and last successful poll of one drive."""
 
     first: FirmwareSample
     last: FirmwareSample
 
 
 def is_recording(path: Path) -> bool:
-    """Whether a file is a recording, by how it begins."""
+    """Return whether a file is a recording, by its first bytes."""
     return begins_with(path, MAGIC)
 
 
 def looks_in(path: Path) -> RecordedLooks:
-    """UsageError where several drives were looked at; NotEnoughData where none was."""
+    """Return the polls in a recording.
+
+    Raises UsageError if it has several drives, NotEnoughData if it has none.
+    """
     looks: dict[str, RecordedLooks] = {}
     with closing(RecordedRun(path)) as run:
         for entry in run.entries():
@@ -49,7 +52,7 @@ def looks_in(path: Path) -> RecordedLooks:
 
 
 def recorded_report(path: Path, catalogue: Catalogue, rated_bytes: int | None) -> Report:
-    """What the last look says, and when the drive's life ends if it goes on as in the recording."""
+    """Return the last poll's report, with the estimated end of life at the recording's load."""
     looks = looks_in(path)
     first, last = (report_of(look, catalogue).report for look in (looks.first, looks.last))
     stretch = LoadStretch(first, last, (looks.last.begin_ns - looks.first.begin_ns) / 3.6e12)

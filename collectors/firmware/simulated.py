@@ -1,4 +1,4 @@
-"""The log pages of a simulated drive, found from its loop device. The bytes are a real drive's."""
+"""Find the log pages of a simulated drive from its loop device. The layout equals a real drive's."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from opwatch.collectors.firmware.transports import FolderTransport
 
-# Longer than anybody makes a page take with the fault log-slow.
+# Longer than any delay with the fault log-slow.
 _ANSWER_S = 600
 
 
 def find_simulated(device: BlockDevice) -> FolderTransport | None:
-    """The drive behind a loop device or a partition of it; None for every other device."""
+    """Return the drive behind a loop device or its partition, or None for other devices."""
     folder = drive_folder(device)
     if not folder:
         return None
-    # These are imported for simulated drives alone: every audit asks whether a disk is one.
+    # Imported only for simulated drives, because each audit calls this function.
     from opwatch.collectors.firmware.transports import FolderTransport
     from opwatch.drive.place import Place
     from opwatch.drive.process import ask

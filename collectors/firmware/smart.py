@@ -1,4 +1,4 @@
-"""Attributes, device statistics and SCSI logs through smartctl. A drive that sleeps is left asleep."""
+"""Read attributes, device statistics and SCSI logs with smartctl. A sleeping drive is not woken."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from opwatch.counters.looks.smartctl import USAGE, parse_output
 from opwatch.errors import OpwatchError, Unsupported
 
 _TIMEOUT_S = 60
-# `-x` has device statistics; genstats is what SCSI drives know beyond it.
+# `-x` includes device statistics; genstats adds statistics of SCSI drives.
 _OPTIONS = ("--json=c", "-x", "-l", "genstats", "-n", "standby,0")
 
 
@@ -25,20 +25,20 @@ def _run(argv: list[str]) -> SmartctlOutput:
 
 
 def ask_smartctl(node: Path, kind: str | None = None) -> SmartctlOutput:
-    """What smartctl prints of a device; `kind` is its -d. Unsupported where there is no smartctl."""
+    """Return smartctl's output for a device; `kind` is the -d option. Raise Unsupported without smartctl."""
     program = shutil.which("smartctl") or shutil.which("smartctl", path="/usr/sbin:/sbin")
     if not program:
         raise Unsupported("smartctl is not installed; opwatch doctor says which package has it")
     behind = ("-d", kind) if kind else ()
     output = _run([program, *_OPTIONS, *behind, str(node)])
     if output.status & USAGE:
-        # Before version 7.5 there are no general statistics.
+        # smartctl before 7.5 has no genstats.
         options = [option for option in _OPTIONS if option not in ("-l", "genstats")]
         output = _run([program, *options, *behind, str(node)])
     return output
 
 
 def collect_smart(node: Path, kind: str | None = None) -> Evidence:
-    """What smartctl reads from a device. Unsupported without smartctl or without SMART data."""
+    """Return smartctl's data of a device. Raise Unsupported without smartctl or without SMART data."""
     output = ask_smartctl(node, kind)
     return parse_output(output.status, output.text)

@@ -1,4 +1,4 @@
-"""How an NVMe drive is asked for its structures: by the kernel, or from a folder of files. The bytes only."""
+"""Read structures of an NVMe drive from the kernel or from a folder of files, as raw bytes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from opwatch.errors import OpwatchError, PermissionMissing, Unsupported
 if TYPE_CHECKING:
     from opwatch.counters.looks.transport import Transport
 
-_OCP_LID, _LENGTH = 0xC0, 512  # as in counters/ocp.py, and of every vendor's page that is known
+_OCP_LID, _LENGTH = 0xC0, 512  # As in counters/ocp.py, and for all known vendor pages
 _STATUS = {
     0x001: "invalid opcode",
     0x002: "invalid field",
@@ -32,11 +32,13 @@ def _said(status: int, what: str) -> OpwatchError:
 
 
 class KernelTransport:
-    """Sends commands by ioctl to a controller or namespace: an open one, which is closed with this, or that
-    of a node. Only those that read are possible."""
+    """Sends read-only commands by ioctl to a controller or namespace.
+
+    Takes ownership of an open descriptor, or opens a node.
+    """
 
     def __init__(self, node: Path | int) -> None:
-        # It is not imported at the top: what decodes pages works without the extension.
+        # Imported late, because decoding pages works without the extension.
         from opwatch import _native
 
         self._native = _native
@@ -68,7 +70,7 @@ class KernelTransport:
         return self._done(call, f"log page {lid:02X}h")
 
     def log_of_namespace(self, lid: int, length: int, nsid: int) -> bytes:
-        """A page of a single namespace: only D0h may be, which Amazon has for each volume."""
+        """Read a page of one namespace. Allowed only for D0h, which Amazon provides per volume."""
         return self._done(
             lambda: self._native.nvme_get_log(self._fd, lid, length, 0, 0, nsid), f"log page {lid:02X}h"
         )
@@ -86,8 +88,10 @@ _STRUCTURES = {identify.NAMESPACE: "identify-namespace", identify.CONTROLLER: "i
 
 
 class FolderTransport:
-    """A folder with `log-02`, `identify-controller` and so on, as the simulated drive has. `asked` puts a
-    question to whoever serves the folder, who may answer nothing."""
+    """Folder with files `log-02`, `identify-controller` etc., as a simulated drive has.
+
+    `asked` passes a request to the folder's server, which may not answer.
+    """
 
     def __init__(
         self, folder: Path, asked: Callable[[Callable[[], bytes]], bytes] = lambda question: question()
@@ -96,7 +100,7 @@ class FolderTransport:
 
     def _read(self, name: str, length: int) -> bytes:
         def read() -> bytes:
-            # One read is one command: what a page shows is of one moment.
+            # One read is one command, so the page is consistent.
             with (self.folder / name).open("rb", buffering=0) as page:
                 return page.read(length) or b""
 
@@ -113,7 +117,7 @@ class FolderTransport:
         return self._read(f"log-{lid:02x}", length)
 
     def log_of_namespace(self, lid: int, length: int, nsid: int) -> bytes:
-        """There is one namespace."""
+        """Read the page; a simulated drive has only one namespace."""
         return self.get_log(lid, length)
 
     def identify(self, cns: int, nsid: int) -> bytes:
@@ -123,8 +127,10 @@ class FolderTransport:
 
 
 class Snapshot:
-    """Pages of one moment: read when it is made, decoded whenever. What was not read then has no page.
-    `choose` names vendor pages that this controller has."""
+    """Pages read at construction and decoded later. Other pages are reported as not read.
+
+    `choose` names the vendor pages of this controller.
+    """
 
     def __init__(
         self, transport: Transport, nsid: int, choose: Callable[[identify.Controller], Iterable[int]]

@@ -1,4 +1,4 @@
-"""One disk traced while its drive's own latency page is looked at: what both say of the same stretch."""
+"""Trace a disk while reading the drive's latency page, to compare both over the same interval."""
 
 from __future__ import annotations
 
@@ -13,15 +13,18 @@ from opwatch.trace.hist import Histogram
 from opwatch.trace.tracing import Tracer
 from opwatch.trace.trust import Reading, trust
 
-# Of readings under load, one in some ten is taken within a count.
+# Under load, about one reading in ten falls within a request's count.
 _ATTEMPTS = 100
 _IN_FLIGHT = {"read": 0, "write": 1}
 
 
 @frozen
 class WayLook:
-    """A page of the drive, between two readings of the host. `flying`, by direction: requests that had not
-    ended after the page was read, and before the second reading was taken."""
+    """Page of the drive between two host readings.
+
+    `flying` is the number of requests per direction that were in flight between reading the page and the
+    second host reading.
+    """
 
     before: Reading
     page: AmazonLog
@@ -37,13 +40,13 @@ def _flying(disk: BlockDevice) -> dict[str, int]:
 
 
 class WayWatch:
-    """Looks at one disk and its drive."""
+    """Polls a disk and its drive."""
 
     def __init__(self, disk: BlockDevice, tracer: Tracer, reader: LatencyReader) -> None:
         self._disk, self._tracer, self._reader = disk, tracer, reader
 
     def _whole(self) -> Reading:
-        """A reading that does not fall between the parts of a request's count: most do not."""
+        """Return a reading that does not split a request's counts. Most readings qualify."""
         for _ in range(_ATTEMPTS):
             [reading] = self._tracer.read()
             if _is_whole(reading.sample):
@@ -64,12 +67,12 @@ class WayWatch:
 
 
 def _is_whole(sample: TargetSample) -> bool:
-    """Whether no request was counted in part when it was read."""
+    """Return whether the reading contains no partly counted request."""
     return all(sample.ops[name].latency.total == sample.ops[name].completed for name in _IN_FLIGHT)
 
 
 def _slots(histogram: Histogram, longest_ns: int) -> tuple[HostSlot, ...]:
-    """The last slot has no edge but the longest time that was ever seen."""
+    """Return the histogram's slots. The last one is bounded only by the longest time ever seen."""
     scale = histogram.scale
     last = scale.slots - 1
     return tuple(
@@ -87,8 +90,8 @@ def _host(begin: OpSample, end: OpSample) -> HostTimes:
 
 
 def _ambiguous(look: WayLook, name: str) -> int:
-    """What the drive may have counted when its page was read, and the host had not: what ended then, and
-    what had not ended."""
+    """Return the maximum number of requests that only the drive had counted at the page: completed since, or
+    in flight."""
     ended = _completed(look.after.sample, name) - _completed(look.before.sample, name)
     return ended + look.flying[name]
 
@@ -98,15 +101,19 @@ def _completed(sample: TargetSample, name: str) -> int:
 
 
 def _lost(first: WayLook, last: WayLook, name: str) -> int:
-    """How many requests the tracer may have lost, by the kernel's own count: the drive has them. Where there
-    is no witness, nothing is known to be lost."""
+    """Return the maximum number of requests that the tracer lost, by the kernel's count.
+
+    Without the kernel's count, no loss is known.
+    """
     drift = trust(first.before, last.before, 0).drift.get(name)
     return max(0, drift.drift) + drift.slack if drift else 0
 
 
 def ways(first: WayLook, last: WayLook) -> dict[str, WayTimes]:
-    """Reads and writes between two looks. The host's stretch is from the reading before the first page to
-    the one before the last."""
+    """Compare reads and writes between two polls.
+
+    The host interval runs from the reading before the first page to the reading before the last page.
+    """
     directions = {}
     for name in _IN_FLIGHT:
         host = _host(first.before.sample.ops[name], last.before.sample.ops[name])

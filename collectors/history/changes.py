@@ -1,4 +1,4 @@
-"""The history tracer: what changes on one disk, beside the kernel's own counts of it."""
+"""History tracer: records changes on one disk, with the kernel's counts as a check."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from opwatch.errors import TracerMissing, Unsupported, UsageError
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.trim.history.changes import HistoryLoss, programs_of
 
-# 400,000 changes: what a fast drive does while the reader sleeps a tenth of a second, and ten times that.
+# 400,000 changes: ten times the changes of a fast drive while the reader sleeps 0.1 s.
 _RING_BYTES = 16 << 20
 
 
 def disk_of_requests(devices: Devices, device: BlockDevice) -> BlockDevice:
-    """The disk whose requests are a disk's: itself, or the one path below an NVMe multipath device. Refused,
-    with the reason, for what has no requests of its own, or whose changes cannot be proven to be complete."""
+    """Return the disk that receives a device's requests: itself, or the only path of an NVMe multipath
+    device.
+
+    Raises an error with the reason for devices without requests, or whose changes cannot be proven complete.
+    """
     if device.is_partition:
         raise UsageError(
             f"{device.name} is a partition; a history is of a whole disk: --dev {device.disk.name}"
@@ -46,14 +49,16 @@ def disk_of_requests(devices: Devices, device: BlockDevice) -> BlockDevice:
 
 
 class DiskCounts:
-    """The kernel's counts of written and discarded sectors of a disk. Failed ones count, and zeroing and
-    secure erase count as writes."""
+    """Kernel counts of written and discarded sectors.
+
+    Failed requests count; write zeroes and secure erase count as writes.
+    """
 
     def __init__(self, disk: BlockDevice) -> None:
         self._stat = StatReader(disk)
 
     def read(self) -> tuple[int, int] | None:
-        """(sectors written, sectors discarded); None when they mean nothing any more, or the disk is gone."""
+        """Return (sectors written, sectors discarded), or None if unusable or if the disk is gone."""
         statistics = self._stat.read()
         if statistics is None:
             return None
@@ -64,8 +69,8 @@ class DiskCounts:
 
 
 class ChangeTracer:
-    """The programs of one disk, attached from construction to close(). `disk` is one that disk_of_requests()
-    gave."""
+    """Programs for one disk, attached from construction until close(). `disk` comes from
+    disk_of_requests()."""
 
     def __init__(self, disk: BlockDevice) -> None:
         try:
@@ -79,14 +84,14 @@ class ChangeTracer:
             raise explain_probe_error(error) from error
 
     def drain(self) -> tuple[bytes, bool]:
-        """Changes since the last drain, and whether some that completed before this call may be left."""
+        """Return the changes since the last drain, and whether changes from before this call may remain."""
         return self._native.drain()
 
     def loss(self) -> HistoryLoss:
         return HistoryLoss(*self._native.loss())
 
     def programs(self) -> list[tuple[str, int, int, int, int]]:
-        """(name, id, runs, run_ns, recursion misses) of each program."""
+        """Return (name, id, runs, run_ns, recursion misses) of each program."""
         return self._native.programs()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The history file on disk: one writer at a time, any number of readers, whole frames whatever happens."""
+"""History file: one writer, any number of readers, only complete frames."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from opwatch.safefile import NewFile, open_own, write_anew
 from opwatch.trim.history import journal
 from opwatch.trim.history.journal import Saved
 
-# A file is written anew when it has grown by this much, and to several times its size.
+# Growth in bytes and as a multiple of the size that triggers a rewrite.
 _GROWTH_BYTES, _GROWTH, _MOST_GROWTH_BYTES = 1 << 20, 2, 64 << 20
-# This has as many runs as a map has room for, grown by as much as a file may.
+# Space for the maximum number of runs in a map, plus the maximum growth.
 _MOST_BYTES = 256 << 20
 
 
 def _opened(path: Path, flags: int) -> int:
-    """A descriptor of a regular file: a device or a pipe has no end."""
+    """Return a descriptor of a regular file. Devices and pipes have no end."""
     descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return descriptor
@@ -40,8 +40,7 @@ def _explained(error: OSError, path: Path) -> OpwatchError:
 
 
 class HistoryFile:
-    """A file that is written to. `saved` is what it held before, None when there was nothing; `damage` says
-    why what it held cannot be used."""
+    """Writable history file. `saved` is its previous content, or None; `damage` is the reason if unusable."""
 
     def __init__(self, path: Path) -> None:
         self.damage: str | None = None
@@ -71,7 +70,7 @@ class HistoryFile:
             return None
 
     def replace(self, chunks: Iterable[bytes]) -> None:
-        """Write all of it anew; a reader finds the old content or the new one."""
+        """Rewrite the file atomically: readers see the old or the new content."""
         self._end_rewrite()
         try:
             descriptor = write_anew(self.path, chunks, locked=True)
@@ -80,7 +79,7 @@ class HistoryFile:
         self._change_to(descriptor)
 
     def begin_replacing(self, chunks: Iterable[bytes]) -> None:
-        """Begin to write the new file in a thread: the old one goes on until finish_replacing()."""
+        """Write the new file in a thread. The old file remains in use until finish_replacing()."""
         try:
             self._rewrite = _Rewrite(self.path, chunks)
         except OSError as error:
@@ -91,7 +90,7 @@ class HistoryFile:
         return self._rewrite is not None
 
     def finish_replacing(self) -> None:
-        """Take up the new file, if it is whole by now, with all that was appended meanwhile."""
+        """Switch to the new file, if complete, including all frames appended since."""
         rewrite = self._rewrite
         if rewrite is None or rewrite.is_alive():
             return
@@ -123,7 +122,7 @@ class HistoryFile:
 
     @property
     def is_here(self) -> bool:
-        """Whether the path still names the file that we write to."""
+        """Return whether the path still names our file."""
         try:
             return os.path.samestat(os.fstat(self._descriptor), self.path.lstat())
         except OSError:
@@ -131,16 +130,16 @@ class HistoryFile:
 
     @property
     def is_as_written(self) -> bool:
-        """Whether it is here, and has the size that we gave it."""
+        """Return whether the path still names our file and the size is unchanged."""
         return self.is_here and os.fstat(self._descriptor).st_size == self._first + self._grown
 
     @property
     def has_grown(self) -> bool:
-        """Whether it is worth writing anew."""
+        """Return whether the file has grown enough for a rewrite."""
         return self._grown > max(_GROWTH_BYTES, min(_GROWTH * self._first, _MOST_GROWTH_BYTES))
 
     def abandon(self) -> None:
-        """Close it, and leave no empty file that was not there before."""
+        """Close the file, and remove a new empty file."""
         if self._is_new and os.fstat(self._descriptor).st_size == 0 and self.is_here:
             self.path.unlink(missing_ok=True)
         self.close()
@@ -153,7 +152,7 @@ class HistoryFile:
 
 
 class _Rewrite(threading.Thread):
-    """A new file, written in a thread: a large map takes seconds, and so does a disk that is busy."""
+    """Thread that writes a new file, because a large map or a busy disk takes seconds."""
 
     def __init__(self, path: Path, chunks: Iterable[bytes]) -> None:
         super().__init__(name="opwatch history", daemon=True)
@@ -172,7 +171,7 @@ class _Rewrite(threading.Thread):
             self._error = error
 
     def commit(self) -> int:
-        """Give the file its name, once the thread has ended."""
+        """Rename the file into place after the thread has ended."""
         try:
             if self._error:
                 raise self._error
@@ -195,7 +194,7 @@ def _write(descriptor: int, content: bytes) -> None:
 
 
 def _locked(path: Path) -> tuple[int, bool]:
-    """(a descriptor of the file that the path names, ours alone to write to; whether it is new)."""
+    """Return (exclusively locked descriptor of the file, whether it is new)."""
     while True:
         descriptor, is_new = open_own(path)
         try:
@@ -211,7 +210,7 @@ def _locked(path: Path) -> tuple[int, bool]:
 
 
 def _read(path: Path) -> tuple[bytes, bool]:
-    """(the content of a file, whether somebody writes to it)."""
+    """Return (content of a file, whether another process writes to it)."""
     while True:
         with open(_opened(path, os.O_RDONLY), "rb") as file:
             try:
@@ -220,13 +219,13 @@ def _read(path: Path) -> tuple[bytes, bool]:
             except BlockingIOError:
                 alive = True
             raw = read_all(file, str(path), _MOST_BYTES)
-            # One that was just written anew has no writer any more, but its successor may.
+            # A file that was just replaced has no writer, but its successor may.
             if alive or os.fstat(file.fileno()).st_ino == path.stat().st_ino:
                 return raw, alive
 
 
 def read_history(path: Path) -> tuple[Saved, bool]:
-    """(what a file says, whether somebody records into it)."""
+    """Return (content of a history, whether another process records into it)."""
     try:
         raw, alive = _read(path)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Records the history of a disk: what changes becomes a map in a file, and what was missed is noticed."""
+"""Record a disk's history: write changes to a map in a file, and detect missed changes."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from opwatch.trim.history.journal import HistoryDrive, Look, Saved
 from opwatch.trim.history.sectormap import SECTOR, SectorState
 from opwatch.trim.history.witness import Base
 
-# The ring is emptied this often.
+# Interval between drains of the ring.
 TICK_S = 0.1
-# The kernel counts what it has completed within this time, by far.
+# The kernel counts completions well within this time.
 _APART_S = 0.002
 _SAVE_S = 1.0
-# Drains in a row before we admit to be behind.
+# Number of consecutive drains before the reader counts as too slow.
 _DRAINS = 64
 GAP_NOTE = (
     "of the time without a recording only the kernel's counts are known: commands that it does not count "
@@ -45,7 +45,7 @@ def read_moment(device: BlockDevice) -> Conditions:
 
 
 def identify(devices: Devices, device: BlockDevice) -> HistoryDrive:
-    """Which drive it is, and what it frees as a whole."""
+    """Return the identity of a drive and its discard granularity."""
     size, offset = granule_of(LayerReader(devices).device(device).layer(device.name))
     return replace(_named(devices, device), granule=max(size // SECTOR, 1), offset=offset // SECTOR)
 
@@ -56,7 +56,7 @@ def _named(devices: Devices, device: BlockDevice) -> HistoryDrive:
 
 
 def find_drive(devices: Devices, drive: HistoryDrive) -> BlockDevice | None:
-    """The disk that a record is of, whatever it is called now; None when it is not here."""
+    """Return the disk of a record even if renamed, or None if absent."""
     named = devices.by_name(drive.name)
     lasting = drive.wwid or drive.serial
     others = [disk for disk in devices.disks() if lasting and disk.name != drive.name and not disk.is_hidden]
@@ -65,8 +65,11 @@ def find_drive(devices: Devices, drive: HistoryDrive) -> BlockDevice | None:
 
 
 class HistoryRecorder:
-    """Records from construction to close(). `kept` says what became of what the file knew. `was_disturbed` is
-    set when somebody deleted, replaced or cut the file, which is written anew then: `tell` is called once."""
+    """Records from construction until close().
+
+    `kept` describes the fate of the file's previous content. `was_disturbed` is set if another process
+    deletes, replaces or truncates the file. The file is then rewritten, and `tell` is called once.
+    """
 
     def __init__(
         self, devices: Devices, device: BlockDevice, path: Path, tell: Callable[[str], None] = lambda _: None
@@ -83,7 +86,7 @@ class HistoryRecorder:
             raise
 
     def _open(self, path: Path) -> HistoryFile:
-        """The file, if it is ours to write to."""
+        """Return the file, if it belongs to this drive."""
         file = HistoryFile(path)
         if file.saved and is_other(file.saved.drive, self.drive):
             file.close()
@@ -124,8 +127,7 @@ class HistoryRecorder:
         return counts if counts else self._give_up("the kernel's counts of it are switched off")
 
     def _give_up(self, why: str) -> NoReturn:
-        """End the record for a reason: what happens from now on is not seen, and nobody could tell later that
-        anything did."""
+        """End the record for a reason. Later changes are not seen, and nothing would show them afterwards."""
         if not self._presence.holds():
             raise OpwatchError(f"{self.device.name} is gone")
         if self._last:
@@ -134,7 +136,7 @@ class HistoryRecorder:
         raise OpwatchError(f"{self.device.name}: {why}")
 
     def _keep(self, saved: Saved | None, counts: tuple[int, int]) -> str:
-        """Take over what is still proven of what the file knew; says what became of it."""
+        """Keep the part of the file's content that is still proven, and return a description."""
         if saved is None:
             damage = self._file.damage
             return f"what the file held cannot be read: {damage}" if damage else "a new history"
@@ -160,7 +162,7 @@ class HistoryRecorder:
         return "what was known is known still: nothing was written or discarded meanwhile"
 
     def look(self) -> bool:
-        """Take note of what changed. False when the disk is gone."""
+        """Process new changes. Return False if the disk is gone."""
         if not self._presence.holds():
             return False
         self._forget_after_sleep()
@@ -190,7 +192,7 @@ class HistoryRecorder:
         self._since_wall_ns, self._notes = time.time_ns(), ()
 
     def _drain(self) -> bool:
-        """Empty the ring; False when it fills faster than we read."""
+        """Drain the ring. Return False if it fills faster than we read."""
         for _ in range(_DRAINS):
             raw, more = self._tracer.drain()
             written, discarded = self.history.apply(raw)
@@ -213,7 +215,7 @@ class HistoryRecorder:
         return True
 
     def _narrow(self) -> None:
-        """Hold what is recorded by now against what the kernel counts a moment later."""
+        """Compare the recorded counts with the kernel's counts a moment later."""
         time.sleep(_APART_S)
         counts = self._read_counts()
         wrong = [
@@ -236,7 +238,7 @@ class HistoryRecorder:
             self.history.decay(writes, discards, why, time.monotonic_ns())
 
     def state(self) -> Look:
-        """What can be proven of the map as it is."""
+        """Return the provable statements about the current map."""
         written, discarded = self._bases
         return Look(
             mono_ns=self._looked_ns,
@@ -254,7 +256,7 @@ class HistoryRecorder:
         )
 
     def save(self) -> None:
-        """Write down what changed, if anything did and a second is over, or more is worth it."""
+        """Save changes, at most once per second, or rewrite the file if necessary."""
         if not self._settled:
             return
         self._file.finish_replacing()
@@ -271,13 +273,13 @@ class HistoryRecorder:
         self._file.append(journal.delta(look, runs))
         self._last, map_.log = look, []
         if self._file.has_grown and not self._file.is_replacing:
-            # A thread writes it from a copy: the ring fills while a large map is written.
+            # A thread writes from a copy, because the ring fills while a large map is written.
             self._file.begin_replacing(journal.snapshot_frames(self.drive, look, map_.copy()))
 
     def _save_anew(self) -> None:
         disturbed = not self._file.is_as_written
         if not self._file.is_here:
-            # Whatever the path names now may be another's.
+            # The path may now name another process's file.
             self._file.close()
             self._file = self._open(self._file.path)
         self._last = self.state()
@@ -290,11 +292,11 @@ class HistoryRecorder:
             )
 
     def missed_runs(self) -> int:
-        """Runs of our programs that the kernel left out because one was running already on that CPU."""
+        """Return the program runs skipped by the kernel because of another run on the same CPU."""
         return sum(program[4] for program in self._tracer.programs())
 
     def close(self) -> None:
-        """Write everything down that is known, and detach."""
+        """Save all known changes and detach."""
         try:
             if self._presence.holds() and self.look() and self._settled:
                 self._save_anew()
@@ -306,7 +308,7 @@ class HistoryRecorder:
 
 
 def _alike(one: Look, two: Look) -> bool:
-    """Whether both say the same of the map."""
+    """Return whether both make the same statements about the map."""
     return (one.written, one.discarded, one.written_slack, one.discarded_slack, one.forgotten) == (
         two.written,
         two.discarded,

@@ -1,4 +1,4 @@
-"""Free space against the map of a history: what of it the drive still holds, to the sector."""
+"""Compare free space with a history's map: the free sectors that the drive still holds."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from opwatch.trim.space.remap import Landing, still
 from opwatch.trim.stack.layers import Stack
 from opwatch.trim.stale.remembered import Part, Remembered, StaleSpace
 
-# A recorder writes down what changed every second.
+# A recorder saves its changes every second.
 _PATIENCE_S = 4.0
 
 
@@ -39,7 +39,7 @@ def _decayed(saved: Saved, writes: bool, discards: bool) -> Saved:
 
 
 class OpenHistory:
-    """A history file of a disk that is here."""
+    """History file of a disk that is present."""
 
     def __init__(self, path: Path, devices: Devices) -> None:
         self.path = path
@@ -54,7 +54,7 @@ class OpenHistory:
         self._disk = disk_of_requests(devices, device)
 
     def read(self, newer_than_ns: int) -> Remembered:
-        """The map as it was at a moment after `newer_than_ns`, as far as that can be proven."""
+        """Return the map at a time after `newer_than_ns`, as far as it can be proven."""
         counts, end = DiskCounts(self._disk), time.monotonic() + _PATIENCE_S
         try:
             while True:
@@ -73,14 +73,16 @@ class OpenHistory:
     def _judge(
         self, saved: Saved, now: tuple[int, int] | None, newer_than_ns: int | None, *, waits: bool
     ) -> Remembered | None:
-        """What the file proves; None when it is older than what happened since. `newer_than_ns` is None when
-        nobody records any more."""
+        """Return the proven state, or None if the file is older than later changes.
+
+        `newer_than_ns` is None without a recorder.
+        """
         look = saved.look
         why = other_life(saved, self._drive, read_moment(self.device))
         if now is None:
             why = "the kernel's counts cannot be read"
         elif not waits and (now[0] < look.written or now[1] < look.discarded):
-            # While somebody records, the kernel may be about to count what was seen.
+            # While a recorder runs, the kernel may lag behind the recorded changes.
             why = "the kernel's counts began anew"
         if why:
             return self._remembered(_decayed(saved, True, True), (f"nothing is known: {why}",))
@@ -97,7 +99,7 @@ class OpenHistory:
         return self._remembered(saved, tuple(doubts), () if alive else (GAP_NOTE,))
 
     def _after_gap(self, saved: Saved, now: tuple[int, int]) -> Remembered:
-        """What is still known where nobody records any more, and the disk was used since."""
+        """Return the state that survives changes after the end of the recording."""
         writes, discards = saved.look.used_since(now)
         what = " and ".join(word for word, so in (("written to", writes), ("discarded", discards)) if so)
         doubt = f"the disk was {what} since the recording"
@@ -119,7 +121,7 @@ def _sectors(slack: int | None) -> str:
 
 
 class Comparison:
-    """One figure of a mounted file system, or of a device that nothing is on."""
+    """Comparison for one mounted file system or unused device."""
 
     def __init__(self, stack: Stack, mount: Mount | None, files: Sequence[Path], devices: Devices) -> None:
         self._stack, self._mount, self._devices = stack, mount, devices
@@ -130,8 +132,10 @@ class Comparison:
         self._notes: tuple[str, ...] = ()
 
     def run(self) -> StaleSpace:
-        """Hold the free space against the map. What is free before and after the map was right is taken for
-        free at that moment."""
+        """Compare the free space with the map.
+
+        Space that is free both before and after reading the map counts as free at that moment.
+        """
         begin = time.monotonic()
         before = self._free(settled=True)
         by_name = {reader.device.name: reader for reader in self._readers}

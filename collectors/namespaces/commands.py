@@ -1,6 +1,7 @@
-"""The admin commands that make, attach, detach and delete an NVMe namespace, and the one that sanitizes all
-of a drive, by ioctl on an open controller.
-Whoever sends one has looked before whose the namespace is, and has written down what it was.
+"""Admin commands to create, attach, detach and delete an NVMe namespace, and to sanitize a drive.
+
+Sent by ioctl to an open controller. The caller must have checked the owner of the namespace and saved its
+description.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ _MANAGEMENT, _ATTACHMENT, _SANITIZE = 0x0D, 0x15, 0x84
 _CREATE, _DELETE = 0, 1
 _ATTACH, _DETACH = 0, 1
 _LIST_BYTES = 4096
-# Of all namespaces: to delete this one is to delete them all.
+# NSID of all namespaces. A delete with this NSID removes every namespace.
 _BROADCAST = 0xFFFFFFFF
-# A drive may erase what it deletes before it answers.
+# A drive may erase a namespace before it reports the deletion.
 _TIMEOUT_MS = 600_000
 
 
 class CommandFailed(OpwatchError):
-    """The drive has refused a command; `status` has its type above the lower byte."""
+    """The drive refused a command. `status` holds the status code type above the low byte."""
 
     def __init__(self, what: str, status: int) -> None:
         super().__init__(f"{what}: the drive refused it with status {status:03X}h")
@@ -58,7 +59,7 @@ class _AdminCommand(ctypes.Structure):
 
 
 def create_namespace(controller: int, page: bytes) -> int:
-    """The number of a new namespace, which no controller has yet."""
+    """Return the id of a new namespace, not yet attached to a controller."""
     return _send(controller, "Create Namespace", _AdminCommand(opcode=_MANAGEMENT, cdw10=_CREATE), page)
 
 
@@ -68,7 +69,7 @@ def delete_namespace(controller: int, nsid: int) -> None:
 
 
 def attach_namespace(controller: int, nsid: int, number: int) -> None:
-    """Give a namespace to the controller of this number."""
+    """Attach a namespace to the controller with this id."""
     command = _AdminCommand(opcode=_ATTACHMENT, nsid=_single(nsid), cdw10=_ATTACH)
     _send(controller, f"Attach Namespace {nsid}", command, _controllers(number))
 
@@ -79,13 +80,16 @@ def detach_namespace(controller: int, nsid: int, number: int) -> None:
 
 
 def sanitize_drive(controller: int, action: int) -> None:
-    """Begin to sanitize all namespaces of the drive, which ends at some time. It is restricted (AUSE is 0):
-    should it fail, nothing but another one ends that; and all is deallocated behind it (NDAS is 0)."""
+    """Start to sanitize all namespaces of the drive.
+
+    Restricted mode (AUSE is 0): after a failure, only another sanitize ends the failed state. The drive
+    deallocates all blocks afterwards (NDAS is 0).
+    """
     _send(controller, "Sanitize", _AdminCommand(opcode=_SANITIZE, cdw10=action))
 
 
 def rescan(controller: int) -> None:
-    """Have the kernel look which namespaces there are by now."""
+    """Have the kernel rescan the namespaces."""
     try:
         fcntl.ioctl(controller, _RESCAN)
     except OSError as error:
@@ -99,12 +103,12 @@ def _single(nsid: int) -> int:
 
 
 def _controllers(number: int) -> bytes:
-    """A controller list of one."""
+    """Return a controller list with one entry."""
     return (b"\x01\x00" + number.to_bytes(2, "little")).ljust(_LIST_BYTES, b"\0")
 
 
 def _send(controller: int, what: str, command: _AdminCommand, data: bytes = b"") -> int:
-    """Send it and return what it answers; CommandFailed where the drive refuses it."""
+    """Send a command and return its result. Raise CommandFailed on refusal by the drive."""
     buffer = ctypes.create_string_buffer(data, len(data)) if data else None
     if buffer:
         command.addr, command.data_len = ctypes.addressof(buffer), len(data)

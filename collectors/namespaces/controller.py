@@ -1,5 +1,6 @@
-"""An NVMe controller that is open: known by the drive's serial number and model, and by no name of a disk,
-for disks go and come with their namespaces.
+"""Open NVMe controller, identified by the drive's serial number and model.
+
+Disk names are no identity, because disks appear and disappear with their namespaces.
 """
 
 from __future__ import annotations
@@ -26,19 +27,18 @@ from opwatch.sweep.namespace.sanitize import SanitizeOffer
 
 _CONTROLLERS = Path("/sys/class/nvme")
 _EFFECTS_LOG, _EFFECTS_BYTES = 0x05, 4096
-# How long the kernel and udev take until a namespace that was attached is a disk with a node.
+# Maximum time until an attached namespace has a disk and a node.
 _PATIENCE_S = 60.0
 
 
 def controller_of(devices: Devices, disk: BlockDevice) -> str:
-    """The name of the controller that a namespace has its requests from."""
+    """Return the name of the controller that serves a namespace."""
     below = next(iter(devices.paths(disk)), disk)
     return (below.sysfs / "device").resolve().name
 
 
 def controller_like(identity: DiskIdentity) -> str:
-    """The name of the controller of the drive that this was; RefusedError when it is not there, or more than
-    one is."""
+    """Return the name of the controller of this drive. Raise RefusedError if none or several match."""
     alike = [
         folder.name
         for folder in sorted(_CONTROLLERS.glob("nvme*"))
@@ -51,7 +51,7 @@ def controller_like(identity: DiskIdentity) -> str:
 
 
 def _word(path: Path) -> str | None:
-    """An attribute without its padding."""
+    """Return an attribute without padding."""
     try:
         return " ".join(read_text(path).split()) or None
     except OSError:
@@ -59,15 +59,14 @@ def _word(path: Path) -> str | None:
 
 
 def offer_of(disk: BlockDevice) -> NamespaceOffer:
-    """What the drive of this disk says of replacing its namespace. Nothing is changed."""
+    """Return the drive's support for replacing the namespace of a disk. Changes nothing."""
     devices = Devices()
     with HeldController(controller_of(devices, disk)) as controller:
         return controller.offer(devices, disk)
 
 
 class HeldController(Closing):
-    """A controller that is open until close(). What it answers is of this very drive, whatever has its name
-    by then."""
+    """Controller that is open until close(). Answers come from this drive even if its name is reused."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -89,7 +88,7 @@ class HeldController(Closing):
             self._descriptor = -1
 
     def require(self, identity: DiskIdentity) -> None:
-        """RefusedError unless it is the controller of this drive."""
+        """Raise RefusedError unless this is the controller of the drive."""
         answer = self._read_controller()
         if (answer.serial, answer.model) != (identity.serial, identity.model):
             raise RefusedError(f"{self.name} is the controller of another drive ({answer.serial})")
@@ -98,11 +97,11 @@ class HeldController(Closing):
         return identify.decode_controller(self._transport.identify(identify.CONTROLLER, 0))
 
     def namespace(self, nsid: int) -> Namespace:
-        """What is allocated under this number, whether a controller has it or not."""
+        """Return the namespace allocated under this id, attached or not."""
         return identify.decode_namespace(self._transport.identify(identify.ALLOCATED_NAMESPACE, nsid))
 
     def namespaces(self) -> list[SeenNamespace]:
-        """All namespaces of the drive."""
+        """Return all namespaces of the drive."""
         attached = self._list(identify.ATTACHED_LIST)
         there = []
         for nsid in self._list(identify.ALLOCATED_LIST):
@@ -114,7 +113,7 @@ class HeldController(Closing):
         return identify.namespace_list(self._transport.identify(which, 0))
 
     def offer(self, devices: Devices, disk: BlockDevice) -> NamespaceOffer:
-        """What it says of replacing the namespace of this disk."""
+        """Return the support for replacing the namespace of this disk."""
         nsid = disk.number("nsid") or 0
         controller, namespace = self.identified, self.namespace(nsid)
         paths = devices.paths(disk) or [disk]
@@ -136,11 +135,11 @@ class HeldController(Closing):
         )
 
     def sanitize_log(self) -> SanitizeLog:
-        """How far a sanitize is, or how the last one ended."""
+        """Return the progress of a running sanitize, or the result of the last one."""
         return decode_sanitize_log(self._transport.get_log(sanitize_log.LID, sanitize_log.LENGTH))
 
     def sanitize_offer(self, disk: BlockDevice) -> SanitizeOffer:
-        """What the drive says of sanitizing it; `disk` is the one of its namespaces that is to be purged."""
+        """Return the drive's support for sanitize. `disk` is the namespace to purge."""
         nsid, controller = disk.number("nsid") or 0, self.identified
         there: tuple[int, ...] = (nsid,)
         if controller.manages_namespaces:
@@ -156,7 +155,7 @@ class HeldController(Closing):
         )
 
     def disk_of(self, devices: Devices, nsid: int, size_bytes: int) -> BlockDevice:
-        """The disk that the kernel makes of a namespace; OpwatchError where none comes."""
+        """Return the kernel's disk for a namespace, or raise OpwatchError if none appears."""
         until = time.monotonic() + _PATIENCE_S
         rescan(self.fileno())
         while True:
@@ -172,7 +171,7 @@ class HeldController(Closing):
             time.sleep(0.05)
 
     def wait_until_gone(self, devices: Devices) -> None:
-        """Return when the kernel shows no disk of this drive any more."""
+        """Wait until the kernel shows no disk of this drive."""
         until = time.monotonic() + _PATIENCE_S
         rescan(self.fileno())
         while self.disks(devices):
@@ -184,7 +183,7 @@ class HeldController(Closing):
             time.sleep(0.05)
 
     def disks(self, devices: Devices) -> list[BlockDevice]:
-        """The disks of this controller that have nodes."""
+        """Return the disks of this controller that have nodes."""
         return [
             disk
             for disk in devices.disks()
@@ -195,7 +194,7 @@ class HeldController(Closing):
 
 
 def _opened(name: str) -> int:
-    """A descriptor of the controller of this name, by the number that the kernel has for it."""
+    """Return a descriptor of the controller, after checking its device number."""
     node = Path("/dev") / name
     descriptor = open_node(node, os.O_NOFOLLOW)
     status = os.fstat(descriptor)

@@ -1,5 +1,6 @@
-"""Sanitizes a drive and waits until that has ended, which nothing but its end ends: the drive goes on by
-itself, over resets and without whoever began it.
+"""Sanitize a drive and wait for the end.
+
+A sanitize cannot be stopped: the drive continues over resets and without us.
 """
 
 from __future__ import annotations
@@ -22,27 +23,31 @@ from opwatch.sweep.namespace.sanitize import (
 )
 
 _POLL_S = 0.5
-# A controller that is reset meanwhile answers nothing for so long.
+# Time that a controller may need to answer again after a reset.
 _PATIENCE_S = 60.0
 
 
 def sanitize_offer_of(disk: BlockDevice) -> SanitizeOffer:
-    """What the drive of this disk says of sanitizing it. Nothing is changed."""
+    """Return the sanitize support of a disk's drive. Changes nothing."""
     with HeldController(controller_of(Devices(), disk)) as controller:
         return controller.sanitize_offer(disk)
 
 
 def sanitize(controller: HeldController, show: Callable[[str], None], resume_words: str) -> None:
-    """Sanitize all of the drive, in the way that it offers; returns when that has succeeded. Signals are
-    left for whoever asks for them behind it."""
+    """Sanitize the entire drive with its best method, and return on success.
+
+    Signals are handled by the caller afterwards.
+    """
     action = sanitize_action(controller.identified)
     sanitize_drive(controller.fileno(), action)
     _end_of(controller, action, show, resume_words)
 
 
 def wait_for_sanitize(identity: DiskIdentity, show: Callable[[str], None], resume_words: str) -> None:
-    """Return when a drive is not being sanitized any more; OpwatchError where it failed. Nothing is
-    changed, so that whoever ends the waiting has ended nothing else."""
+    """Wait until a drive is no longer being sanitized. Raise OpwatchError if the sanitize failed.
+
+    Changes nothing, so stopping the wait is safe.
+    """
     with HeldController(controller_like(identity)) as controller:
         controller.require(identity)
         log = controller.sanitize_log()
@@ -51,7 +56,7 @@ def wait_for_sanitize(identity: DiskIdentity, show: Callable[[str], None], resum
 
 
 def _end_of(controller: HeldController, action: int, show: Callable[[str], None], resume_words: str) -> None:
-    """Wait for the end; OpwatchError unless it is that of a success."""
+    """Wait for the end. Raise OpwatchError unless the sanitize succeeded."""
     while True:
         log = _patiently(controller, action, resume_words)
         if log.state is not SanitizeState.UNDER_WAY:
@@ -63,7 +68,7 @@ def _end_of(controller: HeldController, action: int, show: Callable[[str], None]
 
 
 def _patiently(controller: HeldController, action: int, resume_words: str) -> SanitizeLog:
-    """What the drive says of it, asked again where it does not answer."""
+    """Return the sanitize log, repeating the request while the drive does not answer."""
     until = time.monotonic() + _PATIENCE_S
     while True:
         try:

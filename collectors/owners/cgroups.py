@@ -1,4 +1,4 @@
-"""Names of control groups by the number that the kernel gives them."""
+"""Names of control groups by kernel id."""
 
 from __future__ import annotations
 
@@ -10,36 +10,38 @@ from opwatch.foreign import fields_of, lines_of, read_names, read_text
 from opwatch.frozen import frozen
 from opwatch.host.usage import parse_mountinfo
 
-# Systems nest a dozen groups. os.walk() follows any depth, in a time that grows with its square.
+# Systems nest about a dozen groups. os.walk() has no depth limit, and its time grows with the depth squared.
 _MOST, _DEEPEST = 20000, 64
 _GROUPS, _PROC = Path("/sys/fs/cgroup"), Path("/proc")
-# The I/O controller's name in version 1.
+# Name of the I/O controller in version 1.
 _CONTROLLER = "blkio"
 
 
 def cgroup_names(root: Path | None = None) -> dict[int, str]:
-    """Paths of version 2 groups by inode, which is their number; what vanishes meanwhile is left out."""
+    """Return the paths of version 2 groups by inode, which is the group id. Vanished groups are left out."""
     tops = (root,) if root else (_GROUPS, _GROUPS / "unified")
     return _names_below([top for top in tops if (top / "cgroup.controllers").exists()])
 
 
 @frozen
 class IoHierarchy:
-    """The hierarchy of groups to which the kernel accounts I/O. Numbers of groups are unique within one
-    hierarchy only. `root` is where one of version 1 is mounted, None where this process sees no mount."""
+    """Hierarchy to which the kernel accounts I/O. Group ids are unique only within one hierarchy.
+
+    `root` is the mount point of a version 1 hierarchy, or None if no mount is visible.
+    """
 
     version: int
     root: Path | None = None
 
     def names(self) -> dict[int, str]:
-        """Return the paths of its groups by their number."""
+        """Return the paths of the groups by id."""
         if self.version == 2:
             return cgroup_names()
         return _names_below([self.root] if self.root else [])
 
 
 def find_io_hierarchy(proc: Path = _PROC) -> IoHierarchy:
-    """Return the hierarchy that has the I/O controller now. In a hybrid setup that is one of version 1."""
+    """Return the hierarchy with the I/O controller. In a hybrid setup this is a version 1 hierarchy."""
     try:
         controllers = [fields_of(line) for line in lines_of(read_text(proc / "cgroups"))]
         mounts = parse_mountinfo(read_names(proc / "self" / "mountinfo"))
@@ -63,7 +65,7 @@ def _names_below(tops: Sequence[Path]) -> dict[int, str]:
 
 
 def _add(names: dict[int, str], folder: str, root_length: int) -> list[str]:
-    """Note a group, and give those below it."""
+    """Record a group and return the groups below."""
     if len(names) >= _MOST:
         return []
     try:

@@ -1,4 +1,4 @@
-"""What a process is called and which control group it is in, as long as it is the one that is meant."""
+"""Look up name and control group of a process, guarding against pid reuse."""
 
 from __future__ import annotations
 
@@ -13,22 +13,24 @@ _PROC = Path("/proc")
 
 @frozen
 class NamedProcess:
-    """`name` is that of its first thread, `group` the path of its version 2 group, None where it has none."""
+    """`name` is the name of the first thread, `group` the path of the version 2 group or None."""
 
     name: str
     group: str | None
 
 
 def find_process(pid: int, began_ns: int, proc: Path = _PROC) -> NamedProcess | None:
-    """The process of this number that began then, by the clock that goes on in sleep; None where it has gone.
-    The kernel tells when a process began in ticks, which is cut off."""
+    """Return the process with this pid and start time, or None if it has exited.
+
+    `began_ns` is in boot time. The kernel reports the start time in ticks, rounded down.
+    """
     folder = proc / str(pid)
     try:
         stat = read_text(folder / "stat")
         groups = lines_of(read_text(folder / "cgroup"))
     except OSError:
         return None
-    # The name stands in parentheses and may hold any character, these too.
+    # The name is in parentheses and may contain any character, including parentheses.
     name, closing, rest = stat.partition("(")[2].rpartition(")")
     fields = rest.split()
     if not closing or len(fields) < 20:

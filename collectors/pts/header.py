@@ -1,4 +1,4 @@
-"""What the report of a test has to say of the drive and of its host."""
+"""Data about the drive and host for the report of a test."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST_BYTES = 1 << 20
 
 
 def header_of(devices: Devices, disk: BlockDevice) -> dict[str, str | None]:
-    """What a report says, by the names that it has; None for what nobody tells."""
+    """Return the header fields by name, None where unknown."""
     identity = read_identity(devices, disk)
     return {
         "device": identity.model,
@@ -41,7 +41,7 @@ def _platform() -> Iterator[str]:
 
 
 def _value(path: Path, key: str) -> str | None:
-    """What stands behind the first such word of a file in /proc."""
+    """Return the first value of a key in a /proc file."""
     try:
         with path.open("rb") as file:
             text = text_of(file.read(_MOST_BYTES))

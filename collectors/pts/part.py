@@ -1,4 +1,4 @@
-"""One part of a test of SNIA's, from its purge to its last load."""
+"""Run one part of a SNIA test, from the purge to the last load."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from opwatch.pts.record import PtsEnd, PtsRecord, verdict_of
 from opwatch.pts.samples import PtsSample, sample_of_report, samples_of_logs
 from opwatch.steady.pts_tests import PtsTest
 
-# No drive takes more in a second: what a load may write is announced before, and its speed is not known.
+# No drive writes faster per second. The maximum of a load is announced before its speed is known.
 _FASTEST = 32 * 10**9
-# A load that may write less than this is not begun: its figure would be one of the bound.
+# A load below this limit is not started, because the limit would determine its result.
 _LEAST_BYTES = 1 << 20
-# How often the drive is asked for its health, between two loads.
+# Interval between health checks of the drive, between loads.
 _HEALTH_S = 60.0
-# A load that wrote so much of its bound was ended by that, and not by its time.
+# A load that wrote this share of its limit did not end by time.
 _ALL_OF_IT = 0.99
 
 
 class _BudgetGone(Exception):
-    """Nothing more may be written."""
+    """The write budget is exhausted."""
 
 
 def run_tests(bench: SweepBench) -> None:
-    """Do the parts that are left. Why it ended before is in the journal."""
+    """Run the remaining parts. The journal has the reason for an earlier end."""
 
     def part(place: int) -> None:
         record = PartRun(bench, place).run()
@@ -44,7 +44,7 @@ def run_tests(bench: SweepBench) -> None:
 
 
 class PartRun:
-    """One part of a test, which is run once."""
+    """One part of a test, run once."""
 
     def __init__(self, bench: SweepBench, place: int) -> None:
         order = bench.state.request.test
@@ -59,7 +59,7 @@ class PartRun:
         self._begun = self._asked = self._ended = 0.0
         self._written = 0
         self._fio = ""
-        # Saturation ends there by itself, and its budget may be no more.
+        # Saturation ends itself at this point, which may also exhaust the budget.
         self._saturation = _ALL_OF_IT * SATURATED * bench.disk.size_bytes
 
     def run(self) -> PtsRecord:
@@ -81,14 +81,14 @@ class PartRun:
         )
 
     def _phase(self, step: str = "") -> str:
-        """The name of it, or of a step of it, in a recording."""
+        """Return the phase name for recordings, optionally with a step."""
         return f"test {self._part.name}{f': {step}' if step else ''}"
 
     def _say(self, step: str) -> None:
         self._bench.talk.show(f"test {self._part.name}: {step}")
 
     def _precondition(self) -> None:
-        """Write the active range in order, as often as the test wants it."""
+        """Write the active range sequentially as often as the test requires."""
         bench, part = self._bench, self._part
         passes = self._order.fill_passes(part, bench.disk.size_bytes)
         for number in range(1, passes + 1):
@@ -101,7 +101,7 @@ class PartRun:
             bench.keeper.ended(phase)
 
     def _rounds(self) -> PtsEnd:
-        """Rounds, until they are steady by SNIA's rule or there were too many."""
+        """Run rounds until they are steady by SNIA's rule, or the maximum is reached."""
         bench, part, most = self._bench, self._part, self._order.most_rounds(self._part)
         loads = round_loads(self._order, part, self._logical)
         if not loads:
@@ -125,12 +125,12 @@ class PartRun:
         return PtsEnd.ROUNDS
 
     def _so_far(self, rounds: list[list[PtsSample]]) -> str:
-        """What the last round came to, of the point that is to become steady."""
+        """Return the result of the last round at the point that determines steadiness."""
         followed = [sample for sample in (rounds[-1] if rounds else []) if sample.point in self._part.steady]
         return f", {followed[0].iops:.0f} IOPS" if followed else ""
 
     def _stages(self) -> None:
-        """What comes behind the rounds."""
+        """Run the loads after the rounds."""
         for load in stage_loads(self._order, self._part):
             require_free(self._bench)
             self._bench.keeper.began(phase := self._phase(load.stage))
@@ -138,12 +138,13 @@ class PartRun:
                 self._say(f"{load.stage}, {number} of {load.times}")
                 self._do(load, number, 0)
                 if load.pause_s:
-                    # It counts from the end of the load: what is done here meanwhile is a part of the pause.
+                    # The pause starts at the end of the load, so work since then is part of it.
                     self._bench.pass_time(max(self._ended + load.pause_s - time.monotonic(), 0.0))
             self._bench.keeper.ended(phase)
 
     def _do(self, load: PtsLoad, number: int, at: int) -> None:
-        """One load. What it may write at most is announced before, and what it has not written taken back."""
+        """Run one load. Its maximum writes are announced before, and the unused part is taken back
+        afterwards."""
         bench = self._bench
         self._require_well()
         shape = TimedLoad(
@@ -175,7 +176,7 @@ class PartRun:
             self._samples.append(whole)
 
     def _alone(self, words: list[str], least_bytes: int) -> FioRun:
-        """Run fio; nobody else may have written meanwhile."""
+        """Run fio, and check that no other process wrote during the run."""
         bench, name = self._bench, self._bench.disk.name
         then = bench.counting.written().get(name)
         run = bench.run_fio(words, least_bytes, lambda: None)
@@ -187,7 +188,7 @@ class PartRun:
         return run
 
     def _require_well(self) -> None:
-        """Ask the drive for its health, where that is long ago."""
+        """Check the drive's health if the last check is old."""
         if time.monotonic() - self._asked >= _HEALTH_S:
             require_well(self._bench, read_health(self._bench.counting))
             self._asked = time.monotonic()

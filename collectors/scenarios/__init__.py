@@ -1,1 +1,1 @@
-"""Published experiments on file systems that are there."""
+"""Published experiments on existing file systems."""

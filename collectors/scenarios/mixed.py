@@ -1,4 +1,4 @@
-"""Mixed I/O in a file without a name, and what the kernel counts of the devices below meanwhile."""
+"""Run mixed I/O in an unnamed file, and collect the kernel's counts of the devices below."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ _LEAST_BYTES = 8 * _MIB
 
 @frozen
 class MixPlace:
-    """A folder that load is to be made in: its file system's device, and the disks that do the I/O."""
+    """Folder for the load: the file system's device, and the disks that do the I/O."""
 
     configuration: MixConfiguration
     members: tuple[BlockDevice, ...]
-    # What tells its file system from every other one.
+    # Identifies the file system.
     mark: str
 
     def with_file(self, n_bytes: int) -> MixPlace:
-        """The same with a file of that size, as it had before; RefusedError where there is no room for it."""
+        """Return the place with the earlier file size, or raise RefusedError if there is no room."""
         one = self.configuration
         space = os.statvfs(one.folder)
         if n_bytes > space.f_bavail * space.f_frsize:
@@ -50,7 +50,7 @@ class MixPlace:
 
 
 def mix_place(devices: Devices, name: str, folder: Path, setup: MixSetup) -> MixPlace:
-    """Look at a folder; refuse what would be in somebody's way. Writes nothing."""
+    """Inspect a folder and refuse unsafe ones. Writes nothing."""
     try:
         status, space = folder.stat(), os.statvfs(folder)
     except OSError as error:
@@ -77,7 +77,7 @@ def mix_place(devices: Devices, name: str, folder: Path, setup: MixSetup) -> Mix
 
 
 def member_count(device: BlockDevice) -> MemberCount | None:
-    """What the kernel has counted of a device; None where it does not count."""
+    """Return the kernel's counts of a device, or None if the kernel does not count."""
     if device.disk.is_request_based and device.disk.number("queue/iostats") == 0:
         return None
     fields = numbers((device.attribute("stat") or "").split())
@@ -104,15 +104,14 @@ def run_mix(
     keep: Callable[[MixRate], None] = lambda _: None,
     loader: str = FIO,
 ) -> MixConfiguration:
-    """Fill the file, then one load after the other on it, but for those that are done. Each is given to
-    `keep` at its end."""
+    """Fill the file and run the loads that are not done. Passes each result to `keep`."""
     one = place.configuration
     rates = list(done)
     if len(rates) == len(loads):
         return replace(one, rates=tuple(rates))
     with nameless(one.folder, one.file_bytes) as path:
         talk.show(f"{one.name}: fill {one.file_bytes} bytes")
-        # What was never written is no data: reads of it would not reach a drive.
+        # Unwritten blocks have no data, so reads of them would not reach a drive.
         fio_to_its_end([*FILL_WORDS, *words_for(path, one.file_bytes, setup.threads)], time)
         for place_of_load, load in list(enumerate(loads, 1))[len(done) :]:
             talk.show(f"{one.name}: {load.name} ({place_of_load} of {len(loads)})")
@@ -127,7 +126,7 @@ def run_mix(
 
 
 def _by_fio(path: str, n_bytes: int, load: MixLoad, setup: MixSetup, seed: int, time: SweepTime) -> MixRate:
-    """The load by fio, without members."""
+    """Run the load with fio and return its result without members."""
     common = words_for(path, n_bytes, load.threads or setup.threads)
     words = ["--name=load", *common, *load.words(), "--time_based", f"--runtime={setup.run_s:g}"]
     run = fio_to_its_end([*words, f"--randseed={seed}"], time)
@@ -149,7 +148,7 @@ def _by_fio(path: str, n_bytes: int, load: MixLoad, setup: MixSetup, seed: int, 
 def _by_sysbench(
     path: str, n_bytes: int, load: MixLoad, setup: MixSetup, seed: int, time: SweepTime
 ) -> MixRate:
-    """The same by sysbench, whose threads have one I/O outstanding each."""
+    """Run the load with sysbench, whose threads have one I/O outstanding each."""
     words = sysbench_words(
         PlainLoad(load.name, load.rdpct, load.seekpct, load.xfersize),
         n_bytes,

@@ -1,4 +1,4 @@
-"""Load in a file that has no name: nobody finds it, and it is gone with us, whatever ends us."""
+"""Run loads in an unnamed file, which disappears with this process in any case."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from opwatch.errors import OpwatchError, Unsupported
 from opwatch.load.sysbench import SysbenchResult
 from opwatch.samples.end import End
 
-# A wait has an end, though nothing is to be done then.
+# Timeout of a wait without periodic work.
 _LONG_S = 3600.0
 FILL_WORDS = ("--name=fill", "--rw=write", "--bs=1M")
 
 
 def mark_of(folder: Path) -> str:
-    """What tells its file system from every other one, whatever its device is called by then."""
+    """Return an identifier of a folder's file system, independent of device names."""
     space = os.statvfs(folder)
     return f"{space.f_fsid:x}-{space.f_blocks * space.f_frsize}"
 
 
 @contextmanager
 def nameless(folder: str, n_bytes: int) -> Iterator[str]:
-    """Such a file; the path by which fio opens it."""
+    """Create an unnamed file and yield the path for fio."""
     try:
         descriptor = os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
     except OSError as error:
@@ -45,7 +45,7 @@ def nameless(folder: str, n_bytes: int) -> Iterator[str]:
 
 
 def words_for(path: str, n_bytes: int, depth: int) -> list[str]:
-    """What every run of fio on it has."""
+    """Return the common fio options."""
     return [
         *("--thread", f"--filename={path}", f"--size={n_bytes}", "--direct=1"),
         *("--ioengine=libaio", f"--iodepth={depth}", "--allow_file_create=0", "--randrepeat=0"),
@@ -58,7 +58,7 @@ def fio_to_its_end(
     meanwhile: Callable[[], None] | None = None,
     tick_s: float = _LONG_S,
 ) -> FioRun:
-    """Run fio from its start to its end. `meanwhile` is called each tick."""
+    """Run fio until the end. Calls `meanwhile` each tick."""
     with FioProcess(words) as process:
         _await_end(process, time, meanwhile, tick_s)
         return process.result()
@@ -71,7 +71,7 @@ def sysbench_to_its_end(
     meanwhile: Callable[[], None] | None = None,
     tick_s: float = _LONG_S,
 ) -> tuple[SysbenchResult, float]:
-    """(what sysbench says, what it took of a processor). As for fio, in the file at `path`."""
+    """Return (sysbench's result, CPU share). Runs like fio, in the file at `path`."""
     with SysbenchProcess(words, path) as process:
         _await_end(process, time, meanwhile, tick_s)
         result, cpu_s, end_ns = process.result()

@@ -1,5 +1,7 @@
-"""The untrimmed cliff on a file system that is there, on a simulated drive: its flash is known, and its own
-counters say when it moves data."""
+"""Reproduce the untrimmed cliff on a file system of a simulated drive.
+
+The flash size of such a drive is known, and its counters show when data are moved.
+"""
 
 from __future__ import annotations
 
@@ -38,31 +40,30 @@ from opwatch.scenarios.untrimmed import (
 
 _MIB = 1 << 20
 _LEAST_BYTES = 64 * _MIB
-# All rounds together write so much of the room that the first run has.
+# All rounds together write this multiple of the first run's free flash.
 _ROOM_TIMES = 1.5
-# A drive that answers at once is written to so slowly that its room lasts for this.
+# Without simulated timing, the write rate is limited so that the free flash lasts this long.
 _ROOM_S = 5
 _TICK_S = 0.01
-# Data are moved from where the drive moves this share of what is written: single pages that the file system
-# wrote again and again are no cliff.
+# The cliff starts when the drive moves this share of the written bytes. Single pages that the file system
+# rewrites often do not count.
 _MOVING_RATIO = 0.1
 
 
 @frozen
 class UntrimmedPlace:
-    """A mount on a simulated drive, and what may be written there."""
+    """Mount on a simulated drive, and the space for the test."""
 
     mount: Mount
     drive: Place
     device: str
     free_bytes: int
     is_timed: bool
-    # What tells this drive and its file system from every other one.
+    # Identifies the drive and file system.
     mark: str
 
     def with_free(self, n_bytes: int) -> UntrimmedPlace:
-        """The same where it is to fill as much as it had free before; RefusedError where that is not there
-        any more."""
+        """Return the place with the free space of the earlier run, or raise RefusedError if less is free."""
         if n_bytes > self.free_bytes:
             raise RefusedError(
                 f"{self.mount.point}: {self.free_bytes} bytes are free, and {n_bytes} were when it was "
@@ -72,20 +73,20 @@ class UntrimmedPlace:
 
 
 class _Looks:
-    """What a drive had written and moved at moments of a run."""
+    """Bytes that a drive had written and moved at points of a run."""
 
     def __init__(self, drive: Place) -> None:
         self._drive = drive
         first = truth(drive)
         self._begin = first["host_write_bytes"]
-        # The last look at which it moved nothing to speak of, and the first at which it did.
+        # Last poll without significant moves, and the first poll with them.
         self._last = Moved(0, first["nand_write_gc_bytes"])
         self._first: Moved | None = None
         self.cliff_bytes: float | None = None
         self.idle_bytes = 0
 
     def begin_round(self) -> None:
-        """Note what was moved since the last look, while nothing was asked for."""
+        """Record the bytes moved since the last poll, while the drive was idle."""
         if self._first is None:
             moved = truth(self._drive)["nand_write_gc_bytes"]
             self.idle_bytes += moved - self._last.moved_bytes
@@ -107,7 +108,7 @@ class _Looks:
 
 
 def untrimmed_place(devices: Devices, folder: Path) -> UntrimmedPlace:
-    """Look at a folder; refuse what nothing could be foretold of. Writes nothing."""
+    """Inspect a folder and refuse those without a predictable result. Writes nothing."""
     mount = check_mount(str(folder))
     status, space = folder.stat(), os.statvfs(folder)
     device = devices.by_number(os.major(status.st_dev), os.minor(status.st_dev))
@@ -145,9 +146,11 @@ def run_on_mount(
     keep: Callable[[UntrimmedRun, int | None], None] = lambda run, round_bytes: None,
     loader: str = FIO,
 ) -> list[UntrimmedRun]:
-    """The author's two runs, and one that is trimmed and not made smaller, but for those that are done, whose
-    rounds wrote `round_bytes`. In place of a smaller file system less of this one is ever written, which is
-    the same to the drive. Each is given to `keep` at its end."""
+    """Run the author's two runs and a trimmed run at full size, without those that are done.
+
+    `round_bytes` is the round size of done runs. Instead of shrinking the file system, the second run writes
+    less of it, which is equivalent for the drive. Passes each run to `keep`.
+    """
     runs = list(done)
     for name, whole, is_trimmed in _runs(setup)[len(done) :]:
         _trim(place)
@@ -170,7 +173,7 @@ def run_on_mount(
 
 
 def _trim(place: UntrimmedPlace) -> None:
-    """Give all that is free back to the drive. What was removed is free once it is on the drive."""
+    """Trim all free space. Deleted files are free only after a sync."""
     _sync(place)
     fitrim(place.mount)
 
@@ -184,7 +187,7 @@ def _sync(place: UntrimmedPlace) -> None:
 
 
 def _sizes(place: UntrimmedPlace, setup: UntrimmedSetup, whole: float) -> tuple[int, int]:
-    """Bytes of files and of copies where this share of the file system may be written."""
+    """Return the bytes of files and copies if this share of the file system may be written."""
 
     def part(share: float) -> int:
         return int(place.free_bytes * share) // _MIB * _MIB
@@ -197,18 +200,18 @@ def _sizes(place: UntrimmedPlace, setup: UntrimmedSetup, whole: float) -> tuple[
 
 
 def planned_fillings(place: UntrimmedPlace, setup: UntrimmedSetup) -> list[tuple[str, int, int]]:
-    """(name of a run, bytes of its files, bytes of its copies)."""
+    """Return (name, bytes of files, bytes of copies) per run."""
     return [(name, *_sizes(place, setup, whole)) for name, whole, _ in _runs(setup)]
 
 
 def _runs(setup: UntrimmedSetup) -> tuple[tuple[str, float, bool], ...]:
-    """(name, share of the file system that may be written, whether what is removed is trimmed)."""
+    """Return (name, writable share of the file system, whether deleted files are trimmed) per run."""
     share = setup.filesystem_bytes / setup.capacity_bytes
     return (("A untrimmed", 1.0, False), ("B shrunk", share, False), ("C trimmed", 1.0, True))
 
 
 class _Run:
-    """One filling, and its rounds."""
+    """One run: fill, then rounds."""
 
     def __init__(
         self,
@@ -236,14 +239,14 @@ class _Run:
             self._fill(path, self._files)
             with nameless(point, self._copies) as copies:
                 self._fill(copies, self._copies)
-            # This is done as umount does it: what was removed is free for the file system from here on.
+            # As umount does: deleted files become free space in the file system.
             _sync(self._place)
             if self._is_trimmed:
                 _trim(self._place)
             space, now = os.statvfs(point), truth(self._place.drive)
             room = now["physical_bytes"] - now["valid_bytes"]
             if not self._place.is_timed:
-                # How fast it is tells nothing then: slow enough that looks are near to each other.
+                # Speed is meaningless here, so limit it to keep the polls close together.
                 self._most_bytes_per_s = max(room // _ROOM_S, _MIB)
             if self.round_bytes is None:
                 io_bytes = self._setup.io_bytes
@@ -286,7 +289,7 @@ class _Run:
         return WrittenRound(float(total.bytes["write"]), max(total.seconds, 1e-3))
 
     def _by_sysbench(self, path: str, seed: int, looks: _Looks) -> WrittenRound:
-        """The author's own load: rndwr."""
+        """Run the author's own load: rndwr."""
         io_bytes = self._setup.io_bytes
         words = sysbench_words(
             PlainLoad("rndwr", 0, 100, io_bytes),

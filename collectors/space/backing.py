@@ -1,4 +1,4 @@
-"""What the file behind a loop device has blocks for: the loop device's own map."""
+"""Map the allocated blocks of the file behind a loop device."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _NO_FIEMAP = (errno.EOPNOTSUPP, errno.ENOTTY, errno.EINVAL)
 
 @frozen
 class BackingMap:
-    """Where a file has blocks, in bytes of the loop device, and where others have the same blocks."""
+    """Allocated blocks of a file in bytes of the loop device, and the blocks shared with other files."""
 
     mapped: Extents
     shared: Extents
 
 
 def map_of(device: BlockDevice) -> BackingMap | None:
-    """The map of the file behind a loop device; None where that is not to be seen, or is another file."""
+    """Return the map of a loop device's backing file, or None if inaccessible or replaced."""
     try:
         file = _open_backing(device)
     except (OSError, OpwatchError):
@@ -50,7 +50,7 @@ def map_of(device: BlockDevice) -> BackingMap | None:
 
 
 def _open_backing(device: BlockDevice) -> int | None:
-    """A descriptor of the very file that the loop device stands on."""
+    """Return a descriptor of the loop device's backing file, after checking its identity."""
     path = device.attribute("loop/backing_file")
     if not path or not stat.S_ISREG(Path(path).stat().st_mode):
         return None
@@ -68,13 +68,13 @@ def _open_backing(device: BlockDevice) -> int | None:
 
 
 def _maps(file: int) -> tuple[Extents, Extents]:
-    """(what has blocks, what of it is shared), in bytes of the file."""
+    """Return (allocated extents, shared extents) in bytes of the file."""
     try:
         extents = list(_every_extent(file))
     except OSError as error:
         if error.errno not in _NO_FIEMAP:
             raise
-        return Extents.of(_data(file)), Extents()  # files in memory: nothing shares their blocks
+        return Extents.of(_data(file)), Extents()  # Files in memory do not share blocks
     mapped, shared = (
         Extents.of((extent.logical, extent.logical + extent.length) for extent in some)
         for some in (extents, [extent for extent in extents if extent.flags & fiemap.SHARED])
@@ -95,14 +95,14 @@ def _every_extent(file: int) -> Iterator[FileExtent]:
 
 
 def _data(file: int) -> Iterator[tuple[int, int]]:
-    """Where the file is no hole."""
+    """Yield the ranges of the file that are not holes."""
     end = 0
     while True:
         try:
             start = os.lseek(file, end, os.SEEK_DATA)
         except OSError as error:
             if error.errno == errno.ENXIO:
-                return  # nothing but a hole from there on
+                return  # Only a hole until the end
             raise
         end = os.lseek(file, start, os.SEEK_HOLE)
         yield start, end

@@ -1,4 +1,4 @@
-"""The trees of a mounted btrfs, by its ioctls."""
+"""Read the trees of a mounted btrfs by ioctl."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ALL = 0xFFFFFFFFFFFFFFFF
 
 @frozen
 class BtrfsDevice:
-    """A device of the file system; `path` is how the file system knows it, empty for a missing one."""
+    """Device of the file system. `path` is its name in btrfs, or empty if the device is missing."""
 
     number: int
     size_bytes: int
@@ -36,7 +36,7 @@ class BtrfsGeometry:
 
 
 def read_geometry(descriptor: int) -> BtrfsGeometry:
-    """The devices and block sizes of a btrfs. OSError when it does not answer."""
+    """Return the devices and block sizes of a btrfs. Raise OSError if the ioctl fails."""
     buffer = bytearray(1024)
     fcntl.ioctl(descriptor, _FS_INFO, buffer)
     highest, _, _, node, sector, _ = _FS.unpack_from(buffer)
@@ -49,14 +49,15 @@ def _member(descriptor: int, number: int) -> BtrfsDevice | None:
     try:
         fcntl.ioctl(descriptor, _DEV_INFO, buffer)
     except OSError:
-        return None  # the number of a device that was removed
+        return None  # Number of a removed device
     device_number, _, _, size = _DEVICE.unpack_from(buffer)
     path = bytes(buffer[_PATH_AT:]).partition(b"\0")[0]
     return BtrfsDevice(device_number, size, path.decode(errors="replace"))
 
 
 def tree(descriptor: int, number: int) -> Iterator[btrfs.TreeItem]:
-    """All items of a tree, in order. Needs CAP_SYS_ADMIN; FileNotFoundError where there is no such tree."""
+    """Yield all items of a tree in order. Needs CAP_SYS_ADMIN; raises FileNotFoundError without
+    such a tree."""
     low = (0, 0, 0)
     while True:
         count, buffer = _search(descriptor, number, low)

@@ -1,4 +1,4 @@
-"""A block device, opened by its name, and held to be the one that was looked at."""
+"""Open a block device by name, and verify its identity."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from opwatch.host.loop import diskseq
 
 
 def life_of(device: BlockDevice) -> int | None:
-    """What the kernel calls the disk below a device and no other of this boot; None before Linux 5.15."""
+    """Return the diskseq of a device's disk, which is unique per boot, or None before Linux 5.15."""
     return device.disk.number("diskseq")
 
 
 def open_node(node: Path, flags: int) -> int:
-    """A descriptor of what this node leads to now; an error in words where it cannot be had."""
+    """Open a node, with errors in words."""
     try:
         return os.open(node, os.O_RDONLY | os.O_CLOEXEC | flags)
     except PermissionError as error:
@@ -27,7 +27,7 @@ def open_node(node: Path, flags: int) -> int:
 
 
 def open_device(device: BlockDevice) -> int:
-    """A descriptor of this very disk; RefusedError where its node leads to another one, or to none."""
+    """Return a descriptor of this disk, or raise RefusedError if the node leads to another device."""
     node = Path("/dev") / device.name
     descriptor = open_node(node, os.O_NONBLOCK)
     status = os.fstat(descriptor)

@@ -1,4 +1,4 @@
-"""The block groups of a mounted ext4, by the superblock on its device."""
+"""Read the block groups of a mounted ext4 from its superblock."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from opwatch.trim.space import ext4
 
 
 def read_groups(mount: Mount, block_bytes: int) -> tuple[int, int]:
-    """(size, offset) of the groups; where the device may not be read, as mke2fs makes them by default."""
+    """Return (size, offset) of the groups, or mke2fs's defaults if the device is not readable."""
     major, _, minor = mount.dev.partition(":")
     device = Devices().by_number(int(major), int(minor))
     if device:

@@ -1,4 +1,4 @@
-"""What a mounted f2fs says of its blocks, which it does in /proc alone."""
+"""Read the free blocks of a mounted f2fs from /proc, the only source."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from opwatch.host.device import BlockDevice
 from opwatch.trim.space import f2fs
 from opwatch.trim.space.extents import Extents
 
-# The file has two hundred bytes for each 2 MiB: this is enough for 16 TiB.
+# The file has 200 bytes per 2 MiB, so this suffices for 16 TiB.
 _MOST_BYTES = 2 << 30
 
 
 def read_free(device: BlockDevice) -> tuple[int, Extents, tuple[str, ...]]:
-    """(block size, free bytes, what is not in them) of the f2fs on a block device."""
+    """Return (block size, free bytes, notes on excluded space) of the f2fs on a device."""
     geometry = read_geometry(device)
     if geometry.devices:
         raise Unsupported(
@@ -37,7 +37,7 @@ def read_free(device: BlockDevice) -> tuple[int, Extents, tuple[str, ...]]:
 
 
 def read_geometry(device: BlockDevice) -> f2fs.F2fsGeometry:
-    """What the superblock tells."""
+    """Return the geometry in the superblock."""
     descriptor = open_device(device)
     try:
         return f2fs.superblock(os.pread(descriptor, f2fs.SUPERBLOCK_BYTES, f2fs.SUPERBLOCK_AT))

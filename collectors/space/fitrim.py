@@ -1,4 +1,4 @@
-"""FITRIM, guarded: only on a mount point, for on any other path it trims the file system that holds it."""
+"""FITRIM, only on mount points: on any other path the kernel trims the containing file system."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _RANGE = struct.Struct("=3Q")
 _EVERYTHING = Asked()
 _PIECE_BYTES = 4 << 30
 
-# The server or the host trims these, or nobody can.
+# Trimmed by the server or the host, or not at all.
 _ELSEWHERE = ("nfs", "nfs4", "cifs", "smb3", "ceph", "glusterfs", "9p", "virtiofs", "afs", "lustre", "fuse")
 _LAYERED = ("overlay", "aufs", "ecryptfs")
 
 
 def mounted_at(path: str, usage: Usage | None = None) -> Mount:
-    """The mount whose mount point this is; UsageError or RefusedError, with what to name instead."""
+    """Return the mount with this mount point. Raise UsageError or RefusedError with advice."""
     real = os.path.realpath(path)
     mount = mount_of(real, (usage or read_usage()).mounts)
     if mount and mount.point == real:
@@ -38,7 +38,7 @@ def mounted_at(path: str, usage: Usage | None = None) -> Mount:
 
 
 def check_mount(path: str, usage: Usage | None = None) -> Mount:
-    """The mount at a path whose trim is ours to ask for; RefusedError with the reason for every other."""
+    """Return the mount at a path, if opwatch may trim it. Raise RefusedError with the reason otherwise."""
     mount = mounted_at(path, usage)
     kind = mount.filesystem
     if kind in _ELSEWHERE or (kind.startswith("fuse") and kind != "fuseblk"):
@@ -56,8 +56,10 @@ def check_mount(path: str, usage: Usage | None = None) -> Mount:
 
 
 def ask(descriptor: int, asked: Asked) -> FitrimAnswer:
-    """Trim free space of the file system that this is open in, in its own addresses. What it claims to have
-    trimmed may be less or more than what reached the drive. Nothing else issues FITRIM."""
+    """Trim free space of the open file system, in file system addresses. Only this function issues FITRIM.
+
+    The claimed bytes may be less or more than the bytes that reached the drive.
+    """
     buffer = bytearray(_RANGE.pack(asked.start, asked.length, asked.minlen))
     try:
         fcntl.ioctl(descriptor, FITRIM, buffer)
@@ -67,7 +69,7 @@ def ask(descriptor: int, asked: Asked) -> FitrimAnswer:
 
 
 def fitrim(mount: Mount, asked: Asked = _EVERYTHING) -> int:
-    """Trim a mount, or a range of it; returns the bytes that the kernel claims to have trimmed."""
+    """Trim a mount or a range of it, and return the bytes that the kernel claims to have trimmed."""
     with opened(mount) as descriptor:
         answer = ask(descriptor, asked)
     if answer.claimed is None:
@@ -78,13 +80,15 @@ def fitrim(mount: Mount, asked: Asked = _EVERYTHING) -> int:
 def trim_in_pieces(
     descriptor: int, mount: Mount, size_bytes: int, go_on: Callable[[], None], piece_bytes: int = _PIECE_BYTES
 ) -> int:
-    """Trim all of a mount that is open, so that it can be ended in between: `go_on` is asked before each
-    piece, and ends it by raising. Returns the bytes that the kernel claims to have trimmed."""
+    """Trim an open mount in pieces, and return the bytes that the kernel claims to have trimmed.
+
+    `go_on` is called before each piece and stops the trim by raising.
+    """
     claimed = 0
     for begin in range(0, size_bytes, piece_bytes):
         go_on()
         answer = ask(descriptor, Asked(begin, piece_bytes))
-        # A file system may end before its device does.
+        # The file system may be smaller than its device.
         if begin and answer.error == errno.EINVAL:
             break
         if answer.claimed is None:

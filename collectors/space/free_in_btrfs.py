@@ -1,4 +1,4 @@
-"""Which bytes of its devices a mounted btrfs leaves free, as its trees say."""
+"""Read the free space of a mounted btrfs, per device, from its trees."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from opwatch.trim.space.free import FreeSpace, Number
 
 
 def free_of_btrfs(descriptor: int) -> FreeSpace:
-    """Its free space on each of its devices."""
+    """Return the free space on each device."""
     geometry = read_geometry(descriptor)
     chunks = read_chunks(descriptor)
     free = _free_in_chunks(descriptor, chunks, geometry)
@@ -37,7 +37,7 @@ def free_of_btrfs(descriptor: int) -> FreeSpace:
 
 
 def read_chunks(descriptor: int) -> list[btrfs.Chunk]:
-    """Where the logical addresses of a btrfs lie on its devices."""
+    """Return the chunks, which map logical addresses to devices."""
     items = [item for item in tree(descriptor, btrfs.CHUNK_TREE) if item.type == btrfs.CHUNK_ITEM]
     with _decoding():
         return [btrfs.chunk(item) for item in items]
@@ -46,7 +46,7 @@ def read_chunks(descriptor: int) -> list[btrfs.Chunk]:
 def _free_in_chunks(descriptor: int, chunks: list[btrfs.Chunk], geometry: BtrfsGeometry) -> Extents:
     try:
         items = list(tree(descriptor, btrfs.FREE_SPACE_TREE))
-    except FileNotFoundError:  # made without one: what the extent tree does not name is free
+    except FileNotFoundError:  # Created without a free space tree: space outside the extent tree is free
         used = btrfs.used_of_extent_tree(tree(descriptor, btrfs.EXTENT_TREE), geometry.node_bytes)
         return Extents.of((part.start, part.end) for part in chunks) - used
     with _decoding():
@@ -55,7 +55,7 @@ def _free_in_chunks(descriptor: int, chunks: list[btrfs.Chunk], geometry: BtrfsG
 
 @contextmanager
 def _decoding() -> Iterator[None]:
-    """Raise what the pure decoders refuse as an error with a name."""
+    """Convert decoder errors to OpwatchError."""
     try:
         yield
     except ValueError as error:
@@ -63,7 +63,7 @@ def _decoding() -> Iterator[None]:
 
 
 def device_number(path: str) -> Number | None:
-    """The number of a block device by its node; None when there is none."""
+    """Return the device number of a block device node, or None."""
     try:
         status = Path(path).stat()
     except OSError:

@@ -1,4 +1,4 @@
-"""Which bytes of its devices a mounted file system leaves free, as the kernel says."""
+"""Read the free space of a mounted file system from the kernel."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from opwatch.trim.space.free import FreeSpace, Number
 
 _GETFSMAP = 0xC0C0583B
 _RECORDS = 16384
-# What is known of file systems that are not asked, and why.
+# File systems without a usable interface.
 _REFUSED = {
     "vfat": "FAT has no call that tells its free clusters",
     "exfat": "exFAT has no call that tells its free clusters",
@@ -29,8 +29,8 @@ _REFUSED = {
 
 
 def settle(descriptor: int) -> None:
-    """Have the file system write down what it holds back: what was deleted is free only then."""
-    import ctypes  # a check settles nothing
+    """Sync the file system, because deleted blocks become free only afterwards."""
+    import ctypes  # Not needed for a check
 
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.syncfs(descriptor):
@@ -38,9 +38,11 @@ def settle(descriptor: int) -> None:
 
 
 def read_free_space(mount: Mount, window: tuple[int, int] | None = None) -> FreeSpace:
-    """The free space of a mounted file system; at least what lies in a window of its main device, if there
-    is one, which is quicker. Unsupported, with the reason, where the kernel has no call for it;
-    PermissionMissing where that call is root's."""
+    """Return the free space of a mounted file system.
+
+    With a window of the main device, at least the part inside is returned, which is faster. Raises
+    Unsupported with the reason if the kernel has no interface, PermissionMissing without root.
+    """
     refused = _REFUSED.get(mount.filesystem)
     with opened(mount) as descriptor:
         try:
@@ -49,7 +51,7 @@ def read_free_space(mount: Mount, window: tuple[int, int] | None = None) -> Free
                 count = status.f_bfree * status.f_frsize
                 raise Unsupported(f"{refused}; by its own count {count} bytes are free")
             if mount.filesystem == "btrfs":
-                # What reads a btrfs or an f2fs is for such a filesystem alone.
+                # Imported only for such file systems.
                 from opwatch.collectors.space.free_in_btrfs import free_of_btrfs
 
                 return free_of_btrfs(descriptor)
@@ -94,7 +96,7 @@ def _of_map(descriptor: int, mount: Mount, window: tuple[int, int] | None) -> Fr
     for answer in _answers(descriptor, main, window):
         for dev, part in answer.free.items():
             parts[dev].append(part)
-    # The realtime and log devices of XFS: their addresses are no bytes of the data device.
+    # Realtime and log devices of XFS have separate address spaces.
     others = sorted(dev for dev in parts if dev != main)
     notes = [
         f"free space on {dev[0]}:{dev[1]}, a realtime or log device of the file system, is not looked at"

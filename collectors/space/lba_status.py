@@ -1,4 +1,4 @@
-"""A SCSI disk's own map of what it holds, by GET LBA STATUS."""
+"""Read a SCSI disk's map of allocated blocks by GET LBA STATUS."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ANSWER_BYTES = 64 << 10
 
 
 def _ask(descriptor: int, first_block: int) -> bytes:
-    """The answer to one command. OSError where this is no SCSI disk; BadInput where it refuses."""
+    """Return the answer to one command. Raise OSError if not a SCSI disk, BadInput if refused."""
     try:
         return ask_scsi(descriptor, lba_status.command(first_block, _ANSWER_BYTES), _ANSWER_BYTES)
     except ScsiRefusal as error:
@@ -26,13 +26,12 @@ def _ask(descriptor: int, first_block: int) -> bytes:
 def _held_runs(
     descriptor: int, block_bytes: int, start: int, stop: int, deadline: float
 ) -> list[tuple[int, int]]:
-    """What is held from `start` to `stop`, and perhaps beyond. BadInput for an answer that is none or too
-    late."""
+    """Return the mapped runs from `start` to at least `stop`. Raise BadInput for a bad or late answer."""
     pairs: list[tuple[int, int]] = []
     at = start
     while at < stop:
         runs = lba_status.decode(_ask(descriptor, at // block_bytes), block_bytes)
-        # The first run may begin before the block that was asked for.
+        # The first run may start before the requested block.
         if runs[-1].end <= at or runs[0].start > at or time.monotonic() > deadline:
             raise BadInput("the disk's map does not go on, or takes too long")
         pairs += [(run.start, run.end) for run in runs if run.mapped]
@@ -41,8 +40,7 @@ def _held_runs(
 
 
 def held_by_map(device: BlockDevice, within_s: float = 3.0, where: Extents | None = None) -> Extents | None:
-    """What the disk says it holds, in bytes, of `where` if that is given; None where it does not say, or not
-    in time."""
+    """Return the mapped bytes, limited to `where` if given. None if the disk does not report them in time."""
     if not (device.sysfs / "device" / "scsi_disk").is_dir():
         return None
     block_bytes = device.number("queue/logical_block_size") or 512

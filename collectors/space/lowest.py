@@ -1,4 +1,4 @@
-"""Where the addresses of a file system lie on the lowest devices whose bytes can be read raw."""
+"""Translate addresses of a file system to the lowest devices that allow raw reads."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _EXTENTS = 512
 
 
 def landings(devices: Devices, stack: Stack, extents: Mapping[Number, Extents]) -> list[Landing]:
-    """Where bytes of the file system's devices, by number, are read."""
+    """Return the lowest locations of extents on the file system's devices, by device number."""
     lowest: list[Landing] = []
     for number, part in extents.items():
         device = devices.by_number(*number)
@@ -37,8 +37,10 @@ def landings(devices: Devices, stack: Stack, extents: Mapping[Number, Extents]) 
 def free_landings(
     devices: Devices, stack: Stack, mount: Mount | None, *, settled: bool
 ) -> tuple[list[Landing], tuple[str, ...]]:
-    """(where free space lies, what is to be said of it); a device without a mount is free as a whole.
-    `settled`: after what the file system holds back was written down."""
+    """Return (locations of free space, notes). A device without a mount counts as entirely free.
+
+    `settled`: sync the file system first.
+    """
     if not mount:
         top = stack.layers[0]
         major, minor = (int(field) for field in top.dev.split(":"))
@@ -52,7 +54,7 @@ def free_landings(
 
 
 def file_extents(descriptor: int) -> list[FileExtent]:
-    """Where the file lies, in the addresses of its file system."""
+    """Return the file's extents in addresses of its file system."""
     extents: list[FileExtent] = []
     try:
         while True:
@@ -70,7 +72,7 @@ def file_extents(descriptor: int) -> list[FileExtent]:
 
 
 class Places:
-    """Addresses of a file system as bytes of its devices. One device is simple; btrfs has chunks."""
+    """Maps addresses of a file system to bytes of its devices. Trivial for one device; btrfs has chunks."""
 
     def __init__(self, filesystem: str, descriptor: int, main: Number) -> None:
         self._main = main
@@ -84,7 +86,7 @@ class Places:
                     self._numbers[member.number] = number
 
     def of(self, start: int, end: int) -> dict[Number, Extents]:
-        """All copies of a range of addresses, by device number."""
+        """Return all copies of an address range, by device number."""
         if not self._chunks:
             return {self._main: Extents.of([(start, end)])}
         ranges: dict[Number, list[tuple[int, int]]] = {}
@@ -93,8 +95,10 @@ class Places:
         return {number: Extents.of(pairs) for number, pairs in ranges.items()}
 
     def trim_from(self, start: int) -> int:
-        """Where a trim must begin to reach an address: btrfs passes over a block group that it does not begin
-        at or before."""
+        """Return the start address of a trim that reaches an address.
+
+        btrfs skips a block group unless the range starts at or before its start.
+        """
         return next((part.start for part in self._chunks if part.start <= start < part.end), start)
 
     def _copies(self, start: int, end: int) -> Iterable[tuple[Number, int, int]]:

@@ -1,7 +1,6 @@
-"""A mounted file system by descriptor: what lies at its mount point may be another one by the next call.
+"""Open mounted file systems and verify their identity, because the mount point may change between calls.
 
-Whoever keeps a descriptor keeps the mount, and with it its number: as long as one is open, every later one
-with that number is of the same mount.
+An open descriptor pins the mount and its id, so later lookups with this id refer to the same mount.
 """
 
 from __future__ import annotations
@@ -18,8 +17,10 @@ from opwatch.host.usage import Mount, read_usage
 
 @contextmanager
 def referred(mount: Mount) -> Iterator[int]:
-    """A reference to the root of this mount, which tells of it and needs no right to read it; RefusedError
-    when another one is at its point by now."""
+    """Yield an O_PATH reference to the root of this mount, which needs no read permission.
+
+    Raises RefusedError if another mount is there now.
+    """
     try:
         place = os.open(mount.point, os.O_PATH | os.O_CLOEXEC)
     except OSError as error:
@@ -33,8 +34,8 @@ def referred(mount: Mount) -> Iterator[int]:
 
 @contextmanager
 def opened(mount: Mount) -> Iterator[int]:
-    """A descriptor of the root of this mount; RefusedError when another one is at its point by now."""
-    # A reference to look at first: nothing happens to what is at the point by it.
+    """Yield a descriptor of the root of this mount. Raise RefusedError if another mount is there now."""
+    # An O_PATH reference has no side effects on the mount.
     with referred(mount) as place:
         try:
             descriptor = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=place)
@@ -56,7 +57,7 @@ def _explained(error: OSError, point: str) -> OpwatchError:
 
 
 def mount_number(descriptor: int) -> int | None:
-    """The number of the mount that a descriptor lies in, as mountinfo has it; None without /proc."""
+    """Return the mount id of a descriptor, as in mountinfo, or None without /proc."""
     try:
         lines = Path(f"/proc/self/fdinfo/{descriptor}").read_text().split("\n")
     except OSError:
@@ -73,7 +74,7 @@ def _require(descriptor: int, mount: Mount) -> None:
         raise _explained(error, mount.point) from error
     dev = f"{os.major(status.st_dev)}:{os.minor(status.st_dev)}"
     same = None in (number, mount.number) or number == mount.number
-    # The subvolumes of btrfs have numbers of their own, as files of overlayfs may.
+    # btrfs subvolumes have separate device numbers, and so may files of overlayfs.
     if not mount.dev.startswith("0:"):
         same = same and dev == mount.dev
     if not same:

@@ -1,4 +1,4 @@
-"""Raw reads of a block device, past every cache."""
+"""Raw reads of a block device, bypassing all caches."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ _DEPTH = 8
 
 
 class RawDisk(Closing):
-    """An open block device; each read goes to the drive. `life` is the disk that is meant, where that was
-    looked up before."""
+    """Open block device with direct reads. `life` is the expected diskseq, if known."""
 
     def __init__(self, device: str, longest: int = 4096, *, life: int | None = None) -> None:
         self.device = device
@@ -51,7 +50,7 @@ class RawDisk(Closing):
             self._descriptor = -1
 
     def _require_node(self, node: Path) -> None:
-        """A node of that name may be of another device, in a container for one."""
+        """Raise RefusedError if the node belongs to another device, e.g. in a container."""
         number = os.fstat(self._descriptor).st_rdev
         dev = f"{os.major(number)}:{os.minor(number)}"
         device = Devices().by_name(self.device)
@@ -59,14 +58,14 @@ class RawDisk(Closing):
             raise RefusedError(f"{node} is the node of {dev}, which is not {self.device}")
 
     def require_same(self) -> None:
-        """RefusedError when another medium or another file has come below the device since it was opened."""
+        """Raise RefusedError if the medium or backing file has changed since the device was opened."""
         if diskseq(self._descriptor) != self._life:
             raise RefusedError(f"{self.device} was exchanged while it was read")
 
     def read(self, offset: int, length: int) -> bytes | None:
-        """What the drive gives; None when it cannot read it. Both must be whole logical blocks."""
+        """Return the data at an offset, or None if unreadable. Offset and length are whole logical blocks."""
         buffer: mmap.mmap | None = getattr(self._local, "buffer", None)
-        if buffer is None:  # memory of a whole page, as O_DIRECT wants it
+        if buffer is None:  # Page-aligned memory for O_DIRECT
             buffer = self._local.buffer = mmap.mmap(-1, self._longest)
         with contextlib.suppress(OSError), memoryview(buffer) as whole, whole[:length] as part:
             if os.preadv(self._descriptor, [part], offset) == length:
@@ -74,8 +73,10 @@ class RawDisk(Closing):
         return None
 
     def read_blocks(self, offsets: Iterable[int], length: int) -> Iterator[tuple[int, bytes | None]]:
-        """What the drive gives for each of these blocks, by place. It is asked once for blocks that lie in a
-        row, and for each of them where it cannot read all of the row."""
+        """Yield (offset, data) of these blocks.
+
+        Reads adjacent blocks with one request, and each block separately if that fails.
+        """
         row: list[int] = []
         for offset in sorted(offsets):
             if row and (offset != row[-1] + length or (len(row) + 1) * length > self._longest):
@@ -96,5 +97,5 @@ class RawDisk(Closing):
             yield offset, whole
 
     def read_all(self, offsets: Sequence[int], length: int) -> Iterator[bytes | None]:
-        """What the drive gives for many places, in their order; it is asked for several at once."""
+        """Return the data at many offsets, in order, with concurrent reads."""
         return self._pool.map(lambda offset: self.read(offset, length), offsets)

@@ -1,4 +1,4 @@
-"""Asks a SCSI disk, by SG_IO. Whoever asks knows what his command does."""
+"""Send commands to a SCSI disk by SG_IO. The caller is responsible for the command's effects."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class _Header(ctypes.Structure):
 
 
 class ScsiRefusal(OpwatchError):
-    """The disk, or the way to it, gave no answer. `is_unknown` says that it does not know the command."""
+    """The disk or the path to it returned an error. `is_unknown`: the disk does not know the command."""
 
     def __init__(self, status: int, sense: bytes) -> None:
         self.is_unknown = _sense_key(sense) == _ILLEGAL_REQUEST
@@ -51,7 +51,7 @@ class ScsiRefusal(OpwatchError):
 
 
 def _sense_key(sense: bytes) -> int | None:
-    """What kind of failure it is, by sense data of either form."""
+    """Return the sense key, from fixed or descriptor format."""
     code = sense[0] & 0x7F if len(sense) > 2 else 0
     if code in (0x70, 0x71):
         return sense[2] & 0xF
@@ -60,7 +60,7 @@ def _sense_key(sense: bytes) -> int | None:
 
 @frozen
 class ScsiAnswer:
-    """What came back, `is_good` or not."""
+    """Answer of a command, successful (`is_good`) or not."""
 
     is_good: bool
     status: int
@@ -71,8 +71,10 @@ class ScsiAnswer:
 def send_scsi(
     descriptor: int, command: bytes, length: int = 0, timeout_ms: int = _TIMEOUT_MS, data: bytes = b""
 ) -> ScsiAnswer:
-    """The answer to one command, of at most so many bytes, or with `data` for the disk. OSError where this is
-    no SCSI disk, or for want of a privilege."""
+    """Send one command and return the answer of at most `length` bytes, or send `data` to the disk.
+
+    Raises OSError if not a SCSI disk or without privileges.
+    """
     sent = ctypes.create_string_buffer(command, len(command))
     answer, sense = ctypes.create_string_buffer(max(length, 1)), ctypes.create_string_buffer(_SENSE_BYTES)
     if data:
@@ -96,8 +98,10 @@ def send_scsi(
 
 
 def ask_scsi(descriptor: int, command: bytes, length: int) -> bytes:
-    """The answer to one command that only reads, of at most so many bytes. OSError where this is no SCSI
-    disk, or for want of a privilege; ScsiRefusal where the disk refuses."""
+    """Send a read-only command and return the answer of at most `length` bytes.
+
+    Raises OSError if not a SCSI disk or without privileges, ScsiRefusal if the disk refuses.
+    """
     answer = send_scsi(descriptor, command, length)
     if not answer.is_good:
         raise ScsiRefusal(answer.status, answer.sense)

@@ -1,4 +1,4 @@
-"""Reads what a queue says of discards."""
+"""Read the discard limits of a queue."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from opwatch.trim.stack.limits import QueueLimits
 
 
 def limits_of(device: BlockDevice) -> QueueLimits:
-    """The discard limits that the kernel applies: those of the whole disk, with a partition's alignment."""
+    """Return the discard limits that the kernel applies: the whole disk's, with the partition's alignment."""
     disk = device.disk
 
     def number(path: str) -> int | None:

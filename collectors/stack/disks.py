@@ -1,4 +1,4 @@
-"""What a disk's driver says of its discards: SCSI provisioning, libata's verdict, virtio features, NVMe."""
+"""Read discard support of a disk: SCSI provisioning, libata's TRIM mode, virtio features, NVMe Identify."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 Identify = Callable[[BlockDevice], "tuple[Controller, Namespace]"]
 
-# Makers that are hypervisors, as their disks call themselves.
+# Vendor and model names of hypervisors' disks.
 _HYPERVISORS = "QEMU|VMware|Msft|VBOX|Virtual (disk|HD)|Amazon|Google|Nutanix|Xen"
 _VIRTIO_BLK_F_DISCARD = 13
 
 
 def is_of_a_hypervisor(identity: DriveIdentity) -> bool:
-    """Whether a disk calls itself one of a virtual machine, on whatever bus it is."""
+    """Return whether a disk identifies as virtual, on any bus."""
     return bool(re.search(_HYPERVISORS, f"{identity.vendor or ''} {identity.model or ''}", re.IGNORECASE))
 
 
 def _text(folder: Path, pattern: str) -> str | None:
-    """The text of the one file that fits, None when none or several do."""
+    """Return the text of the only matching file, or None if none or several match."""
     files = list(folder.glob(pattern))
     if len(files) != 1:
         return None
@@ -50,7 +50,7 @@ def _thin_provisioning(disk: BlockDevice) -> bool | None:
 
 
 def _ata_trim(disk: BlockDevice) -> str | None:
-    """libata's word on TRIM. A port with several drives does not tell which is which, so none is told."""
+    """Return libata's TRIM mode, or None for a port with several drives, which cannot be assigned."""
     port = next((parent for parent in disk.sysfs.parents if re.fullmatch(r"ata\d+", parent.name)), None)
     return (_text(port, "link*/dev*/ata_device/dev*/trim") or None) if port else None
 
@@ -63,8 +63,8 @@ def _virtio_discard(disk: BlockDevice) -> bool | None:
 
 
 def ask_nvme(disk: BlockDevice) -> tuple[Controller, Namespace]:
-    """Identify of a namespace by its node; OpwatchError without privilege, or for what is no NVMe."""
-    # These are imported for NVMe drives alone: they bring what decodes pages.
+    """Return Identify data of a namespace. Raise OpwatchError without privileges or for other devices."""
+    # Imported only for NVMe drives, because it pulls in the page decoders.
     from opwatch.collectors.firmware.transports import KernelTransport
     from opwatch.counters.decode import identify
 
@@ -79,7 +79,7 @@ def ask_nvme(disk: BlockDevice) -> tuple[Controller, Namespace]:
 
 
 def _nvme(disk: BlockDevice, ask: Identify, facts: DiskFacts, unknown: dict[Unread, str]) -> DiskFacts:
-    """The facts, with those that an NVMe drive tells itself."""
+    """Add the facts that an NVMe drive reports."""
     facts = replace(facts, nuse_blocks=disk.number("nuse"))
     try:
         controller, namespace = ask(disk)
@@ -94,7 +94,7 @@ def _nvme(disk: BlockDevice, ask: Identify, facts: DiskFacts, unknown: dict[Unre
 
 
 def _unpartitioned(devices: Devices, disk: BlockDevice) -> int | None:
-    """What no partition covers, on a disk that has some."""
+    """Return the bytes outside partitions, on a partitioned disk."""
     parts = devices.partitions(disk)
     if parts and disk.size_bytes:
         return disk.size_bytes - sum(part.size_bytes for part in parts)
@@ -102,7 +102,7 @@ def _unpartitioned(devices: Devices, disk: BlockDevice) -> int | None:
 
 
 def read_disk(devices: Devices, disk: BlockDevice, ask: Identify) -> tuple[DiskFacts, dict[Unread, str]]:
-    """(what is known, what is not and why) of a disk's discards."""
+    """Return (facts, reasons for unknown facts) about a disk's discards."""
     identity = read_identity(devices, disk)
     facts = DiskFacts(
         model=identity.model,

@@ -1,4 +1,4 @@
-"""A mounted filesystem: the devices that it lies on, and what it says of discards itself."""
+"""Read the devices and discard settings of a mounted filesystem."""
 
 from __future__ import annotations
 
@@ -15,14 +15,17 @@ from opwatch.trim.stack.facts import BtrfsFacts, F2fsFacts, FilesystemFacts, Zfs
 from opwatch.trim.stack.layers import Filesystem
 from opwatch.trim.stack.zfs import counted, pool_of
 
-# Where OpenZFS keeps the counters of a pool.
+# OpenZFS pool counters.
 _KSTAT = Path("/proc/spl/kstat/zfs")
 _MOST_BYTES = 1 << 16
 
 
 def _sources(devices: Devices, mount: Mount) -> Iterator[BlockDevice]:
-    """The devices that mountinfo names. A filesystem on a device of its own number, such as btrfs, has
-    them in its source only; bcachefs lists several there."""
+    """Yield the devices in mountinfo.
+
+    A filesystem with an anonymous device number, such as btrfs, lists its devices only in the source.
+    bcachefs lists several there.
+    """
     major, _, minor = mount.dev.partition(":")
     if major != "0":
         device = devices.by_number(int(major), int(minor))
@@ -48,8 +51,10 @@ def _number(path: Path) -> int | None:
 
 
 def _foreign_numbers(folder: Path, fsid: str) -> set[int]:
-    """The numbers of the devices that a btrfs does not write and that are another's: those of its seed. A
-    device that is read-only itself is the filesystem's own."""
+    """Return the numbers of a btrfs's seed devices: read-only for btrfs and with another fsid.
+
+    A device that is read-only itself belongs to the filesystem.
+    """
     numbers = set()
     for about in folder.glob("devinfo/*"):
         if _number(about / "writeable") == 0 and _text(about / "fsid") not in (None, fsid):
@@ -58,10 +63,10 @@ def _foreign_numbers(folder: Path, fsid: str) -> set[int]:
 
 
 def _seeds(devices: Devices, mount: Mount, numbers: Collection[int]) -> list[str]:
-    """The names of the devices of a btrfs with these numbers, which it tells those who may open it."""
+    """Return the names of these btrfs devices, if the filesystem can be opened."""
     if not numbers:
         return []
-    # It is imported for a btrfs with seeds alone, as what reads an f2fs is for one.
+    # Imported only for a btrfs with seeds, like the f2fs reader for f2fs.
     from opwatch.collectors.space.btrfs import read_geometry as read_btrfs
 
     with contextlib.suppress(OSError, OpwatchError), opened(mount) as descriptor:
@@ -73,7 +78,7 @@ def _seeds(devices: Devices, mount: Mount, numbers: Collection[int]) -> list[str
 def _btrfs(
     devices: Devices, usage: Usage, mount: Mount, sys: Path, first: BlockDevice
 ) -> tuple[list[str], BtrfsFacts]:
-    """All devices that a btrfs writes, from one of them, and its own account of discards."""
+    """Return all devices that a btrfs writes, found from one of them, and its discard statistics."""
     member = usage.member_of(first)
     if not member:
         return [first.name], BtrfsFacts()
@@ -93,7 +98,7 @@ def _btrfs(
 
 
 def _f2fs_devices(devices: Devices, first: BlockDevice) -> tuple[list[str], dict[str, str]]:
-    """The devices that the superblock on the first one names, and why not all of them are known."""
+    """Return the devices in the first device's superblock, or the reason for an unknown list."""
     from opwatch.collectors.space.f2fs import read_geometry as read_f2fs
 
     try:
@@ -104,7 +109,7 @@ def _f2fs_devices(devices: Devices, first: BlockDevice) -> tuple[list[str], dict
 
 
 def _realtime(devices: Devices, mount: Mount) -> tuple[list[str], dict[str, str]]:
-    """The realtime device that XFS was mounted with, and why it is not known."""
+    """Return the realtime device of a mounted XFS, or the reason why it is unknown."""
     path = next((option[6:] for option in mount.super_options if option.startswith("rtdev=")), None)
     if path is None:
         return [], {}
@@ -115,7 +120,7 @@ def _realtime(devices: Devices, mount: Mount) -> tuple[list[str], dict[str, str]
 
 
 def _zfs(mount: Mount, kstat: Path) -> ZfsFacts:
-    """What its pool counts of discards; nothing where that may not be read."""
+    """Return a pool's discard counters, or nothing if they are not readable."""
     pool = pool_of(mount.source)
     if pool is None:
         return ZfsFacts()
@@ -128,7 +133,7 @@ def _zfs(mount: Mount, kstat: Path) -> ZfsFacts:
 
 
 def _zoned(devices: list[BlockDevice]) -> str | None:
-    """How the devices of a filesystem are zoned; that of the last where they differ."""
+    """Return the zone model of the devices, the last one's if they differ."""
     kinds = [device.disk.attribute("queue/zoned") for device in devices]
     return next((kind for kind in reversed(kinds) if kind not in (None, "none")), None)
 
@@ -136,7 +141,7 @@ def _zoned(devices: list[BlockDevice]) -> str | None:
 def read_filesystem(
     devices: Devices, usage: Usage, mount: Mount, sys: Path, kstat: Path = _KSTAT
 ) -> Filesystem:
-    """What is mounted there. Options are those of the mount and of the filesystem together."""
+    """Return the mounted filesystem, with the options of mount and superblock."""
     sources = list(_sources(devices, mount))
     names = [device.name for device in sources]
     zoned = _zoned(sources)

@@ -1,7 +1,7 @@
-"""The layers below a mount or a device, with what each says of discards.
+"""Read the layers below a mount or device, with the discard support of each.
 
-Reads sysfs and device-mapper tables, and changes nothing. Two readings of the same stack can be compared:
-opwatch.trim.stack.layers.changes.
+Reads sysfs and device-mapper tables, and changes nothing. opwatch.trim.stack.layers.changes compares two
+readings of a stack.
 """
 
 from __future__ import annotations
@@ -41,23 +41,23 @@ if TYPE_CHECKING:
 else:
     Protocol = object
 
-# What a dm device is by its uuid, where its table may not be read.
+# Target of a dm device by uuid prefix, for use without the table.
 _BY_UUID = {"dm-crypt": "crypt", "dm-verity": "verity", "dm-integrity": "integrity", "dm-mpath": "multipath"}
-# They may stop passing discards down, when they are made, where the device below takes too short ones: their
-# status says that, and their table does not.
+# These targets may disable passdown at creation if the lower device's discard limit is too small. Only the
+# status shows that.
 _PASSING_DOWN = ("cache", "clone")
 _KINDS = {"crypt": Kind.CRYPT, "thin": Kind.THIN, "thin-pool": Kind.THIN_POOL}
 
 
 class DmSource(Protocol):
-    """Where tables and status lines come from. OpwatchError when they may not be read."""
+    """Source of tables and status lines. Raises OpwatchError if they are not readable."""
 
     def table(self, dev: tuple[int, int]) -> list[DmTarget]: ...
     def status(self, dev: tuple[int, int]) -> list[DmTarget]: ...
 
 
 class _Reading:
-    """What is found out of one layer while it is read, and what could not be."""
+    """Facts about one layer during reading, and the reasons for unknown facts."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class _Reading:
 
 
 class LayerReader:
-    """Reads stacks of this machine, or of a tree that looks like one."""
+    """Reads stacks of this machine, or of a directory tree with the same layout."""
 
     def __init__(
         self,
@@ -91,24 +91,24 @@ class LayerReader:
         self._sys = sys
 
     def mount(self, mount: Mount) -> Stack:
-        """The filesystem of a mount and everything below it."""
+        """Return the filesystem of a mount and all layers below."""
         filesystem = read_filesystem(self._devices, self._usage, mount, self._sys)
         return Stack(filesystem, self._walk(filesystem.devices))
 
     def device(self, device: BlockDevice) -> Stack:
-        """A device and everything below it."""
+        """Return a device and all layers below."""
         return Stack(None, self._walk((device.name,)))
 
     def _walk(self, names: tuple[str, ...]) -> tuple[Layer, ...]:
-        """Walk breadth first, so that a layer comes after all that stand on it where that is possible."""
+        """Walk breadth first, so that a layer follows all layers above it where possible."""
         layers: dict[str, Layer] = {}
         waiting = list(names)
         while waiting:
             name = waiting.pop(0)
             device = self._devices.by_name(name)
             if device is None:
-                continue  # gone meanwhile
-            # One that was met higher up moves down.
+                continue  # Removed since the listing
+            # A layer that was reached earlier moves down.
             layers.pop(name, None)
             layers[name] = self._layer(device)
             waiting += layers[name].below
@@ -134,7 +134,7 @@ class LayerReader:
         )
 
     def _reading(self, device: BlockDevice) -> _Reading:
-        """What a device is, and what its kind says."""
+        """Return the kind and facts of a device."""
         kind, below = device.kind(), tuple(device.below())
         if device.is_partition:
             start = PartitionFacts(start_bytes=device.sectors[0] * SECTOR)
@@ -152,7 +152,7 @@ class LayerReader:
         return _Reading(Kind.DISK, below, facts, unknown=unknown)
 
     def _dm_reading(self, device: BlockDevice, kind: str, below: tuple[str, ...]) -> _Reading:
-        """What a table says of a device; several targets are joined by a plus."""
+        """Return the kind and facts of a dm device. Several targets are joined by a plus."""
         layer = _Reading(Kind.DM, below)
         try:
             layer.table = self._dm.table(device.dev)
@@ -165,7 +165,7 @@ class LayerReader:
         return layer
 
     def _guessed_target(self, device: BlockDevice, kind: str) -> str | None:
-        """The target that the names of cryptsetup and LVM tell; None when they tell none."""
+        """Return the target by cryptsetup's and LVM's naming, or None."""
         if kind != "dm-lvm":
             return _BY_UUID.get(kind)
         uuid = device.attribute("dm/uuid") or ""
@@ -176,11 +176,11 @@ class LayerReader:
         return "thin" if any(pools) and not uuid.endswith("-pool") else None
 
     def _dm_facts(self, device: BlockDevice, layer: _Reading) -> None:
-        """What its table and its status say, by the kind of its target."""
+        """Set the facts in table and status, by target kind."""
         words = {flag for target in layer.table for flag in target.flags}
         flags = tuple(sorted(words)) or None
         if layer.kind is Kind.CRYPT:
-            # The limit is not 0 exactly when the table has the flag.
+            # The discard limit is not 0 exactly if the table has the flag.
             allowed = "allow_discards" in words if layer.table else limits_of(device).offered
             layer.facts = CryptFacts(allow_discards=allowed)
         elif layer.kind is Kind.THIN:
@@ -224,8 +224,7 @@ class LayerReader:
         )
 
     def _dm_status(self, device: BlockDevice, layer: _Reading, fact: Unread) -> DmTarget | None:
-        """The one status line of a device; None, and the reason beside the fact that was to be had from
-        it."""
+        """Return the only status line of a device, or None after recording the reason for `fact`."""
         try:
             [status] = self._dm.status(device.dev)
         except (OpwatchError, ValueError) as error:
@@ -234,7 +233,7 @@ class LayerReader:
         return status
 
     def _raid_facts(self, device: BlockDevice, layer: _Reading, flags: tuple[str, ...] | None) -> DmFacts:
-        """The facts of md in device mapper, under the names that md's own arrays have."""
+        """Return the facts of a dm-raid under the names used for md arrays."""
         array = dmtable.raid(layer.table[0])
         if array is None:
             layer.unknown[Unread.LEVEL] = "its table is in no known form"
@@ -276,10 +275,10 @@ class LayerReader:
         return layer
 
     def _loop_reading(self, device: BlockDevice) -> _Reading:
-        """What a loop device stands on; its lower devices when that is a device."""
+        """Return the backing file's facts. A backing block device becomes the lower layer."""
         file = device.attribute("loop/backing_file")
         if not file:
-            # An empty name is what the kernel says of a file that it cannot name.
+            # For a file without a name, the kernel reports an empty name.
             layer = _Reading(Kind.LOOP, (), LoopFacts(backing_file=file))
             if file is None:
                 layer.unknown[Unread.BACKING_FILE] = "no file is attached"
@@ -304,11 +303,11 @@ class LayerReader:
 
 
 def _md_members(device: BlockDevice) -> dict[str, Any]:
-    """The facts about the members of an array by their slots, and where the data of each begins."""
+    """Return the members of an array by slot, with their data offsets."""
     places = {}
     for folder in (device.sysfs / "md").glob("dev-*"):
         slot, offset = (device.number(f"md/{folder.name}/{name}") for name in ("slot", "offset"))
-        if slot is not None and offset is not None:  # a spare has no slot
+        if slot is not None and offset is not None:  # A spare has no slot
             places[slot] = (folder.name.removeprefix("dev-"), offset * SECTOR)
     slots = [places.get(slot, ("-", 0)) for slot in range(max(places, default=-1) + 1)]
     return {"members": tuple(name for name, _ in slots), "data_offsets": tuple(at for _, at in slots)}

@@ -1,4 +1,4 @@
-"""Device mapper, asked by its own call: tables and status lines, without a process for each."""
+"""Read device mapper tables and status lines by ioctl, without a process for each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ROOM, _MOST_ROOM = 1 << 14, 1 << 24
 
 
 class Mapper:
-    """The tables and statuses of the kernel. OpwatchError, with the reason, when they may not be read."""
+    """Tables and status lines of the kernel. Raises OpwatchError with the reason if not readable."""
 
     def table(self, dev: tuple[int, int]) -> list[DmTarget]:
         return self._ask(dev, table=True)

@@ -1,5 +1,7 @@
-"""Files without a name, so that a kill at any moment leaves nothing behind. A file system without such files
-gets names for a moment, and what a kill left of them is removed by the next run."""
+"""Create unnamed files, so that a kill leaves nothing behind.
+
+On a file system without O_TMPFILE a file has a name for a moment, and the next run removes leftovers.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ _NO_TMPFILE = (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT)
 
 
 def nameless(home: int, point: str) -> int:
-    """A new file without a name, in the folder that is open."""
+    """Create an unnamed file in an open folder."""
     flags = os.O_RDWR | os.O_CLOEXEC
     try:
         return os.open(".", os.O_TMPFILE | flags, 0o600, dir_fd=home)
@@ -35,7 +37,7 @@ def nameless(home: int, point: str) -> int:
 
 
 def sweep(home: int) -> None:
-    """Remove what a run left that was killed between naming a file and unnaming it: empty files."""
+    """Remove empty files left by a run that was killed before the unlink."""
     for name in os.listdir(home):
         if name.startswith(_PREFIX):
             with contextlib.suppress(OSError):

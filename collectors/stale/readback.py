@@ -1,4 +1,4 @@
-"""What a drive says of trimmed blocks: how they read, and how much it holds by its own count."""
+"""Read a drive's promises about deallocated blocks, and its count of blocks in use."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _READS = {"zeros": ReadsAs.ZEROS, "ones": ReadsAs.ONES}
 
 @frozen
 class Promise:
-    """What blocks read as once they are trimmed, and who says so. `reads` is None when nobody does."""
+    """Promised content of trimmed blocks, with the source. `reads` is None without a promise."""
 
     reads: ReadsAs | None
     words: str
 
 
 def _namespace(device: BlockDevice) -> Namespace | None:
-    """Identify Namespace of an NVMe or a simulated drive; None for all others."""
+    """Return Identify Namespace of an NVMe or simulated drive, or None for others."""
     simulated, number = find_simulated(device), device.number("nsid")
     if not simulated and not number:
         return None
-    # These are imported for such drives alone: every audit asks whether a disk is one.
+    # Imported only for such drives, because each audit calls this function.
     from opwatch.collectors.firmware.transports import KernelTransport
     from opwatch.counters.decode import identify
 
@@ -43,7 +43,7 @@ def _namespace(device: BlockDevice) -> Namespace | None:
 
 
 def promise(device: BlockDevice) -> Promise:
-    """What is promised of a device: a whole disk, or one that is built on others."""
+    """Return the promise for a device, either a whole disk or a stacked device."""
     try:
         namespace = _namespace(device)
     except OpwatchError as error:
@@ -61,7 +61,7 @@ def promise(device: BlockDevice) -> Promise:
 
 
 def held_by_count(device: BlockDevice) -> int | None:
-    """NUSE in bytes: what an NVMe drive counts as in use. None where it does not tell."""
+    """Return NUSE in bytes, the space in use by an NVMe drive's count. None if not reported."""
     try:
         namespace = _namespace(device)
     except OpwatchError:

@@ -1,4 +1,4 @@
-"""What SCSI disks, and files of loop devices, have of sentinels by their maps: before a trim and after it."""
+"""Compare the maps of SCSI disks and loop files at the sentinels' blocks, before and after a trim."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LOOK_S = 0.2
 
 
 class SentinelMaps:
-    """The maps of the disks, made once the sentinels are planted. Disks without a map are left out."""
+    """Maps of the disks right after planting the sentinels. Disks without a map are left out."""
 
     def __init__(self, stack: Stack, sentinels: Sentinels) -> None:
         self._stack = stack
@@ -52,8 +52,7 @@ class SentinelMaps:
         return held_by_map(device, where=place)
 
     def wait(self, seconds: float) -> None:
-        """Wait until the sentinels are gone from the maps. A disk that takes its time is asked again for so
-        long."""
+        """Wait until the sentinels are gone from the maps. Slow disks are read again until the timeout."""
         end = time.monotonic() + seconds
         while self._before:
             self._after = self._maps(self._before)
@@ -68,7 +67,7 @@ class SentinelMaps:
         return place.granules(*granule_of(self._stack.layer(name)))
 
     def judge(self, judged: Iterable[Judgement]) -> dict[str, SentinelMap]:
-        """What the maps say of whole granules whose blocks are still free; call wait() before."""
+        """Return the map contents for whole granules whose blocks are still free. Call wait() first."""
         free: dict[str, Extents] = {}
         for judgement in judged:
             free[judgement.device] = free.get(judgement.device, Extents()) | judgement.free

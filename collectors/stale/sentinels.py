@@ -1,6 +1,6 @@
-"""Files of known contents, deleted and trimmed, to see what the drive then gives for their blocks.
+"""Plant files of known contents, delete and trim them, and read their blocks back from the drive.
 
-Nothing is written but these files.
+Writes nothing but these files.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from opwatch.trim.stack.layers import Layer, Stack
 from opwatch.trim.stale.sentinel import BLOCK, Judgement, ReadsAs, is_cut
 from opwatch.trim.stale.sentinel_contents import digest, pattern, state_of
 
-_PUNCH_HOLE = 3  # and keep the size
+_PUNCH_HOLE = 3  # FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
 _FREED_WITHIN_S = 10.0
 _READ_AT_ONCE = 1 << 20
 
 
 class Block(NamedTuple):
-    """A block of a sentinel: at `at` of the file system's device, read at `offset` of the lowest one."""
+    """Block of a sentinel at `at` of the file system's device, read at `offset` of the lowest device."""
 
     file: int
     number: Number
@@ -47,24 +47,27 @@ class Block(NamedTuple):
     device: str
     offset: int
     encrypted: bool
-    before: bytes  # digest of what the lowest device gave before
+    before: bytes  # Digest of the lowest device's data before the trim
 
 
 def granule_of(layer: Layer | None) -> tuple[int, int]:
-    """(size, offset) of what a device gives up as one, in bytes; one sector where it does not say."""
+    """Return (size, offset) of a device's discard granule in bytes, or one sector if not reported."""
     return (layer.granule if layer else None) or (512, 0)
 
 
 def prove_sizes(stack: Stack) -> tuple[int, ...]:
-    """Sizes that tell granules apart: a block, a granule, and two that hold many of them."""
+    """Return sizes that reveal the granule: a block, a granule, and two sizes with many granules."""
     granules = {granule_of(layer)[0] for layer in stack.leaves()}
     fitting = {-(-size // BLOCK) * BLOCK for size in granules if size <= 64 << 20}
     return tuple(sorted({BLOCK, 1 << 20, 8 << 20} | fitting))
 
 
 class Sentinels:
-    """Sentinel files of one mounted file system: plant() writes and maps them, give_up() deletes them, then
-    the caller trims (or trim() does, these ranges only), and judge() reads. Closing deletes what is left."""
+    """Sentinel files of one mounted file system.
+
+    plant() writes and maps them, give_up() deletes them, then the caller trims (or calls trim() for these
+    ranges only), and judge() reads them back. Closing deletes the rest.
+    """
 
     def __init__(
         self,
@@ -75,7 +78,8 @@ class Sentinels:
         *,
         copies: bool = False,
     ) -> None:
-        """`copies`: read each copy that an array has of a block, not the one that it answers with."""
+        """Prepare without writing. `copies`: read each RAID copy of a block instead of the one the array
+        returns."""
         self._mount = mount
         self._copies = copies
         self._stack = stack
@@ -83,19 +87,19 @@ class Sentinels:
         self._devices = devices or Devices()
         self._run = secrets.token_bytes(16)
         self._opened = contextlib.ExitStack()
-        self._home = -1  # the folder that the files are made in
+        self._home = -1  # Folder of the files
         self._files: list[int] = []
-        self._written: list[set[bytes]] = [set() for _ in sizes]  # digests of what is in them
+        self._written: list[set[bytes]] = [set() for _ in sizes]  # Digests of their blocks
         self._disks: dict[str, RawDisk] = {}
-        # Asked of the kernel once: a file has thousands of blocks on one device.
+        # Cached, because a file has thousands of blocks on one device.
         self._names: dict[Number, str | None] = {}
         self._blocks: list[Block] = []
         self._reasons: dict[int, str] = {}
-        self.ranges = Extents()  # to trim, in the file system's own addresses
+        self.ranges = Extents()  # To trim, in file system addresses
         self.checks_reallocation = True
-        self._cuts: tuple[int, int] | None = None  # where no discard crosses
-        self._inner = Extents()  # the blocks but for the edges of each piece
-        self._window: tuple[int, int] | None = None  # of the file system's device, where the blocks lie
+        self._cuts: tuple[int, int] | None = None  # Boundaries that no discard crosses
+        self._inner = Extents()  # All blocks except the edges of each piece
+        self._window: tuple[int, int] | None = None  # Range of the blocks on the file system's device
 
     def __enter__(self) -> Sentinels:
         return self
@@ -107,7 +111,7 @@ class Sentinels:
         self._opened.close()
 
     def plant(self) -> None:
-        """Write the files, find their blocks, and read them raw: they must be on the drive already."""
+        """Write the files, find their blocks, and check by raw reads that the data are on the drive."""
         self._home = self._opened.enter_context(opened(self._mount))
         sweep(self._home)
         self._require_room()
@@ -133,15 +137,14 @@ class Sentinels:
                 self._reasons[number] = str(error)
         self._blocks = list(self._as_written(mapped))
         self.ranges = Extents.of(pairs)
-        # btrfs has no use for these: it frees no part of a piece.
+        # Not usable on btrfs, which frees only whole pieces.
         self._inner = Extents.of((start + BLOCK, end - BLOCK) for start, end in pairs)
         if self._blocks:
             places_at = [block.at for block in self._blocks]
             self._window = (min(places_at), max(places_at) + BLOCK)
 
     def _require_room(self) -> None:
-        """Refuse unless there is room for twice of what is written, and for a share of the file system that
-        others may need."""
+        """Raise RefusedError unless there is room for twice the sentinels and a reserve for others."""
         info = os.fstatvfs(self._home)
         room = info.f_bavail * info.f_frsize
         needed = 2 * sum(self._sizes) + min(info.f_blocks * info.f_frsize // 100, 256 << 20)
@@ -170,9 +173,9 @@ class Sentinels:
         return file
 
     def _pieces(self, number: int, file: int) -> list[FileExtent]:
-        """Where a sentinel lies; nothing where one of its pieces has no place of its own."""
+        """Return the extents of a sentinel, or raise Unsupported if any has no usable location."""
         size = self._sizes[number]
-        # XFS preallocates behind the end.
+        # XFS preallocates beyond the end.
         pieces = [piece for piece in file_extents(file) if piece.logical + piece.length <= size]
         unusable = next((piece.unusable for piece in pieces if piece.unusable), None)
         if pieces and not unusable:
@@ -180,7 +183,7 @@ class Sentinels:
         raise Unsupported(f"its place on the disk is {unusable or 'not known'}")
 
     def _mapped(self, number: int, places: Places, start: int, length: int) -> Iterator[Block]:
-        """Where the blocks of a piece should lie on the lowest devices."""
+        """Yield the expected locations of a piece's blocks on the lowest devices."""
         for on, extents in places.of(start, start + length // BLOCK * BLOCK).items():
             for first, last in extents:
                 yield from self._landed(number, on, first, last - first, copies=self._copies)
@@ -199,8 +202,10 @@ class Sentinels:
                 yield Block(number, on, start + behind, *where, before=b"")
 
     def _as_written(self, mapped: Sequence[Block]) -> Iterator[Block]:
-        """The blocks that hold what was written, with the digest of what they hold. Below encryption that is
-        what the way down shows that reads take."""
+        """Yield the blocks that contain the written data, with a digest.
+
+        Below encryption, a block is accepted if its data equal the data at the location that reads use.
+        """
         shown = {
             block[:3]: list(self._landed(*block[:3], BLOCK, copies=False))
             for block in mapped
@@ -220,7 +225,7 @@ class Sentinels:
                 yield block._replace(before=digest(data))
 
     def _read(self, blocks: Iterable[Block]) -> dict[tuple[str, int], bytes | None]:
-        """What the devices give for blocks, by (device, offset)."""
+        """Read blocks from the devices, by (device, offset)."""
         offsets: defaultdict[str, set[int]] = defaultdict(set)
         for block in blocks:
             offsets[block.device].add(block.offset)
@@ -242,8 +247,11 @@ class Sentinels:
         return self._disks[device]
 
     def places(self, device: str, *, inner: bool = False, uncut: bool = False) -> Extents:
-        """Where the sentinels lie on a device that is read; without the edges that give_up() may keep, and
-        without the blocks that a trim tells in parts, and that may stay for it."""
+        """Return the sentinels' blocks on a device.
+
+        `inner`: without the edges that give_up() may keep. `uncut`: without blocks that a trim splits at a
+        boundary, and which may therefore remain.
+        """
         granule_bytes = granule_of(self._stack.layer(device))[0]
         return Extents.of(
             (block.offset, block.offset + BLOCK)
@@ -254,9 +262,12 @@ class Sentinels:
         )
 
     def give_up(self, *, keep_edges: bool = False) -> None:
-        """Delete the files and wait until the file system counts their blocks as free. With `keep_edges` the
-        first and last block of each piece stay in use, so that a trim of what is between ends there: most
-        file systems would go on to the end of the free extent. Not on btrfs, which frees whole pieces."""
+        """Delete the files and wait until the file system counts their blocks as free.
+
+        With `keep_edges` the first and last block of each piece stay allocated, so that a trim of the inner
+        part ends there. Otherwise most file systems extend it to the entire free extent. Not for btrfs, which
+        frees whole pieces.
+        """
         if keep_edges:
             self._punch()
         else:
@@ -283,13 +294,15 @@ class Sentinels:
         return self._inner.covers(block.at, block.at + BLOCK)
 
     def trim(self) -> int:
-        """Trim the ranges of the sentinels; returns what the kernel claims. Most file systems trim whole
-        free extents that touch them; btrfs trims block groups from their beginning, and all unallocated space
-        as well."""
+        """Trim the sentinels' ranges, and return the bytes that the kernel claims.
+
+        Most file systems trim the entire free extents that touch the range. btrfs trims block groups from
+        their start, and all unallocated space.
+        """
         return sum(fitrim(self._mount, Asked(start, end - start)) for start, end in self.ranges)
 
     def judge(self, wait_s: float = 0.0) -> list[Judgement]:
-        """How each sentinel reads now; a drive that takes its time is asked again for so long."""
+        """Return how each sentinel reads now. Slow drives are read again until `wait_s` has passed."""
         end = time.monotonic() + wait_s
         while True:
             judgements = self._judge()
@@ -356,7 +369,7 @@ class Sentinels:
                 )
 
     def _whole_above(self, blocks: Sequence[Block]) -> set[Block]:
-        """Blocks in whole granules of the file system's own device: of others none need be sent at all."""
+        """Return the blocks in whole granules of the file system's device. Only those must be discarded."""
         whole: set[Block] = set()
         for number in {block.number for block in blocks}:
             mine = [block for block in blocks if block.number == number]
@@ -367,7 +380,7 @@ class Sentinels:
         return whole
 
     def _free(self) -> FreeSpace | None:
-        """The free space now; None where the file system does not tell, and nothing can be checked."""
+        """Return the current free space, or None if the file system does not report it."""
         try:
             return read_free_space(self._mount, self._window)
         except Unsupported:

@@ -1,4 +1,4 @@
-"""What is on a block device, by its contents."""
+"""Identify the content of a block device."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NOTHING, _SEVERAL = 2, 8
 
 
 def signature(device: str) -> str | None:
-    """The file system, RAID or partition table that a device's contents are, None for nothing known."""
+    """Return the file system, RAID or partition table on a device, or None if nothing is recognized."""
     if not shutil.which("blkid"):
         raise Unsupported("blkid is not installed, so that nothing tells what is on the device")
     argv = ["blkid", "-p", "-o", "export", str(Path("/dev") / device)]

@@ -1,4 +1,4 @@
-"""Samples free space raw and calibrates what is read: how much of it the drive still holds as data."""
+"""Sample free space with raw reads, and calibrate them, to estimate how much of it the drive still holds."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _READ_BACK: dict[ReadsAs | None, str] = {
     ReadsAs.ONES: "as ones",
     ReadsAs.UNCHANGED: "unchanged: trims do not reach the drive, or it gives old data",
 }
-# The thread of f2fs looks at what was filed once in 60 s, as measured on 6.1 and 6.12.
+# The f2fs thread processes queued discards once in 60 s, as measured on 6.1 and 6.12.
 _F2FS_FILES_TRIMS = (
     "; f2fs with -o discard files a trim for up to a minute later: mount -o remount,nodiscard, ask again, "
     "and remount with discard"
@@ -44,7 +44,7 @@ _F2FS_FILES_TRIMS = (
 
 
 class _Space:
-    """Free bytes by device, and what was read of them."""
+    """Free bytes by device, and the readings of their blocks."""
 
     def __init__(self, landings: Sequence[Landing], unit: int, blocks: Blocks | None = None) -> None:
         self.landings = landings
@@ -53,7 +53,7 @@ class _Space:
         self.readings: dict[int, ReadsAs] = {}
 
     def read(self, disks: Sequence[RawDisk], numbers: list[int]) -> BatchCount:
-        """Look at these blocks. What is no data by any calibration is counted as not held."""
+        """Read these blocks. Content that no calibration counts as data is counted as not held."""
         numbers = sorted(numbers)
         for index, disk in enumerate(disks):
             mine = [(number, place[1]) for number in numbers if (place := self.blocks[number])[0] == index]
@@ -76,9 +76,9 @@ class _Space:
         return ReadsAs.ONES if data == b"\xff" * self.unit else ReadsAs.OTHER
 
     def keep_free(self, later: Sequence[Landing]) -> tuple[_Space, int]:
-        """(the part that is still free, how many of the blocks that were read are not)."""
+        """Return (the space still free, the number of read blocks no longer free)."""
         now_free = still(self.landings, later)
-        kept = _Space(now_free, self.unit, self.blocks)  # numbers go on meaning what they meant
+        kept = _Space(now_free, self.unit, self.blocks)  # Keeps the block numbers valid
         for number, reading in self.readings.items():
             landing, offset = self.blocks[number]
             if now_free[landing].extents.covers(offset, offset + self.unit):
@@ -92,7 +92,7 @@ class _Space:
 
 
 class StaleMeasurement:
-    """One estimate: of a mounted file system, or of a device that nothing is on."""
+    """One estimate, for a mounted file system or an unused device."""
 
     def __init__(self, stack: Stack, mount: Mount | None, asked: StaleQuestion, devices: Devices) -> None:
         self._stack = stack
@@ -108,8 +108,10 @@ class StaleMeasurement:
         }
 
     def run(self) -> StaleJudgement:
-        """Measure. The blocks are read first and the drive is calibrated then, because most file systems trim
-        more than the range they are asked to."""
+        """Measure.
+
+        Reads the blocks before the calibration, because most file systems trim more than the requested range.
+        """
         with opened(self._mount) if self._mount else contextlib.nullcontext():
             return self._run()
 
@@ -128,7 +130,7 @@ class StaleMeasurement:
         return self._judgement(space, drives, taken, count, time.monotonic() - begin)
 
     def _by_map(self, landings: Sequence[Landing]) -> Mapped | None:
-        """What the drive's own map says of the free space, if it has one. It is not to be believed yet."""
+        """Return the free space in the drive's own map, if any. Not yet verified."""
         if len(landings) != 1:
             return None
         mapped = held_by_map(self._device(landings[0].device))
@@ -241,7 +243,7 @@ class StaleMeasurement:
         return verdicts, count, words
 
     def _map_has(self, sentinels: Sentinels, drive: BlockDevice | None, *, planted: bool) -> bool:
-        """Whether the drive's own map holds all of the sentinel, or nothing of its whole granules."""
+        """Return whether the drive's map holds the entire sentinel, or nothing of its whole granules."""
         mapped = held_by_map(drive) if self._mapped and drive else None
         if mapped is None or drive is None:
             return False
@@ -253,7 +255,7 @@ class StaleMeasurement:
     def _count(
         self, drive: BlockDevice | None, before: int | None, written: int | None, trimmed: int
     ) -> Count | None:
-        """The drive's own count after the trim, given the time that a drive may take for it."""
+        """Return the drive's count after the trim, after waiting for slow drives."""
         end = time.monotonic() + _COUNT_FALLS_WITHIN_S
         while drive and before is not None and written is not None:
             after = held_by_count(drive)
@@ -296,7 +298,7 @@ class StaleMeasurement:
 
 
 def simulated_physical_bytes(device: BlockDevice) -> int | None:
-    """The flash of a simulated drive that may hold data; None for every other one."""
+    """Return the flash size of a simulated drive, or None for others."""
     drive = find_simulated(device)
     if not drive:
         return None

@@ -1,4 +1,4 @@
-"""What a sweep works with: the disk that is ours, its counters, its journal, and the time that passes."""
+"""Shared state of a sweep: the claimed disk, its counters, the journal and the clock."""
 
 from __future__ import annotations
 
@@ -22,28 +22,31 @@ from opwatch.samples.end import End
 from opwatch.sweep.journal.file import JournalFile
 from opwatch.sweep.journal.state import SweepState
 
-# The time between two looks at what is traced.
+# Interval between trace drains.
 TICK_S = 0.1
-# More than this share of what a round writes would show in its figures, if others wrote it.
+# Writes by others above this share of a round would distort its results.
 _MOST_FOREIGN = 0.01
 
 
 class SweepStopped(OpwatchError):
-    """A signal has ended a sweep. What is done is written down."""
+    """A signal ended the sweep. Completed work is in the journal."""
 
     exit_status = 7
 
 
 class SweepTime(Pastime, Protocol):
-    """Time that passes while a process runs."""
+    """Clock of a sweep, which waits while a process runs."""
 
     def follow(self, process: subprocess.Popen[bytes]) -> None:
-        """Have the end of this process end a wait, from now on."""
+        """Let the end of this process end a wait, from now on."""
 
 
 class SweepKeeper(Protocol):
-    """Whoever keeps a recording of a sweep. A phase is a level, or a step of one; `was` tells of one that
-    became known behind its end, by the monotonic clock."""
+    """Records a sweep.
+
+    A phase is a level or a step of one. `was` reports a phase that is identified only after its end, in
+    monotonic time.
+    """
 
     def look(self, sample: FirmwareSample) -> None: ...
     def began(self, phase: str) -> None: ...
@@ -52,7 +55,7 @@ class SweepKeeper(Protocol):
 
 
 class KeepsNothing:
-    """The keeper of a sweep that is not recorded."""
+    """Keeper for a sweep that is not recorded."""
 
     def look(self, sample: FirmwareSample) -> None:
         """Do nothing."""
@@ -69,8 +72,11 @@ class KeepsNothing:
 
 @dataclass(slots=True)
 class SweepBench:
-    """All that a sweep works with. `before` is the drive's health when the sweep began; `folder` is where
-    fio's logs lie meanwhile; `keeper` keeps a recording of it. `presence` says whether the disk is there."""
+    """All objects that a sweep works with.
+
+    `before` is the drive's health at the start of the sweep, `folder` the place of fio's logs, `keeper` the
+    recording, and `presence` tells whether the disk is still there.
+    """
 
     claim: HeldDisk | HeldMount
     counting: Counting
@@ -91,13 +97,12 @@ class SweepBench:
         self.presence.close()
 
     def let_go(self) -> None:
-        """Close all that is open of the disk: its namespace is gone."""
+        """Close all descriptors of the disk, because its namespace is gone."""
         self.close()
         self.whole_disk.close()
 
     def take(self, disk: BlockDevice) -> None:
-        """Work with another disk from now on, which came of the one before. The kernel counts its requests
-        anew."""
+        """Continue with the disk that replaces the previous disk. The kernel's counts restart."""
         self.close()
         self.whole_disk.take(disk)
         self.counting = Counting(self.claim.devices, disk, load_catalogue(()))
@@ -111,21 +116,20 @@ class SweepBench:
 
     @property
     def whole_disk(self) -> HeldDisk:
-        """The claim of a sweep that has the whole disk, whose contents are lost."""
+        """Return the claim of a sweep on a whole disk, whose contents are lost."""
         if isinstance(self.claim, HeldDisk):
             return self.claim
         raise OpwatchError(f"{self.disk.name} is not ours alone: a file system on it is in use")
 
     @property
     def mount(self) -> HeldMount:
-        """The claim of a sweep on a file system."""
+        """Return the claim of a sweep on a file system."""
         if isinstance(self.claim, HeldMount):
             return self.claim
         raise OpwatchError(f"{self.disk.name} has no file system: all of it is ours")
 
     def announce(self, place: int, kind: str, write_bytes: int) -> None:
-        """Write a step into the journal before it is done. One that would overdraw the budget is not
-        begun."""
+        """Journal a step before its start. Raise RefusedError for a step beyond the budget."""
         allowed = self.state.request.budget.write_bytes
         if self.state.announced_bytes + write_bytes > allowed:
             raise RefusedError(
@@ -137,14 +141,14 @@ class SweepBench:
         self.state.announced_bytes += write_bytes
 
     def take_back(self, n_bytes: int) -> None:
-        """Note that a step has written so much less than was announced."""
+        """Record that a step wrote this much less than announced."""
         if n_bytes > 0:
             self.journal.append("unwritten", {"bytes": n_bytes})
             self.state.announced_bytes -= n_bytes
 
     def pass_time(self, seconds: float) -> None:
-        """Do nothing for so long. Whether to go on is asked once at least, also where that is no time at all:
-        a discard of a large drive is made of many pieces with nothing between them."""
+        """Wait. Checks for a stop at least once, even for zero seconds, because a discard of a large drive
+        consists of many pieces without waits."""
         until = self.time.now() + seconds
         while True:
             self.require_going(self.time.wait(min(until, self.time.now() + 1)))
@@ -158,7 +162,7 @@ class SweepBench:
             raise RefusedError(f"{self.disk.name} has gone, or another disk has its name by now")
 
     def run_fio(self, words: list[str], least_bytes: int, meanwhile: Callable[[], None]) -> FioRun:
-        """Run fio from its start to its end. `meanwhile` is called again and again."""
+        """Run fio until the end. Calls `meanwhile` periodically."""
         with FioProcess(words, self.folder) as process:
             self.time.follow(process.process)
             while True:
@@ -176,16 +180,20 @@ class SweepBench:
 
 
 def require_written(run: FioRun, least_bytes: int, name: str) -> None:
-    """OpwatchError where less was written: fio ends with 0 although it did nothing, where its window lies
-    behind the end of the disk."""
+    """Raise OpwatchError if less was written.
+
+    fio exits with 0 without writing if its window is beyond the end of the disk.
+    """
     written = run.report.total.bytes["write"] if run.report else 0
     if written < least_bytes:
         raise OpwatchError(f"{name}: fio wrote {written} bytes, not the {least_bytes} that it was to write")
 
 
 def require_alone(counted: int | None, written: int, name: str, *, is_mounted: bool = False) -> None:
-    """The kernel lets anybody write who asks for no claim. `counted` is what it counted while fio wrote, None
-    where that is not known."""
+    """Raise RefusedError if other processes wrote, which the kernel permits.
+
+    `counted` is the kernel's count while fio ran, or None if unknown.
+    """
     if counted is not None and counted - written > _MOST_FOREIGN * written:
         who = "the file system or somebody else" if is_mounted else "somebody else"
         raise RefusedError(

@@ -1,5 +1,6 @@
-"""The files of a level on a mounted file system: made in a folder of their own, and deleted whatever happens.
-Nothing else there is opened, written or deleted.
+"""Create the files of a level in a dedicated folder of a mounted file system, and always delete them.
+
+No other file is opened, written or deleted.
 """
 
 from __future__ import annotations
@@ -31,8 +32,11 @@ _MODE = 0o600
 def files_of_level(
     bench: SweepBench, place: int, level: OpLevel
 ) -> Iterator[tuple[LoadWindow, list[FileRun]]]:
-    """The files of a level, ballast written; yields where the workload goes, and where on the drive that is.
-    The journal knows of them before they are there, and as long as they are."""
+    """Create the files of a level and write the ballast. Yields the target window and its location on the
+    drive.
+
+    The journal records the files before they exist and until they are deleted.
+    """
     claim = bench.mount
     undo = FilesUndo(f"{FOLDER_PREFIX}{bench.journal.name}")
     note_changed(bench.journal, bench.state, undo)
@@ -58,7 +62,7 @@ def files_of_level(
 
 
 def undo_files(claim: HeldMount, journal: JournalFile, state: SweepState) -> None:
-    """Delete what a sweep left that was killed."""
+    """Delete the files of a killed sweep."""
     for undo in [parse_undo(text) for text in state.undo]:
         if isinstance(undo, FilesUndo):
             remove_files(claim, undo.folder)
@@ -66,8 +70,7 @@ def undo_files(claim: HeldMount, journal: JournalFile, state: SweepState) -> Non
 
 
 def remove_files(claim: HeldMount, name: str) -> None:
-    """Delete the files of a level and their folder, where there is one. What else lies in it stays, and is an
-    error."""
+    """Delete the files of a level and their folder, if present. Other files in the folder are an error."""
     try:
         folder = os.open(
             name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=claim.fileno()
@@ -98,9 +101,11 @@ def remove_files(claim: HeldMount, name: str) -> None:
 
 
 def _give_back(folder: int, name: str) -> None:
-    """Free the blocks of a file now. Those of a file that is deleted XFS frees in the background, maybe after
-    the trim that follows (Linux commit ab23a7768739, "xfs: per-cpu deferred inode inactivation queues", in
-    v5.15)."""
+    """Free the blocks of a file now.
+
+    XFS frees the blocks of deleted files in the background, possibly after the next trim (Linux commit
+    ab23a7768739, "xfs: per-cpu deferred inode inactivation queues", in v5.15).
+    """
     descriptor = os.open(name, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     try:
         os.ftruncate(descriptor, 0)
@@ -117,7 +122,7 @@ def _left(claim: HeldMount, name: str, error: OSError) -> OpwatchError:
 
 
 def _new_folder(claim: HeldMount, name: str) -> int:
-    """A folder that nobody had before, open."""
+    """Create a new folder and return its descriptor."""
     try:
         os.mkdir(name, 0o700, dir_fd=claim.fileno())
         return os.open(
@@ -129,7 +134,7 @@ def _new_folder(claim: HeldMount, name: str) -> int:
 
 @contextlib.contextmanager
 def _file(claim: HeldMount, folder: int, name: str, n_bytes: int) -> Iterator[int]:
-    """A new file of so many bytes, all of them allocated."""
+    """Create a file of this size with all blocks allocated."""
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         descriptor = os.open(name, flags, _MODE, dir_fd=folder)
@@ -149,7 +154,7 @@ def _file(claim: HeldMount, folder: int, name: str, n_bytes: int) -> Iterator[in
 
 
 def _path(descriptor: int) -> str:
-    """A path that leads to the file, whatever lies at its name by then."""
+    """Return a path to the open file, independent of its name."""
     return f"/proc/{os.getpid()}/fd/{descriptor}"
 
 
@@ -161,7 +166,7 @@ def _write_ballast(bench: SweepBench, place: int, window: LoadWindow) -> None:
 
 
 def _runs(claim: HeldMount, descriptor: int) -> list[FileRun]:
-    """Where on the drive the file lies, in the order of the file."""
+    """Return the file's extents on the drive, in file order."""
     settle(claim.fileno())
     begin = claim.place.begin_bytes
     extents = file_extents(descriptor)

@@ -1,4 +1,4 @@
-"""What a drive says of its state, as budgets are held against it."""
+"""Read the health of a drive for comparison with budgets."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def health_of(report: Report, sample: FirmwareSample) -> Health:
 
 
 def _warning(sample: FirmwareSample) -> int | None:
-    """The critical warning of an NVMe drive; None for others, which have no such byte."""
+    """Return the critical warning byte of an NVMe drive, or None for others."""
     for answered in sample.answers:
         is_smart = answered.command.kind is CommandKind.LOG and answered.command.number == _SMART_LOG
         if is_smart and isinstance(answered.answer, bytes):

@@ -1,4 +1,4 @@
-"""One level from the purge to its verdict."""
+"""Run one level of a sweep, from the purge to the verdict."""
 
 from __future__ import annotations
 
@@ -45,13 +45,16 @@ from opwatch.trace.trust import Reading
 from opwatch.units import capacity
 from opwatch.waf.measure import Measured, Measurement
 
-# A mix is one of chance: a round of it may write a little less.
+# A random mix may write a little less than its share in a round.
 _LEAST_WRITTEN = 0.8
 
 
 class LevelRun:
-    """One level of a sweep, which is run once. The rounds run inside of a Course, which looks at the drive's
-    counters before them, meanwhile, and until its pages show all of it."""
+    """One level of a sweep, run once.
+
+    The rounds run inside a Course, which polls the drive's counters before and during the rounds, and until
+    its pages include all writes.
+    """
 
     def __init__(self, bench: SweepBench, place: int) -> None:
         request = bench.state.request
@@ -64,20 +67,20 @@ class LevelRun:
         self._probing = LevelProbing(bench, place, self._say, self._phase)
         self._evidence: list[RoundEvidence] = []
         self._rounds: list[Round] = []
-        # Polls of the course, and readings of the trace, at the begin of each round and at the end.
+        # Polls of the course and readings of the trace, at the start of each round and at the end.
         self._polls: list[int] = []
         self._readings: list[Reading | None] = []
-        # What the kernel has counted by then as written to the drive.
+        # Bytes written to the drive by the kernel's count at the same times.
         self._counted: list[int | None] = []
-        # When each round began and ended, by the monotonic clock.
+        # Start and end of each round, in monotonic time.
         self._begun_ns: list[int] = []
         self._ended_ns: list[int] = []
         self._seconds: LevelSeconds | None = None
         self._process: FioProcess | None = None
         self._course: Course | None = None
-        # What the drive answered at the end of the last round.
+        # The drive's answers at the end of the last round.
         self._look: FirmwareSample | None = None
-        # A signal came when its rounds were done, and its pages were waited for.
+        # A signal arrived after the rounds, while waiting for the drive's pages.
         self.is_cut_short = False
 
     def run(self) -> LevelRecord:
@@ -94,7 +97,7 @@ class LevelRun:
 
     @contextlib.contextmanager
     def _limited(self) -> Iterator[tuple[LoadWindow, list[FileRun]]]:
-        """Set the level, by the method that was asked for; yields where the workload goes."""
+        """Limit the drive by the requested method, and yield the target window."""
         bench, level, method = self._bench, self._level, self._request.method
         if method in ON_FILES:
             with files_of_level(bench, self._place, level) as (window, runs):
@@ -109,7 +112,7 @@ class LevelRun:
             with namespaced(bench, level.usable_bytes) as path:
                 yield LoadWindow(path, level.usable_bytes), []
         elif self._request.scenario and level.scale.capacity_bytes < bench.disk.size_bytes:
-            # What is reserved cannot be reached: no more than this is there to be written to.
+            # The partition hides the reserved space.
             with partitioned(bench, level.scale.capacity_bytes) as path:
                 yield LoadWindow(path, level.usable_bytes), []
         else:
@@ -129,7 +132,7 @@ class LevelRun:
             trace.close()
 
     def _phase(self, step: str) -> str:
-        """The name of a step in a recording."""
+        """Return the phase name of a step for recordings."""
         return f"level {self._level.label}: {step}"
 
     def _say(self, step: str) -> None:
@@ -138,7 +141,7 @@ class LevelRun:
         self._bench.talk.show(f"{at}: {step}")
 
     def _prepare(self) -> None:
-        """Look whether the drive is free, purge it, and let it settle."""
+        """Check that the drive is free, purge the drive, and wait until it settles."""
         level, request = self._level, self._request
         prepare(self._bench, self._place, self._say, self._phase("purge"))
         self._bench.talk.say(
@@ -168,7 +171,7 @@ class LevelRun:
         trace.drain(is_fill=True)
 
     def _load(self, trace: LevelTrace) -> LevelRecord:
-        """Do the rounds, between looks at the drive."""
+        """Run the rounds between polls of the drive."""
         bench, request = self._bench, self._request
         require_free(bench)
         if request.scenario is not None:
@@ -203,7 +206,7 @@ class LevelRun:
         if not self._polls:
             self._mark(trace)
         elif bench.counting.latest and self._look:
-            # Its health is that of the look that the last round ended with: another one would take its time.
+            # Uses the poll at the end of the last round, because another poll takes time.
             require_well(bench, health_of(bench.counting.latest, self._look))
         bench.announce(self._place, "round", self._round_bytes)
         self._begun_ns.append(time.monotonic_ns())
@@ -224,7 +227,7 @@ class LevelRun:
         return f", {last.iops:.0f} IOPS{waf}{self._time_left()}"
 
     def _time_left(self) -> str:
-        """What the rest of the sweep takes by the pace of this level, as far as that can be told."""
+        """Return the estimated remaining time of the sweep at this level's pace, or nothing if unknown."""
         request, rounds = self._request, len(self._rounds)
         round_s = (time.monotonic_ns() - self._begun_ns[0]) / 1e9 / rounds
         speed = SweepSpeed(
@@ -237,7 +240,7 @@ class LevelRun:
         return f", {roughly(left[0])} to {roughly(left[1])} left" if left else ""
 
     def end_round(self, trace: LevelTrace) -> bool:
-        """Take in what fio has done; returns whether it was the last round."""
+        """Process the results of fio. Return whether this was the last round."""
         assert self._process
         run = self._process.result()
         self._process = None
@@ -259,8 +262,10 @@ class LevelRun:
         return self._is_enough(trace)
 
     def _mark(self, trace: LevelTrace) -> None:
-        """Note the drive's counters and the trace, while nothing is under way. It is looked at twice, where
-        that costs little: what the first look shows is known to be all when the second shows no more."""
+        """Record the drive's counters and the trace while nothing is in flight.
+
+        Polls twice where that is cheap: the first poll is complete if the second shows no more writes.
+        """
         assert self._course
         counting, trail = self._bench.counting, self._course.trail
         trail.add(counting.poll(self._keep))
@@ -291,16 +296,18 @@ class LevelRun:
         return ground_of(level, trace.spread(filled, is_uniform=self._request.pattern.is_uniform))
 
     def _spread_of_rounds(self, trace: LevelTrace) -> WriteSpread | None:
-        """Return where the rounds of a drive went that is written to while it is new. Places that are drawn
-        alike, whatever was drawn before, leave out a share that shrinks with each turn; whether they are
-        drawn so is held against the trace."""
+        """Return the distribution of the rounds' writes on a drive without a fill.
+
+        Uniform random writes leave a share untouched that shrinks exponentially with each turn. The trace
+        checks whether they are uniform.
+        """
         turns = sum(one.host_bytes for one in self._rounds) / self._level.load_bytes
         is_uniform = self._request.pattern.is_uniform
         covered = -math.expm1(-turns) if is_uniform else 0.0
         return trace.spread(covered, is_uniform=is_uniform, by=f"{turns:.3g} times as much at random")
 
     def _is_enough(self, trace: LevelTrace) -> bool:
-        """Whether the drive is steady, as far as that can be measured here, or too many rounds were done."""
+        """Return whether the drive is in measurable steady state, or has done the maximum of rounds."""
         pace = self._request.pace
         if len(self._rounds) >= pace.most_rounds:
             return True
@@ -339,7 +346,7 @@ class LevelRun:
 
 
 def _window_of(verdict: StrictVerdict, rounds: int) -> tuple[int, int]:
-    """(first round, how many) that the figures are of: the verdict's window, else the last five."""
+    """Return (first round, number of rounds) for the figures: the verdict's window, or the last five."""
     if verdict.window:
         return verdict.window.first_round, verdict.window.rounds
     count = min(5, rounds)
@@ -347,8 +354,10 @@ def _window_of(verdict: StrictVerdict, rounds: int) -> tuple[int, int]:
 
 
 class RoundTime:
-    """The time of a course whose work is one round after the other: the end of one is the begin of the next,
-    and the end of the last is that of the work."""
+    """Clock of a course with one round after another.
+
+    The end of a round starts the next round, and the end of the last round is the end of the work.
+    """
 
     def __init__(self, level: LevelRun, trace: LevelTrace) -> None:
         self._level, self._trace = level, trace
@@ -370,4 +379,4 @@ class RoundTime:
                 return end
 
     def reap(self) -> None:
-        """Do nothing: the last round has been reaped already."""
+        """Do nothing, because the last round has been reaped already."""

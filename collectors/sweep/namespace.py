@@ -1,5 +1,6 @@
-"""A namespace of the size of a level in place of the drive's only one, which comes back with its end. The
-disk goes with each of them and comes again, maybe by another name: what is held is the controller.
+"""Replace the drive's only namespace by one of the level's size, and restore it afterwards.
+
+The disk disappears with each namespace and may return under another name, so the controller is held instead.
 """
 
 from __future__ import annotations
@@ -33,8 +34,10 @@ from opwatch.sweep.namespace.offer import NamespaceOffer, impossible_lbas, probe
 
 @contextlib.contextmanager
 def namespaced(bench: SweepBench, size_bytes: int) -> Iterator[str]:
-    """A namespace of so many bytes, all discarded; yields a path to it. The journal knows of it before
-    anything is deleted, and until the drive has its own again."""
+    """Create a discarded namespace of this size and yield its path.
+
+    The journal records the change before anything is deleted and until the original namespace is back.
+    """
     claim = bench.whole_disk
     if size_bytes == claim.disk.size_bytes:
         yield claim.path
@@ -72,12 +75,14 @@ def _undo_of(offer: NamespaceOffer, level_bytes: int) -> NamespaceUndo:
 
 
 def _replace(bench: SweepBench, controller: HeldController, undo: NamespaceUndo) -> None:
-    """Put the namespace of the level in the place of the drive's own. It is detached first: a drive that does
-    not know that has not lost anything by then."""
+    """Replace the drive's namespace by the level's.
+
+    Detaches first, so that a drive without support for detach has lost nothing.
+    """
     claim, number = bench.whole_disk, controller.identified.number
     detach_namespace(controller.fileno(), undo.nsid, number)
     delete_namespace(controller.fileno(), undo.nsid)
-    # Its number would not be free as long as the disk is open.
+    # The namespace id stays in use while the disk is open.
     bench.let_go()
     controller.wait_until_gone(claim.devices)
     nsid = create_namespace(controller.fileno(), create_page(undo.level_lbas, undo.level_lbas, undo))
@@ -86,7 +91,7 @@ def _replace(bench: SweepBench, controller: HeldController, undo: NamespaceUndo)
 
 
 def _restore(bench: SweepBench, controller: HeldController, undo: NamespaceUndo) -> None:
-    """Bring back what the drive had, and hold that."""
+    """Restore the drive's namespace and hold it."""
     claim = bench.whole_disk
     try:
         if bench.holds():
@@ -104,8 +109,10 @@ def bring_back(
     undo: NamespaceUndo,
     let_go: Callable[[], None] = lambda: None,
 ) -> BlockDevice:
-    """The disk of the namespace that the drive had, which is made again where it is gone. `let_go` closes
-    what is open of another one before that goes."""
+    """Return the disk of the drive's original namespace, recreated if necessary.
+
+    `let_go` closes the descriptors of another namespace before that is deleted.
+    """
     there, number = controller.namespaces(), controller.identified.number
     way = way_back(undo, there, controller.name)
     if way is WayBack.REPLACE:
@@ -132,8 +139,10 @@ def _not_restored(
 
 
 def undo_namespaces(devices: Devices, consent: Consent, journal: JournalFile, state: SweepState) -> None:
-    """Bring back what a sweep took away that was killed. RefusedError where somebody uses by now what it has
-    left, or where the drive was not confirmed."""
+    """Restore the namespace that a killed sweep removed.
+
+    Raises RefusedError if another process uses what the sweep left, or if the drive was not confirmed.
+    """
     for undo in [parse_undo(text) for text in state.undo]:
         if not isinstance(undo, NamespaceUndo):
             continue
@@ -148,7 +157,7 @@ def undo_namespaces(devices: Devices, consent: Consent, journal: JournalFile, st
 
 
 def _left(devices: Devices, controller: HeldController, identity: DiskIdentity) -> GuardFacts:
-    """What is seen of the disk that a killed sweep has left; where there is none, what the drive is."""
+    """Return the guard facts of the disk left by a killed sweep, or of the drive if there is no disk."""
     disks = controller.disks(devices)
     if disks:
         return look_at(devices, disks[0].name)
@@ -158,14 +167,16 @@ def _left(devices: Devices, controller: HeldController, identity: DiskIdentity) 
 
 
 def require_namespaces(devices: Devices, disk: BlockDevice) -> None:
-    """Unsupported where the drive answers a Create of an impossible size as none does that has the command.
-    What it deleted before it knew would be gone."""
+    """Raise Unsupported unless the drive rejects a Create of impossible size as specified.
+
+    Otherwise a namespace would be deleted before a failing Create is noticed.
+    """
     with HeldController(controller_of(devices, disk)) as controller:
         offer = controller.offer(devices, disk)
         lbas, status = impossible_lbas(offer), 0
         page = create_page(lbas, lbas, _undo_of(offer, 0))
         try:
-            # What must not have been made is ours, and goes at once.
+            # An unexpectedly created namespace is ours and is deleted immediately.
             delete_namespace(controller.fileno(), create_namespace(controller.fileno(), page))
         except CommandFailed as error:
             status = error.status

@@ -1,4 +1,4 @@
-"""Whether a drive offers a way to set a level, or to purge it; and whether a sweep goes that way."""
+"""Check whether a drive supports a limit or purge method, and whether sweeps use it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LIBATA = Path("/sys/module/libata")
 
 
 class _NotOffered(Exception):
-    """Why a drive is not used in a way: the drive does not offer it, or opwatch does not use it."""
+    """The reason why a method is not used: unsupported by the drive, or unused by opwatch."""
 
 
 def method_refusal(
@@ -36,19 +36,19 @@ def method_refusal(
     ask: Identify = ask_nvme,
     look: Callable[[BlockDevice], NamespaceOffer] = offer_of,
 ) -> str | None:
-    """Why no level of this drive is set in this way; None where it is. It reads, and asks for no change."""
+    """Return the reason why levels of this drive cannot use the method, or None. Read-only."""
     if method == "namespace":
         return _reason(lambda of, by: _namespace(of, by, look), disk, ask)
     return _reason(_METHODS.get(method), disk, ask)
 
 
 def purge_refusal(disk: BlockDevice, way: str, ask: Identify = ask_nvme) -> str | None:
-    """Why this drive is not purged in this way; None where it is."""
+    """Return the reason why this drive cannot be purged by the method, or None."""
     return _reason(_PURGES.get(way), disk, ask)
 
 
 def purge_as_told(disk: BlockDevice, name: str) -> PurgeWay:
-    """The way of this name, with what the drive says of it, and how long it takes by its own word."""
+    """Return the purge method with the drive's own description and time estimate."""
     way = purge_of(name)
     with contextlib.suppress(BadInput):
         if way is SECURE_ERASE and (offers := ata_offers(disk)) and offers.security.is_supported:
@@ -68,7 +68,7 @@ def _reason(
 
 
 def _nvme(disk: BlockDevice, ask: Identify, what: str) -> tuple[Controller, Namespace]:
-    """What an NVMe drive says of itself, where `what` is asked for."""
+    """Return the Identify data of an NVMe drive for the feature `what`."""
     if not disk.name.startswith("nvme"):
         raise _NotOffered(f"{disk.name} is no NVMe drive, and has no {what}")
     try:
@@ -83,7 +83,7 @@ def _require_alone(disk: BlockDevice, namespace: Namespace) -> None:
 
 
 def _ata(disk: BlockDevice, what: str) -> AtaOffers:
-    """What an ATA drive offers, where `what` is asked for."""
+    """Return the features of an ATA drive for the feature `what`."""
     try:
         offers = ata_offers(disk)
     except BadInput as error:
@@ -127,7 +127,7 @@ def _max_address(disk: BlockDevice, _: Identify) -> None:
             f"the kernel takes the limit of {disk.name} away with every reset of its link "
             "(libata.ignore_hpa is 1): echo 0 > /sys/module/libata/parameters/ignore_hpa"
         )
-    # Without root the drive itself cannot be asked; a plan has that among its reasons already.
+    # Without root the drive cannot be queried, as the plan already reports.
     try:
         with contextlib.suppress(PermissionMissing):
             probe_highest(disk)
@@ -172,7 +172,7 @@ def _secure_erase(disk: BlockDevice, _: Identify) -> None:
     offers = _ata(disk, "the security feature set")
     refused = way_refusal(disk)
     if not refused and offers.security.is_supported:
-        # What the kernel keeps of it may be old: it is frozen and thawed meanwhile.
+        # The kernel's cached data may be outdated, because security can be frozen and thawed later.
         try:
             probe_erasable(disk)
         except PermissionMissing:
@@ -196,7 +196,7 @@ _PURGES: dict[str, Callable[[BlockDevice, Identify], None]] = {
 
 
 def ata_offers(disk: BlockDevice) -> AtaOffers | None:
-    """What an ATA drive offers, None for every other. BadInput where what the kernel keeps is damaged."""
+    """Return an ATA drive's features, or None for others. Raise BadInput if the kernel's copy is damaged."""
     try:
         page = (disk.sysfs / "device" / "vpd_pg89").read_bytes()
     except OSError:

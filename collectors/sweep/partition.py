@@ -1,5 +1,7 @@
-"""One partition from the begin of a drive, in the kernel alone: nothing of it is on the drive, and it goes
-with the power. What writes to it cannot leave the level, whatever it is told.
+"""Create one partition at the start of a drive, in the kernel only: never written to the drive, lost at
+power-off.
+
+Writes to the partition cannot exceed the level.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from opwatch.sweep.journal.undo import PartitionUndo, parse_undo
 # linux/blkpg.h
 _BLKPG, _ADD, _DELETE = 0x1269, 1, 2
 _NUMBER = 1
-# udev looks into a partition that is new, and has it open meanwhile.
+# udev probes a new partition and keeps it open for a moment.
 _PATIENCE_S = 10.0
 
 
@@ -63,8 +65,10 @@ def _ask(descriptor: int, operation: int, length: int = 0) -> None:
 
 @contextlib.contextmanager
 def partitioned(bench: SweepBench, length: int) -> Iterator[str]:
-    """A partition of so many bytes; yields a path to it. The journal knows of it before it is there, and as
-    long as it is."""
+    """Create a partition of this length and yield its path.
+
+    The journal records the partition before it exists and until it is deleted.
+    """
     undo, disk, claim = PartitionUndo(length), bench.disk, bench.whole_disk
     note_changed(bench.journal, bench.state, undo)
     try:
@@ -84,7 +88,7 @@ def partitioned(bench: SweepBench, length: int) -> Iterator[str]:
 
 
 def _made(devices: Devices, disk: BlockDevice, undo: PartitionUndo) -> BlockDevice | None:
-    """The partition that a sweep has made, None where there is none of its place and size."""
+    """Return the partition created by a sweep, or None if none has this position and size."""
     for part in devices.partitions(disk):
         place = part.number("partition"), part.number("start"), part.number("size")
         if place == (_NUMBER, 0, undo.length_bytes // SECTOR):
@@ -93,7 +97,7 @@ def _made(devices: Devices, disk: BlockDevice, undo: PartitionUndo) -> BlockDevi
 
 
 def _open(devices: Devices, disk: BlockDevice, undo: PartitionUndo) -> tuple[int, str]:
-    """A descriptor that writes to it, through one that is known to be of it; and its name."""
+    """Return (writable descriptor, name) of the partition, after checking its identity."""
     part = _made(devices, disk, undo)
     if part is None:
         raise RefusedError(f"{disk.name} shows another partition than the one that was just made")
@@ -126,8 +130,10 @@ def _delete(descriptor: int, disk: BlockDevice) -> None:
 def undo_partitions(
     devices: Devices, named: str, consent: Consent, journal: JournalFile, state: SweepState
 ) -> None:
-    """Undo what a sweep left that was killed. RefusedError where anything but that speaks against it: a
-    partition that somebody uses by now is none of ours any more."""
+    """Delete the partition of a killed sweep.
+
+    Raises RefusedError for any other obstacle: a partition in use by another process is not ours.
+    """
     for undo in [parse_undo(text) for text in state.undo]:
         if not isinstance(undo, PartitionUndo):
             continue

@@ -1,4 +1,4 @@
-"""What comes before a workload, whatever that is: a drive that is ours, well, and as if it was never used."""
+"""Prepare a drive for a workload: check that it is ours and healthy, then purge it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from opwatch.guard.obstacles import require_none
 
 
 def require_free(bench: SweepBench) -> None:
-    """RefusedError when the drive is not ours, not well, or its budget is gone."""
+    """Raise RefusedError if the drive is in use or unhealthy, or the budget is exhausted."""
     bench.claim.require_ours()
     require_well(bench, read_health(bench.counting))
 
@@ -24,7 +24,7 @@ def require_well(bench: SweepBench, now: Health) -> None:
 
 
 def prepare(bench: SweepBench, place: int, say: Callable[[str], None], phase: str) -> None:
-    """Look whether the drive is free, and purge it. `phase` begins, and ends when it has settled."""
+    """Check that the drive is free, and purge it. Starts `phase`, which ends in settle()."""
     say("looks whether the drive is free")
     require_free(bench)
     is_on_files = bench.state.request.place is not None

@@ -1,4 +1,4 @@
-"""I/Os of one kind at a level, beside its rounds: reads and writes of a drive that is empty, or full."""
+"""Short probes at a level besides its rounds: reads and writes of an empty or full drive."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from opwatch.sweep.figures import RoundEvidence, probe_error, seconds_of
 from opwatch.sweep.outcome import READ_EMPTY, READ_FULL, WRITE_EMPTY, LevelProbe, OpKind
 from opwatch.sweep.plan import probe_size
 
-# Of so many parts of a probe the rates say how far its own is off.
+# The error of a probe's rate is estimated from this number of parts.
 _PARTS = 10
 
 
 class LevelProbing:
-    """The probes of one level, done when it is asked for them; `probes` are those that were."""
+    """Probes of one level, run on request. `probes` has the results."""
 
     def __init__(
         self, bench: SweepBench, place: int, say: Callable[[str], None], phase: Callable[[str], str]
@@ -25,7 +25,7 @@ class LevelProbing:
         self.probes: list[LevelProbe] = []
 
     def of_empty(self, window: LoadWindow) -> None:
-        """Reads of what holds nothing, and writes that need nothing to be moved."""
+        """Probe reads of empty blocks, and writes that cause no garbage collection."""
         self._do(READ_EMPTY, window, 0)
         self._do(WRITE_EMPTY, window, probe_size(self._bench.state.request.levels[self._place]))
 

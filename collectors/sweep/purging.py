@@ -1,5 +1,6 @@
-"""Makes a drive as if it was never used: by discards, piece by piece, so that it can be ended in between, or
-by a format, a sanitize or an erase, which are waited for.
+"""Purge a drive.
+
+Discards run in pieces and can be stopped by a signal. A format, sanitize or erase always runs to its end.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from opwatch.foreign import text_of
 from opwatch.host.device import BlockDevice
 from opwatch.sweep.purges import FORMAT, SANITIZE, SECURE_ERASE, PurgeWay, purge_of
 
-# linux/fs.h: begin and length in bytes.
+# linux/fs.h: offset and length in bytes.
 _BLKDISCARD = 0x1277
 _RANGE = struct.Struct("=2Q")
 _PIECE_BYTES = 4 << 30
 
 
 def require_discards(disk: BlockDevice) -> None:
-    """Raise Unsupported where a purge by discards would do nothing."""
+    """Raise Unsupported if a purge by discards would do nothing."""
     if not disk.number("queue/discard_max_bytes"):
         raise Unsupported(
             f"{disk.name} takes no discards, so that it cannot be made empty: opwatch trim check says why"
@@ -38,7 +39,7 @@ def require_discards(disk: BlockDevice) -> None:
 
 
 def discard_all(descriptor: int, disk: BlockDevice, go_on: Callable[[], None]) -> int:
-    """Discard everything; returns the bytes. `go_on` is asked before each piece, and ends it by raising."""
+    """Discard the entire disk and return its size. `go_on` is called before each piece and may raise."""
     require_discards(disk)
     size = disk.size_bytes
     for begin in range(0, size, _PIECE_BYTES):
@@ -54,7 +55,7 @@ def discard_all(descriptor: int, disk: BlockDevice, go_on: Callable[[], None]) -
 
 
 def purge(bench: SweepBench) -> None:
-    """Purge the drive in the way that the sweep was asked for; on a file system, what is free there."""
+    """Purge the drive by the requested method, or trim the free space of a file system."""
     if bench.state.request.place:
         return empty(bench)
     bench.whole_disk.is_purged = True
@@ -69,7 +70,7 @@ def purge(bench: SweepBench) -> None:
 
 
 def empty(bench: SweepBench) -> None:
-    """Discard all that is ours to discard."""
+    """Discard the disk, or trim the file system."""
     claim = bench.claim
     if isinstance(claim, HeldMount):
         trim_in_pieces(claim.fileno(), claim.mount, claim.device.size_bytes, lambda: bench.pass_time(0))
@@ -78,14 +79,14 @@ def empty(bench: SweepBench) -> None:
 
 
 def _format(bench: SweepBench) -> None:
-    """Format the namespace as it is. A format cannot be called back: a signal ends the sweep behind it."""
+    """Format the namespace with its current format. A signal takes effect after the format."""
     disk = bench.disk
     bench.pass_time(0)
     if refused := purge_refusal(disk, FORMAT.name):
         raise Unsupported(f"--purge {FORMAT.name}: {refused}")
     _, before = ask_nvme(disk)
-    # It is named by the descriptor, whatever its name leads to by now. It is ours exclusively, which nvme
-    # would take for somebody else's use: --force.
+    # The descriptor path survives a rename of the disk. --force, because nvme would take our exclusive open
+    # for another user.
     argv = ["nvme", "format", bench.whole_disk.path, f"--lbaf={before.lba_format}", "--ses=0", "--force"]
     done = subprocess.run(argv, capture_output=True, check=False, start_new_session=True)
     if done.returncode:
@@ -98,8 +99,10 @@ def _format(bench: SweepBench) -> None:
 
 
 def _sanitize(bench: SweepBench) -> None:
-    """Sanitize the drive, and discard all of it: a drive only should deallocate what it has sanitized, and
-    the kernel may have pages of what was there. A sanitize cannot be called back either."""
+    """Sanitize the drive, then discard it. A signal takes effect after the sanitize.
+
+    Drives need not deallocate sanitized blocks, and the kernel may have cached pages of the old data.
+    """
     disk, claim = bench.disk, bench.whole_disk
     bench.pass_time(0)
     if refused := purge_refusal(disk, SANITIZE.name):
@@ -115,14 +118,14 @@ def _sanitize(bench: SweepBench) -> None:
 
 
 def _require_as_before(disk: BlockDevice, before: Namespace, way: PurgeWay) -> None:
-    """OpwatchError where a purge has changed more than what the blocks hold."""
+    """Raise OpwatchError if a purge changed more than the content of the blocks."""
     _, after = ask_nvme(disk)
     if (after.size_lbas, after.lba_bytes) != (before.size_lbas, before.lba_bytes):
         raise OpwatchError(f"{disk.name}: the {way.name} has changed its blocks, or how many there are")
 
 
 def _erase(bench: SweepBench) -> None:
-    """Erase the drive. It cannot be called back: a signal ends the sweep behind it."""
+    """Erase the drive. A signal takes effect after the erase."""
     bench.pass_time(0)
     erase_drive(bench.whole_disk, bench.journal, bench.state)
     bench.claim.require_ours()

@@ -1,4 +1,4 @@
-"""Why a sweep would not run on a drive, as a plan prints it."""
+"""List the reasons why a sweep would not run on a drive, for a plan."""
 
 from __future__ import annotations
 
@@ -27,8 +27,10 @@ def refusals(
     purge: str = "discard",
     levels: Sequence[OpLevel] = (),
 ) -> list[SweepRefusal]:
-    """Everything that is in the way but the words that a plan does not need. It reads, and writes nothing;
-    what may not be read without root is one of the reasons."""
+    """Return all obstacles except the missing consent. Writes nothing.
+
+    Facts that only root can read are listed as a reason too.
+    """
     facts = look_at(devices, named)
     reasons = without_consent(obstacles(facts, Consent(destroy=True, allow_virtual=allow_virtual)))
     listed = [SweepRefusal("guard", f"{reason.where}: {reason.what}", reason.remedy) for reason in reasons]

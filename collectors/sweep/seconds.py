@@ -1,4 +1,4 @@
-"""How many I/Os were done each second of a level's rounds, by the block trace."""
+"""Count the I/Os in each second of a level's rounds, from the block trace."""
 
 from __future__ import annotations
 
@@ -10,20 +10,22 @@ from opwatch.trace.derive import Interval, derive
 from opwatch.trace.trust import Reading
 
 _SECOND_NS = 10**9
-# A journal and its readers take no more rows: neighbours are added up then.
+# Maximum number of rows in the journal. Above, neighbouring rows are merged.
 _MOST_ROWS = 1 << 15
 
 
 class LevelSeconds:
-    """The seconds of a level, as its rounds go on. What lies between two rounds, while one fio goes and the
-    next one comes, is time of nobody: a second begins when a round has begun to write, and the last, begun
-    one is left out."""
+    """Seconds of a level while its rounds run.
+
+    The time between two rounds, when fio restarts, is not counted. The first second starts with the first
+    write of a round, and an incomplete last second is dropped.
+    """
 
     def __init__(self, read: Callable[[], Reading | None]) -> None:
         self._read = read
         self._idle: Reading | None = None
         self._then: Reading | None = None
-        # What all rounds before came to, and this one until now.
+        # Totals of all previous rounds, and of the current one.
         self._written = self._round_bytes = 0
         self._passed = self._round_s = 0.0
         self._seconds: list[LevelSecond] = []
@@ -37,7 +39,7 @@ class LevelSeconds:
         self._round_bytes, self._round_s = 0, 0.0
 
     def tick(self) -> None:
-        """Take a second, where it is one by now. Called more often than each second."""
+        """Record a second if it is complete. Called more than once per second."""
         if self._idle is None:
             return
         if self._then and time.monotonic_ns() - self._then.sample.end_ns < _SECOND_NS:
@@ -68,7 +70,7 @@ class LevelSeconds:
             ]
 
     def end_round(self, written_bytes: int, seconds: float) -> None:
-        """What a round came to in all says where the next one begins."""
+        """Add the round's totals, where the next round starts."""
         self._written += written_bytes
         self._passed += seconds
         self._idle = self._then = None

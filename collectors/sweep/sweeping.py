@@ -1,4 +1,4 @@
-"""A sweep from its first level to its last, as its journal says what is left of it."""
+"""Run a sweep from its first to its last remaining level, as recorded in the journal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from opwatch.samples.end import End
 
 
 def sweep(bench: SweepBench) -> None:
-    """Do the levels that are left. Why it ended before is in the journal."""
+    """Run the remaining levels. The journal has the reason for an earlier end."""
     do_what_is_left(bench, lambda place: _level(bench, place))
 
 
@@ -27,7 +27,7 @@ def _level(bench: SweepBench, place: int) -> None:
 
 
 def do_what_is_left(bench: SweepBench, do: Callable[[int], None]) -> None:
-    """Do every place that is left, then leave the drive empty. `do` notes what came of a place."""
+    """Run all remaining places, then leave the drive empty. `do` records the result of a place."""
     state, journal = bench.state, bench.journal
     try:
         for place in state.left:
@@ -41,7 +41,7 @@ def do_what_is_left(bench: SweepBench, do: Callable[[int], None]) -> None:
             state.is_ended = True
     except OpwatchError as error:
         reason = "a signal" if isinstance(error, SweepStopped) else str(error)
-        # On a full disk this is what failed: the reason itself is what has to be told.
+        # On a full disk this write fails too, but the original reason must be reported.
         with contextlib.suppress(OpwatchError):
             journal.append("stopped", {"reason": reason})
         raise

@@ -1,4 +1,4 @@
-"""What the block layer tells of a level: every write of the fill, where the random ones go, their latency."""
+"""Trace the writes of a level: coverage of the fill, uniformity of random writes, and latency."""
 
 from __future__ import annotations
 
@@ -15,17 +15,20 @@ from opwatch.trace.derive import Interval, derive
 from opwatch.trace.trust import Reading
 from opwatch.trim.history.changes import RECORD, ChangeKind
 
-# So many of a second's random writes say how even they are: more would take the processor from fio.
+# Number of random writes sampled per second for uniformity. More would take CPU time from fio.
 _SAMPLED = 2000
 _UNIT = 4096
-# Units of the map that shows coverage: of a large drive a unit is larger.
+# Maximum size of the coverage map. Large drives use larger units.
 _MOST_UNITS = 1 << 20
 _FILL_UNIT = 128 << 10
 
 
 class LevelTrace:
-    """Traces a level from construction to close(). `runs` is where the file of a level lies. What cannot be
-    traced has its reason in one of the two texts."""
+    """Traces a level from construction until close().
+
+    `runs` is the location of the level's file. If tracing is impossible, `why_untraced` or `why_blind` has
+    the reason.
+    """
 
     def __init__(
         self, devices: Devices, disk: BlockDevice, active_bytes: int, runs: Sequence[FileRun] = ()
@@ -40,7 +43,7 @@ class LevelTrace:
         self._changes: ChangeTracer | None = None
         self.why_untraced = self.why_blind = ""
         try:
-            # The head of an NVMe drive passes requests on, and has none of its own.
+            # An NVMe multipath head passes requests on and has none of its own.
             self._tracer = BlockTracer([Leaf(disk_of_requests(devices, disk), disk)])
         except OpwatchError as error:
             self.why_untraced = str(error)
@@ -50,7 +53,7 @@ class LevelTrace:
             self.why_blind = str(error)
 
     def drain(self, *, is_fill: bool) -> None:
-        """Take over what has completed. Of the fill everything counts; of random writes some do."""
+        """Process completed changes. All writes of the fill count, random writes are sampled."""
         if not self._changes:
             return
         more = True
@@ -78,9 +81,11 @@ class LevelTrace:
     def spread(
         self, filled_ratio: float | None, *, is_uniform: bool, by: str = "fio's fill"
     ) -> WriteSpread | None:
-        """Where the writes went. `filled_ratio` is what was written at least once, and who says so: it stands
-        where the trace has seen less, as it does on kernels that pass programs by. It is None for a fill at
-        random, of which fio's count does not tell where it went: then the trace alone can say."""
+        """Return the distribution of the writes.
+
+        `filled_ratio` is the share written at least once by fio's count. It is used if the trace saw less, as
+        on kernels that skip program runs. None for a random fill, where only the trace knows the coverage.
+        """
         seen_ratio = self._covered.spread().coverage_ratio
         sigmas = self._even.spread().uneven_sigmas if is_uniform else None
         if filled_ratio is None and not self._changes:
@@ -94,7 +99,7 @@ class LevelTrace:
         return self._tracer.read_settled()[0] if self._tracer else None
 
     def look(self) -> Reading | None:
-        """A reading as it is now, whatever is under way."""
+        """Return a reading immediately, even with requests in flight."""
         return self._tracer.read()[0] if self._tracer else None
 
     def close(self) -> None:

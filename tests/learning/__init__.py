@@ -1,1 +1,1 @@
-"""Learning what attributes count from many drives, and judging what was learned on drives kept back."""
+"""Learn the units of attributes from many drives, and validate the rules on held-out drives."""

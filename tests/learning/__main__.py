@@ -1,11 +1,10 @@
-"""Learn the units of SATA drives from rows, and say what to expect of them.
+"""Learn the units of SATA drives from rows, and report the expected accuracy.
 
     python -m tests.learning ROWS [OUT]
 
-ROWS is a file of drives as JSON, one a line, maybe packed by gzip, or a folder of these (.jsonl, .jsonl.gz).
-OUT is where the rules go. Without it those of the package are written, and what to expect in
-docs/method-waf.md.
-Nothing depends on the order of the drives, on time or on chance.
+ROWS is a file with one drive per line as JSON (.jsonl, .jsonl.gz), or a folder of such files. OUT is the file
+for the rules. Without OUT, the rules of the package and the accuracy tables in docs/method-waf.md are
+written. The result does not depend on the order of the drives, on time or on chance.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _HEAD = """\
 
 
 def text_of(rules: UnitRules) -> str:
-    """The rules as a file. What the core of a set says already is not said of the whole set."""
+    """Format the rules as a file. Rules of whole sets that their core implies are left out."""
     exact = {
         ids: rule
         for ids, rule in rules.exact.items()
@@ -46,13 +45,13 @@ def text_of(rules: UnitRules) -> str:
 
 
 def _is_said(core: UnitRule, rule: UnitRule) -> bool:
-    """Whether the rule of a core holds all that the rule of a whole set says."""
+    """Return whether the core's rule implies the rule of the whole set."""
     same = (core.of, core.unit) == (rule.of, rule.unit) and core.step >= rule.step
     return same and set(core.not_firmware) >= set(rule.not_firmware)
 
 
 def table(what: str, verdicts: dict[str, Verdicts]) -> str:
-    """What came of each, for docs/method-waf.md."""
+    """Return a table of verdicts for docs/method-waf.md."""
     head = [f"| {what} | drives | right | wrong | no number |", "| --- | --- | --- | --- | --- |"]
     rows = [
         " | ".join((f"| {name}", f"{one.drives:,}", *(f"{one.share(kind):.2%}" for kind in KINDS))) + " |"

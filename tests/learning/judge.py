@@ -1,4 +1,4 @@
-"""Judging what was learned: on drives and models kept back, and on drives in which one thing is changed."""
+"""Validate learned rules on held-out drives and models, and on modified drives."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ KINDS = ("right", "wrong", "none")
 
 @dataclass(slots=True)
 class Verdicts:
-    """How many drives had a right number, a wrong one, or none; and which were wrong."""
+    """Number of drives with a right value, a wrong value or no value, and the wrong drives."""
 
     counts: Counter[str] = field(default_factory=Counter)
     wrong: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def add(self, drive: Evidence, reading: CounterReading, sectors: int) -> None:
-        """One more drive, of which this reading was made. A lower bound that holds is no number."""
+        """Count one drive by its reading. A correct lower bound counts as no value."""
         if reading.value is None or (
             reading.at_least and reading.value <= sectors * SECTOR + reading.quantum
         ):
@@ -73,7 +73,7 @@ def cross_validate(
     fold_of: Callable[[Evidence], int],
     truth: Callable[[Evidence], int | None] = sound_sectors,
 ) -> Verdicts:
-    """Learn from four fifths, and answer the last by attributes alone; for each fifth."""
+    """Learn from four fifths and predict the last fifth from attributes alone, for each fifth."""
     verdicts = Verdicts()
     for fold in range(FOLDS):
         rules = learn(drive for drive in drives if fold_of(drive) != fold)
@@ -86,7 +86,7 @@ def cross_validate(
 
 
 def validations(drives: Sequence[Evidence], catalogue: Catalogue) -> dict[str, Verdicts]:
-    """All ways of keeping drives back, with the catalogue's entries and without."""
+    """Run all cross-validations, with and without the catalogue's entries."""
     without = Catalogue(())
     return {
         "drives of known models": cross_validate(drives, catalogue, _by_drive),
@@ -100,7 +100,7 @@ def validations(drives: Sequence[Evidence], catalogue: Catalogue) -> dict[str, V
     }
 
 
-# --- one thing changed ---
+# --- one change per drive ---
 
 
 def _statistics(drive: Evidence, factor: float) -> Evidence:
@@ -147,13 +147,13 @@ def _capacity(drive: Evidence, factor: float) -> Evidence:
 
 
 def _has_witness(drive: Evidence) -> bool:
-    """Whether an attribute stands where makers put host writes: without one nothing could contradict."""
+    """Return whether an attribute may count host writes. Otherwise nothing can contradict the statistics."""
     attributes = (drive.attribute(number) for number in CANDIDATES)
     return any(attribute and attribute.raw and attribute.raw >= 20 for attribute in attributes)
 
 
 def perturbations(drives: Sequence[Evidence], catalogue: Catalogue) -> dict[str, Verdicts]:
-    """One thing changed in each drive, statistics and attributes both there unless it says otherwise."""
+    """Judge drives with one change each, with statistics and attributes unless the name says otherwise."""
     sound = [(drive, sectors) for drive in drives if (sectors := sound_sectors(drive))]
     others = [drive for drive, _ in sound]
     count = len(others)

@@ -1,4 +1,4 @@
-"""From drives to rules: which set of attribute ids has one that counts the host's writes, in what."""
+"""Learn rules from drives: the attribute and unit of host writes for each set of attribute ids."""
 
 from __future__ import annotations
 
@@ -26,31 +26,31 @@ from tests.learning.truth import (
     wrapped_sectors,
 )
 
-# Below this a step is too much of the number to tell units apart.
+# For smaller values, one step is too coarse to distinguish units.
 _LEAST_BYTES = 20 << 30
-# Few drives prove a rule if they are of several brands; else it is one of their own brand.
+# A few drives prove a rule only if they are of several brands. Otherwise the rule is limited to their brand.
 LEAST_DRIVES, ENOUGH_DRIVES, LEAST_SHARE = 3, 10, 0.99
 _TOLERANCE = 0.005
-# A step is one if counts that have none are all multiples of it less often than this.
+# Maximum probability of a step by chance, for an accepted step.
 _CHANCE = 1e-6
 _Unit = tuple[int, int]
 
 
 @dataclass(slots=True)
 class _Votes:
-    """How many drives of a set there are, and in how many an attribute times a unit was the truth."""
+    """Number of drives with a set of ids, and the number that agree per attribute and unit."""
 
     drives: int = 0
     models: set[str] = field(default_factory=set)
     agreeing: dict[_Unit, int] = field(default_factory=lambda: defaultdict(int))
     close: dict[_Unit, int] = field(default_factory=lambda: defaultdict(int))
-    # By firmware: the units that fit each of its drives.
+    # Units that fit each drive, by firmware.
     fits: dict[str, list[set[_Unit]]] = field(default_factory=lambda: defaultdict(list))
-    # All counts of an attribute, of drives without a truth too.
+    # All values of each attribute, including drives without a known truth.
     counts: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
 
     def best(self) -> _Unit:
-        """The attribute and the unit of most drives."""
+        """Return the attribute and unit with the most drives."""
         votes = self.agreeing.items()
         return max(
             votes,
@@ -59,10 +59,10 @@ class _Votes:
         )[0]
 
     def rule(self) -> UnitRule | None:
-        """What the drives agree about; None where there are too few of them."""
+        """Return the rule that the drives agree on, or None for too few drives."""
         if self.drives < LEAST_DRIVES:
             return None
-        # A page of statistics may be a little older than the attribute: that is no other unit.
+        # Statistics slightly older than the attribute do not mean another unit.
         share = self.close[self.best()] / self.drives
         others = self._other_firmwares()
         if share < LEAST_SHARE or not all(FIRMWARE.fullmatch(other) for other in others):
@@ -91,7 +91,7 @@ class _Votes:
         return brands.pop() or "UNKNOWN" if len(brands) == 1 and self.drives < ENOUGH_DRIVES else None
 
     def _other_firmwares(self) -> tuple[str, ...]:
-        """Firmwares of which a drive counts in another unit."""
+        """Return the firmwares with drives that count in another unit."""
         best = self.best()
         return tuple(
             sorted(
@@ -100,7 +100,7 @@ class _Votes:
         )
 
     def _step(self, number: int) -> int:
-        """The largest step of which all counts are multiples, or 1 if that may be chance."""
+        """Return the largest step that divides all counts, or 1 if possibly chance."""
         counts = self.counts[number]
         step = math.gcd(*counts)
         return step if len(counts) >= LEAST_DRIVES and step ** -len(counts) < _CHANCE else 1
@@ -111,7 +111,7 @@ def ids_of(drive: Evidence) -> Ids:
 
 
 def _raws(drive: Evidence) -> dict[int, int]:
-    """The counts of attributes that may be host writes."""
+    """Return the raw values of attributes that may count host writes."""
     attributes = (drive.attribute(number) for number in CANDIDATES)
     raws = {attribute.id: attribute.raw or 0 for attribute in attributes if attribute}
     return {number: raw for number, raw in raws.items() if raw >= LEAST_RAW}
@@ -132,8 +132,11 @@ def _count(votes: _Votes, drive: Evidence, sectors: int) -> None:
 
 
 def _without_late(exact: dict[Ids, _Votes], core: dict[Ids, _Votes]) -> dict[Ids, UnitRule]:
-    """The rules of whole sets. Where their core is contested although nothing in it counts in another unit,
-    its drives save the counter late: few of one brand that happen to be in time prove nothing."""
+    """Return the rules of whole sets.
+
+    If a core is contested although no other unit occurs in it, its drives save the counter late. A few
+    up-to-date drives of one brand then prove nothing.
+    """
     rules = _rules(exact)
     for ids, rule in rules.items():
         kind = core.get(core_of(ids))
@@ -149,7 +152,7 @@ def _rules(votes: dict[Ids, _Votes]) -> dict[Ids, UnitRule]:
 
 
 def _truth(drive: Evidence) -> int | None:
-    """Sectors to learn from, maybe modulo 2^32; None where they are too few or not to be believed."""
+    """Return sectors to learn from, possibly modulo 2^32, or None if too few or not credible."""
     sectors = sound_sectors(drive)
     if sectors:
         return sectors if sectors * SECTOR >= _LEAST_BYTES else None
@@ -157,7 +160,7 @@ def _truth(drive: Evidence) -> int | None:
 
 
 def learn(drives: Iterable[Evidence]) -> UnitRules:
-    """The rules that these drives prove. The order of the drives changes nothing."""
+    """Return the rules proven by these drives, independent of their order."""
     exact: dict[Ids, _Votes] = defaultdict(_Votes)
     core: dict[Ids, _Votes] = defaultdict(_Votes)
     for drive in drives:

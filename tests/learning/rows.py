@@ -1,4 +1,4 @@
-"""Drives as rows of JSON: identity, attributes and device statistics of one drive a line."""
+"""Read drives from JSON rows with identity, attributes and device statistics."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _statistics(values: Mapping[str, Any]) -> Statistics | None:
 
 
 def evidence_of(row: Mapping[str, Any]) -> Evidence:
-    """The drive of a row, as a report of smartctl would have told it."""
+    """Return the drive of a row in the form of a smartctl report."""
     attributes = tuple(
         Attribute(int(number), name, whole_number(raw), raw, value)
         for number, (name, value, raw) in row["attributes"].items()
@@ -52,12 +52,12 @@ def evidence_of(row: Mapping[str, Any]) -> Evidence:
 
 
 def blind(evidence: Evidence) -> Evidence:
-    """The same drive without what its device statistics tell of writing."""
+    """Return the drive without device statistics."""
     return replace(evidence, statistics=None)
 
 
 def read_rows(path: Path) -> Iterator[Evidence]:
-    """The drives of a file, which may be packed by gzip, or of all such files in a folder."""
+    """Yield the drives of a file, optionally gzipped, or of all such files in a folder."""
     if path.is_dir():
         for part in sorted([*path.glob("*.jsonl"), *path.glob("*.jsonl.gz")]):
             yield from read_rows(part)

@@ -1,4 +1,4 @@
-"""What a drive really wrote, as far as its device statistics can be believed."""
+"""Determine the true host writes of a drive from credible device statistics."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from opwatch.counters.prove import sanity
 from opwatch.counters.prove.limits import WriteLimits
 from opwatch.counters.prove.statistics import UNITS, WRAP, StatisticsProof
 
-# Whose statistics count something else, as erases and hours show.
+# Models whose statistics count something else, as shown by erases and hours.
 _UNSOUND_MODELS = re.compile(r".*(?:SD7|SDMSATA|SDSSDHII|SDSSDXPS|Ultra II).*")
 SECTOR = 512
-# Attributes that may count host writes, in this order where several of a drive are the same.
+# Attributes that may count host writes, in order of preference.
 CANDIDATES = (241, 246, 225, 233, 235, 251)
 # Smaller counts match by chance.
 LEAST_RAW = 20
 
 
 def sound_sectors(drive: Evidence) -> int | None:
-    """Logical sectors that the host wrote; None where nothing tells, or what tells is not to be believed."""
+    """Return the logical sectors that the host wrote, or None if unknown or not credible."""
     statistics = drive.statistics
     reading = StatisticsProof(drive, WriteLimits(drive), wraps=False).written()
     if reading is None or reading.value is None:
@@ -37,8 +37,10 @@ def sound_sectors(drive: Evidence) -> int | None:
 
 
 def wrapped_sectors(drive: Evidence) -> int | None:
-    """Logical sectors modulo 2^32, where write commands or erases show that the count has wrapped and an
-    attribute confirms it in some unit; None for other drives."""
+    """Return the logical sectors modulo 2^32 of a wrapped count, or None for other drives.
+
+    Write commands or erases must show the wrap, and an attribute must confirm it in some unit.
+    """
     statistics, limits = drive.statistics, WriteLimits(drive)
     sectors = statistics.sectors_written if statistics else None
     if not sectors or not statistics or sectors >= WRAP or sound_sectors(drive):
@@ -53,7 +55,7 @@ def wrapped_sectors(drive: Evidence) -> int | None:
 
 
 def _contradicted(sectors: int, commands: int | None) -> str | None:
-    """Why these write commands cannot have written these sectors."""
+    """Return the reason why the commands cannot have written the sectors, or None."""
     written = sectors * SECTOR
     return sanity.first(
         sanity.mean_write(written, commands, SECTOR, None), sanity.may_have_wrapped(written, commands)
@@ -61,14 +63,14 @@ def _contradicted(sectors: int, commands: int | None) -> str | None:
 
 
 def shows(drive: Evidence, sectors: int) -> bool:
-    """Whether an attribute is these sectors in one of the units."""
+    """Return whether an attribute equals the sectors in some unit."""
     attributes = (drive.attribute(number) for number in CANDIDATES)
     raws = [attribute.raw for attribute in attributes if attribute and attribute.raw]
     return any(is_right(raw * unit, sectors, unit) for raw in raws if raw >= LEAST_RAW for unit in UNITS)
 
 
 def is_right(value: int, sectors: int, quantum: int, tolerance: float = 0.02) -> bool:
-    """Whether bytes are the sectors, to 2 % and two steps; or what they were before they wrapped."""
+    """Return whether the bytes equal the sectors within 2 % and two steps, or modulo the wrap."""
     if abs(value - sectors * SECTOR) <= tolerance * sectors * SECTOR + 2 * quantum:
         return True
     ours = value // SECTOR

@@ -1,1 +1,1 @@
-"""Fuzz targets: run by hand for long, by the unit tests for a moment."""
+"""Fuzz targets: long runs manually, short runs in the unit tests."""

@@ -1,9 +1,9 @@
-"""All fuzz targets in Python, each with its share of the inputs; `make fuzz-all`.
+"""Run all Python fuzz targets, each with its share of the inputs; `make fuzz-all`.
 
     python -m tests.fuzz [INPUTS [SEED [BEGIN]]]
 
-The targets take turns, and each round says how far it got: a run that was ended goes on with its SEED, and
-with BEGIN inputs counted as done. The first input that breaks a rule raises, with the seed that repeats it.
+The targets take turns, and each round prints its progress. To continue a stopped run, pass its SEED, and in
+BEGIN the number of inputs done. The first failing input raises an error with the seed to reproduce it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.fuzz import (
     trim_tables,
 )
 
-# What an input costs decides how many of them there are: all together take about as long for each.
+# Shares by cost per input, so that all targets take about the same time.
 TARGETS: dict[str, tuple[Callable[[int, int], None], float]] = {
     "counters": (lambda inputs, seed: counters.Fuzz(seed).run(inputs), 0.2),
     "latency": (latency.run, 0.04),
@@ -47,7 +47,7 @@ _ROUND = 100_000
 
 
 def _turn(inputs: int, seed: int) -> None:
-    """Each target with its share of these inputs."""
+    """Run each target with its share of these inputs."""
     for name, (run, share) in TARGETS.items():
         count = round(inputs * share)
         for attempts_left in (2, 1, 0):
@@ -56,7 +56,7 @@ def _turn(inputs: int, seed: int) -> None:
                 break
             except BaseException as error:
                 print(f"{name}: failed within {count} inputs from seed {seed}: {error}", flush=True)
-                # What is slow is slow each time: a moment in which the machine stood still is no input's.
+                # A slow input is slow each time. Retries exclude stalls of the machine.
                 if not (attempts_left and isinstance(error, rules.TookTooLong)):
                     raise
         gc.collect()
@@ -65,7 +65,7 @@ def _turn(inputs: int, seed: int) -> None:
 def main() -> int:
     words = [int(word) for word in sys.argv[1:4]]
     inputs, seed, begin = (words + [10_000_000, time.time_ns() % (1 << 32), 0][len(words) :])[:3]
-    # A pause of the collector is none of the input's.
+    # Garbage collection must not count as time of an input.
     gc.disable()
     rules.BOUND.seconds = rules.STRICT_S
     done, since = begin, time.process_time()

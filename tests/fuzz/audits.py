@@ -1,7 +1,6 @@
-"""What an audit of a trim saw, as a recording keeps it, with other values: refused with OpwatchError, or
-judged and shown.
+"""Recorded audit evidence with modified values: refused with OpwatchError, or judged and shown.
 
-    python -m tests.fuzz.audits [INPUTS [SEED]]
+python -m tests.fuzz.audits [INPUTS [SEED]]
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ _OTHERS: tuple[Any, ...] = (
 
 
 class Fuzz:
-    """One sequence of inputs from a seed."""
+    """Sequence of inputs from a seed."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
         self._good = [json.loads(audit_bytes(audited)) for audited in audits_seen()]
 
     def run(self, inputs: int) -> None:
-        """That many inputs; the first that breaks a rule raises."""
+        """Run this many inputs. Raises at the first failure."""
         for _ in range(inputs):
             document = self._random.choice(self._good)
             for _ in range(self._random.randrange(1, 5)):
@@ -44,7 +43,7 @@ class Fuzz:
                 show(json.dumps(document).encode())
 
     def _other(self, plain: Any) -> Any:  # noqa: ANN401
-        """The same with one of its values replaced, however deep it lies."""
+        """Return a copy with one value replaced at any depth."""
         chance = self._random
         if isinstance(plain, dict) and plain and chance.random() < 0.95:
             name = chance.choice(list(plain))
@@ -62,7 +61,7 @@ class Fuzz:
 
 
 def show(raw: bytes) -> None:
-    """Judge and show an audit, as `opwatch replay` does."""
+    """Judge and show an audit as `opwatch replay` does."""
     audited = audit_of(raw, "it")
     audit = ledger.audit(audited.evidence, audited.subject)
     write_lines([audit], io.StringIO())

@@ -1,9 +1,9 @@
-"""Damaged log pages and reports: no crash, and no number without a proof.
+"""Damaged log pages and reports: no crash, and no value without a proof.
 
     python -m tests.fuzz.counters [INPUTS [SEED]]
 
-Pages come from their layouts, texts and documents from the fixtures, with bytes, numbers and lines changed.
-Prints what failed and how to repeat it.
+Pages are built from their layouts; texts and documents are fixtures with modified bytes, numbers and lines.
+Prints failures with the command to reproduce them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from .rules import BOUND, STRICT_S, refused_or_sound
 GOOD = Path(__file__).parents[1] / "fixtures" / "good" / "counters"
 ROWS = GOOD.parent / "smart_rows" / "drives.jsonl"
 _LIDS = (0x02, 0x07, 0x08, 0x09, 0x22, 0xC0, 0xCA, 0xD0, 0xFB, 0xC4)
-# Models of which a vendor's page is known, and where it has counters: offset and width.
+# Models with a known vendor page, and the (offset, width) of its counters.
 _PAGES = (
     (None, 0xCA, ((0, 16),)),
     ("INTEL SSDPEDME016T4F", 0xCA, ((137, 6), (149, 6))),
@@ -62,7 +62,7 @@ _NUMBERS = ("0", "-1", "18446744073709551616", "281474976710655", "1e9", "0x7fff
 
 
 class Fuzz:
-    """One sequence of inputs from a seed."""
+    """Sequence of inputs from a seed."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
@@ -74,7 +74,7 @@ class Fuzz:
         self._documents = [json.loads(path.read_text()) for path in sorted(GOOD.rglob("*.json"))]
 
     def run(self, inputs: int) -> None:
-        """Try that many inputs; the first that breaks a rule raises."""
+        """Run this many inputs. Raises at the first failure."""
         targets: list[Callable[[], Evidence | None]] = [self._page] * 10 + [self._text] * 3
         targets += [self._vendor, self._vendor, self._sanitize]
         targets += [self._json, self._rules, self._row]
@@ -132,7 +132,7 @@ class Fuzz:
         )
 
     def _vendor(self) -> Evidence:
-        """A vendor's page whose counters are near those of log 02h in some unit, some of them changed."""
+        """Return a vendor page with counters close to log 02h in some unit, sometimes modified."""
         chance = self._random
         model, lid, places = chance.choice(_PAGES)
         units = chance.randrange(1, 1 << chance.choice((8, 20, 34, 50)))
@@ -158,7 +158,7 @@ class Fuzz:
         return Evidence(drive, smart=smart, vendor=(VendorPage(lid, cut),))
 
     def _sanitize(self) -> None:
-        """Log 81h with states, kinds and times of every size: what is accepted is judged and told."""
+        """Decode log 81h with extreme states, kinds and times. Accepted pages must be judged and shown."""
         chance = self._random
         raw = bytearray(512)
         raw[0:2] = chance.choice((0, 1, 0x8000, 0xFFFF, chance.randrange(1 << 16))).to_bytes(2, "little")
@@ -210,7 +210,7 @@ class Fuzz:
         if chance.random() < 0.01:
             return chance.choice((None, True, -1, 1 << 200, 1.5, "x", [], {}, *_NUMBERS))
         if isinstance(value, dict) and value:
-            # Of a document as a whole all members are damaged, of what is in it one, or two.
+            # At the top level all members are damaged, below only one or two.
             keys = value if depth == 0 else chance.choices(tuple(value), k=chance.choice((1, 2)))
             changed = {**value, **{key: self._damaged(value[key], depth + 1) for key in keys}}
             if chance.random() < 0.2:
@@ -225,7 +225,7 @@ class Fuzz:
         return value
 
     def _rules(self) -> None:
-        """Learned rules with damaged lines are read, or refused; what is read answers."""
+        """Parse learned rules with damaged lines. Accepted rules must answer queries."""
         chance = self._random
         begin = chance.randrange(len(self._learned))
         lines_ = self._learned[begin : begin + 5]
@@ -235,7 +235,7 @@ class Fuzz:
         assert rules.of(ids) in (None, rules.core.get(ids)) and rules.near(ids) is None
 
     def _row(self) -> Evidence:
-        """A real drive whose attributes and statistics are changed, come twice or are those of another."""
+        """Return a real drive with attributes and statistics modified, duplicated or of another drive."""
         chance = self._random
         drive, other = chance.choice(self._rows), chance.choice(self._rows)
         some = [
@@ -265,7 +265,7 @@ def main() -> int:
     inputs = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000_000
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else time.time_ns()
     begun, done, step = time.monotonic(), 0, 100_000
-    # A pause of the collector is none of the input's.
+    # Garbage collection must not count as time of an input.
     gc.disable()
     BOUND.seconds = STRICT_S
     while done < inputs:

@@ -1,4 +1,4 @@
-"""Pages of kept experiments: values by type and size, anywhere in their documents.
+"""Pages of saved experiments with values of other types and sizes anywhere.
 
 python -m tests.fuzz.experiments [INPUTS [SEED]]
 """
@@ -39,14 +39,14 @@ _VALUES: tuple[Any, ...] = (
 
 
 class ExperimentDocuments:
-    """One sequence of documents from a seed."""
+    """Sequence of documents from a seed."""
 
     def __init__(self, seed: int) -> None:
         self._chance = random.Random(seed)
         self._documents = [_small(json.loads(path.read_bytes())) for path in sorted(_FOLDER.glob("*.json"))]
 
     def look(self) -> None:
-        """Make a page of one that was changed; what nobody wrote becomes no markup."""
+        """Render a modified document. Injected text must not become markup."""
         document = copy.deepcopy(self._chance.choice(self._documents))
         for _ in range(self._chance.choice((0, 1, 1, 2))):
             self._change(document)
@@ -69,14 +69,14 @@ class ExperimentDocuments:
 
 
 def _small(value: Any) -> Any:  # noqa: ANN401
-    """The same with a few rounds, so that most of what is changed is something else."""
+    """Return a copy with few rounds, so that most modifications hit other fields."""
     if isinstance(value, dict):
         return {key: _small(member) for key, member in value.items()}
     return [_small(member) for member in value[:26]] if isinstance(value, list) else value
 
 
 def run(inputs: int, seed: int) -> None:
-    """That many inputs; the first that breaks a rule raises."""
+    """Run this many inputs. Raises at the first failure."""
     documents = ExperimentDocuments(seed)
     for _ in range(inputs):
         with refused_or_sound("experiments"):

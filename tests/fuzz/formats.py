@@ -1,8 +1,8 @@
-"""Formats that have no target of their own elsewhere: settings, tables and reports, changed by type.
+"""Formats without a separate target: settings, tables and reports with modified types.
 
     python -m tests.fuzz.formats [INPUTS [SEED]]
 
-An input must be read, or refused with OpwatchError, within 50 ms of CPU time.
+Each input must be read, or refused with OpwatchError, within 50 ms of CPU time.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ FIO = FIXTURES.parent / "fio"
 JOURNAL = FIXTURES.parent / "sweeps" / "three-levels.journal"
 EXPERIMENT = FIXTURES.parent / "scenarios" / "two-loads.experiment"
 IMPORTS = FIXTURES.parent / "imports"
-# What reads a file, and such a file.
+# Importer, and a file for it.
 Import = tuple[Callable[[bytes, str], ImportedFile], bytes]
 KEPT_SWEEP = Path(__file__).parents[1] / "fixtures" / "good" / "sweeps" / "two-levels.json"
 _SWAPS = b"Filename\tType\n/dev/sdb1  partition\t5\t0\t-2\n"
@@ -99,19 +99,19 @@ _BPFTRACE = (
 
 
 def _logs_with(logs: Sequence[tuple[str, bytes]], changed: str) -> Callable[[bytes, str], ImportedFile]:
-    """What imports logs of one job, of which one was changed."""
+    """Return an importer for the logs of a job, including a modified log."""
     number = changed.split(".")[-2]
     others = [(name, raw) for name, raw in logs if name != changed and name.split(".")[-2] == number]
     return lambda raw, _: read_fio_logs([(changed, raw), *others], average_ms=200)
 
 
 def _logs_and_report(logs: Sequence[tuple[str, bytes]], raw: bytes, name: str) -> ImportedFile:
-    """Import logs with a report that was changed."""
+    """Import logs with a modified report."""
     return read_fio_logs(logs, (name, raw))
 
 
 def _runs() -> list[Import]:
-    """Reports of fio that are imported with the logs of the same run."""
+    """Return fio reports that are imported with the logs of the same run."""
     runs: list[Import] = []
     for path in sorted(IMPORTS.glob("fio-*/*.json")):
         logs = [(log.name, log.read_bytes()) for log in sorted(path.parent.glob("*.log"))]
@@ -120,7 +120,7 @@ def _runs() -> list[Import]:
 
 
 def _small(path: Path) -> bytes:
-    """A report with a few rows of each of its tables."""
+    """Return a report with few rows per table."""
 
     def cut(value: object) -> object:
         if isinstance(value, dict):
@@ -131,7 +131,7 @@ def _small(path: Path) -> bytes:
 
 
 class Fuzz:
-    """One sequence of inputs from a seed. `targets` are called by turns of chance."""
+    """Sequence of inputs from a seed. `targets` are chosen at random."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
@@ -169,7 +169,7 @@ class Fuzz:
         }
 
     def run(self, inputs: int, only: str | None = None) -> None:
-        """Try that many inputs; the first that breaks a rule raises."""
+        """Run this many inputs. Raises at the first failure."""
         names = [only] if only else list(self.targets)
         for _ in range(inputs):
             name = self._random.choice(names)
@@ -177,7 +177,7 @@ class Fuzz:
                 self.targets[name]()
 
     def _files(self) -> list[Import]:
-        """Files that are imported one by one, and logs with the others of their job."""
+        """Return files that are imported separately, and logs with the others of their job."""
         trace = (IMPORTS / "blkparse.txt").read_bytes()
         return [
             (read_fio, self._fio[1]),
@@ -185,12 +185,12 @@ class Fuzz:
             *((read_iostat, path.read_bytes()) for path in sorted(IMPORTS.glob("iostat*"))),
             *((_logs_with(self._fio_logs, name), raw) for name, raw in self._fio_logs),
             (read_blkparse, trace[:4000]),
-            # Its last events, and its sums.
+            # The last events and the totals.
             (read_blkparse, trace[-6000:].partition(b"\n")[2]),
         ]
 
     def _damaged(self, raw: bytes) -> bytes:
-        """Bytes changed, inserted and repeated; values replaced by others of another type or size."""
+        """Return the bytes with changes, insertions, repetitions, and values of other types or sizes."""
         chance, changed = self._random, bytearray(raw)
         for _ in range(chance.randrange(1, 6)):
             at, kind = chance.randrange(len(changed) + 1), chance.random()
@@ -218,7 +218,7 @@ class Fuzz:
             number_of_mount(Path(mount.point), table)
 
     def _settings(self, paragraphs: list[str]) -> str:
-        """Some tables of a file, with values of other types, lines that are gone, and damaged bytes."""
+        """Return some tables of a file with values of other types, missing lines and damaged bytes."""
         chance, lines = self._random, []
         for line in "\n\n".join(chance.sample(paragraphs, min(3, len(paragraphs)))).split("\n"):
             key, equals, _ = line.partition(" = ")
@@ -239,7 +239,7 @@ class Fuzz:
         report(evidence, Catalogue(entries))
 
     def _kept_sweep(self) -> None:
-        """Bytes, or values of another type anywhere in the document."""
+        """Show a sweep with damaged bytes, or with values of other types anywhere."""
         if self._random.random() < 0.3:
             document = foreign.parse_json(self._damaged(self._kept), "it")
         else:
@@ -260,7 +260,7 @@ class Fuzz:
         assert all(value >= 0 for value in profile.drive.values())
 
     def _workload(self) -> None:
-        """A workload of ours, or a job file of fio: nothing gets through but what shapes requests."""
+        """Parse one of our workloads or a fio job file. Only options that shape requests may pass."""
         if self._random.random() < 0.5:
             pattern = parse_workload(self._damaged(_WORKLOAD), "mine")
         else:
@@ -272,7 +272,7 @@ class Fuzz:
             assert job.write_share > 0
 
     def _sweep(self) -> None:
-        """The journal of a sweep: its levels and options stay within what a plan may have."""
+        """Parse the journal of a sweep. Its levels and options must stay within the limits of a plan."""
         state = parse_journal(self._damaged(JOURNAL.read_bytes()), "it")
         places = range(len(state.request.levels))
         assert set(state.records) | set(state.left) == set(places)
@@ -280,7 +280,7 @@ class Fuzz:
             record.outcome(state.request.levels[place])
 
     def _experiment(self) -> None:
-        """The journal of an experiment on file systems: what is done is of loads and places that it has."""
+        """Parse the journal of a file system experiment. Results must belong to existing loads and places."""
         state = parse_experiment(self._damaged(EXPERIMENT.read_bytes()), "it")
         names = [place.name for place in state.request.places]
         assert set(state.rates) <= set(names)
@@ -289,7 +289,7 @@ class Fuzz:
             assert all(rate.iops >= 0 for rate in rates)
 
     def _bpftrace(self) -> None:
-        """Lines as bpftrace prints them, some of them changed."""
+        """Feed lines in bpftrace's format, some of them modified."""
         frames = Frames()
         for line in _BPFTRACE.split(b"\n"):
             text = self._text(line) if self._random.random() < 0.5 else line.decode()
@@ -303,7 +303,7 @@ class Fuzz:
         assert len(list(log.rows() if isinstance(log, FioLog) else log.rows)) <= MOST_ROWS
 
     def _import(self) -> None:
-        """As far as it ends soon: of what is sound there may be an entry for every second of a day."""
+        """Import the first entries only, because a valid file may have one per second of a day."""
         read, raw = self._random.choice(self._imports)
         story, entries = Story(), iter(read(self._damaged(raw), "it").entries)
         for entry in islice(entries, 4):

@@ -1,4 +1,4 @@
-"""Damaged records of changes and history files: refused with ValueError, or read as far as they are whole.
+"""Damaged change records and history files: refused with ValueError, or read up to the damage.
 
 python -m tests.fuzz.history [INPUTS [SEED]]
 """
@@ -44,7 +44,7 @@ _VALUES: tuple[object, ...] = (
 
 
 def damaged(raw: bytes, chance: random.Random) -> bytes:
-    """The bytes with some of them changed, and sometimes without their end."""
+    """Return the bytes with modifications, sometimes truncated."""
     changed = bytearray(raw)
     for _ in range(chance.randrange(1, 6)):
         changed[chance.randrange(len(changed))] = chance.choice((*_EDGES, chance.randrange(256)))
@@ -52,7 +52,7 @@ def damaged(raw: bytes, chance: random.Random) -> bytes:
 
 
 def check_map(map_: SectorMap) -> None:
-    """Every sector has one state."""
+    """Check that each sector has exactly one state."""
     at = 0
     for start, end, state in map_.runs():
         assert start == at < end
@@ -76,7 +76,7 @@ def _records(chance: random.Random) -> None:
 
 
 def _file(chance: random.Random, raw: bytes) -> None:
-    """A whole file with a damaged body and the right checksum is as bad as one with the wrong checksum."""
+    """Load a file with a damaged body, with or without a correct checksum."""
     if chance.random() < 0.5:
         loaded = journal.load(damaged(raw, chance))
         assert loaded.whole_bytes <= len(raw)
@@ -85,15 +85,14 @@ def _file(chance: random.Random, raw: bytes) -> None:
         loaded = journal.load(raw[:8] + struct.pack("<II", len(body), zlib.crc32(body)) + body)
     if loaded.drive.sectors <= 1 << 24:
         check_map(loaded.map)
-    # What was read can be written and read again.
+    # Loaded data must survive a save and reload.
     small = SectorMap(_SECTORS)
     again = journal.load(journal.snapshot(replace(loaded.drive, sectors=_SECTORS), loaded.look, small))
     assert again.look == loaded.look
 
 
 def _typed(chance: random.Random) -> None:
-    """A frame whose fields have other types and sizes, and runs that are as large as they can be, with the
-    checksum of what it is then."""
+    """Load a frame with fields of other types and sizes and extreme runs, with a correct checksum."""
     raw = GOOD.read_bytes()
     [length] = struct.unpack_from("<I", raw, 8)
     [text_length] = struct.unpack_from("<I", raw, 16)
@@ -121,7 +120,7 @@ def _typed(chance: random.Random) -> None:
 
 
 def run(inputs: int, seed: int) -> None:
-    """Try that many inputs; the first that breaks a rule raises."""
+    """Run this many inputs. Raises at the first failure."""
     chance, raw = random.Random(seed), GOOD.read_bytes()
     [length] = struct.unpack_from("<I", raw, 8)
     first = raw[: 16 + length]

@@ -1,4 +1,4 @@
-"""Log pages D0h and C3h with other fields, bytes and lengths: refused, or shown whole."""
+"""Log pages D0h and C3h with modified fields, bytes and lengths: refused, or shown completely."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.unit.counters.latency import pages
 from .rules import refused_or_sound
 
 _EDGES = (0, 1, 63, 64, 65, 0xFFFF, 0xFFFFFFFF, 1 << 32, (1 << 63) - 1, (1 << 64) - 2, (1 << 64) - 1)
-# Where fields of eight bytes are: totals, the edges and counts of both histograms, those by size.
+# Offsets of 8-byte fields: totals, edges and counts of both histograms, histograms by size.
 _AMAZON_FIELDS = (*range(8, 96, 8), *range(512, 3600, 8), *range(4096, 8192, 8))
 _AMAZON_WORDS = (0, 4, *range(3600, 3640, 4))
 _SOUND = (pages.ebs_page(), pages.storage_page())
@@ -33,7 +33,7 @@ def _number(chance: random.Random) -> int:
 
 
 def _grown(chance: random.Random, raw: bytearray) -> None:
-    """Slots that lie as they should, with counts of any size: what lies behind the checks is reached."""
+    """Write slots in valid order with counts of any size, to get past the layout checks."""
     for at in (512, 512 + 8 + 64 * 24):
         count = chance.randrange(65)
         edges = sorted(chance.randrange(1 << 40) for _ in range(count + 1))
@@ -77,7 +77,7 @@ def _shown(drive_latency: DriveLatency) -> None:
 
 
 def _beside_the_host(chance: random.Random, log: AmazonLog) -> None:
-    """A page as the later of two, or as the only one, beside a host that saw as many, or other ones."""
+    """Compare a page, as the later of two or as the only one, with a host that counted similar numbers."""
     sound = amazon.decode_amazon(chance.choice(_SOUND))
     early, late = chance.choice(((sound.read, log.read), (log.write, log.write), (sound.write, log.write)))
     drive = grown(early, late)
@@ -105,7 +105,7 @@ def _one(chance: random.Random) -> None:
 
 
 def run(inputs: int, seed: int) -> None:
-    """Try that many inputs; the first that breaks a rule raises."""
+    """Run this many inputs. Raises at the first failure."""
     chance = random.Random(seed)
     for _ in range(inputs):
         with refused_or_sound("latency"):

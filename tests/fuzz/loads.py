@@ -1,4 +1,4 @@
-"""Loads by the names and in the files of other tools: words and values changed by type, lines moved and gone.
+"""Load names and load files of other tools, with modified words and values, and moved or missing lines.
 
 python -m tests.fuzz.loads [INPUTS [SEED]]
 """
@@ -70,7 +70,7 @@ _CHARACTERS = ",=()*'\t\r\n #/.-\x00\x1b\u2028é"
 
 
 class LoadTexts:
-    """One sequence of texts from a seed."""
+    """Sequence of texts from a seed."""
 
     def __init__(self, seed: int) -> None:
         self._chance = random.Random(seed)
@@ -79,7 +79,7 @@ class LoadTexts:
         self._sysbench = (_FOLDER.parent / "sysbench" / "rndwr.txt").read_text()
 
     def look(self) -> None:
-        """Read one; what is accepted is a load that fio can do without doing anything else."""
+        """Parse one text. An accepted load must contain only options that are safe for fio."""
         kind = self._chance.randrange(4)
         if kind == 3:
             result = parse_sysbench(self._moved(self._sysbench), "it")
@@ -98,7 +98,7 @@ class LoadTexts:
             _require_sound(load)
 
     def _moved(self, text: str) -> str:
-        """Lines gone, doubled and in another place, and words of them changed."""
+        """Return the text with lines missing, duplicated or moved, and with modified words."""
         lines = text.split("\n")
         for _ in range(self._chance.choice((0, 0, 1, 2))):
             at = self._chance.randrange(len(lines))
@@ -110,7 +110,7 @@ class LoadTexts:
         return "\n".join(lines)
 
     def _changed(self, text: str) -> str:
-        """Words replaced by others, of another type or size; characters where none belong."""
+        """Return the text with words of other types or sizes, and misplaced characters."""
         chance = self._chance
         for _ in range(chance.choice((0, 1, 1, 3))):
             words = list(_NUMBER.finditer(text))
@@ -134,7 +134,7 @@ def _require_sound(load: PlainLoad) -> None:
 
 
 def run(inputs: int, seed: int) -> None:
-    """That many inputs; the first that breaks a rule raises."""
+    """Run this many inputs. Raises at the first failure."""
     texts = LoadTexts(seed)
     for _ in range(inputs):
         with refused_or_sound("loads"):

@@ -1,4 +1,4 @@
-"""Clocks and CPU times of a minute, with other values in their columns."""
+"""Modify the clock and CPU time columns of a recorded minute."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MOST_ROWS = 1 << 12
 
 
 def other_anchors(chance: random.Random, raw: bytes) -> bytes | None:
-    """The same rows but for some of their changes; None where they are none."""
+    """Return the rows with some modified values, or None if undecodable."""
     try:
         numbers = Varints(raw, "it")
         first = [numbers.change() for _ in range(ANCHOR_WIDTH)]

@@ -1,5 +1,6 @@
-"""Recordings with other bytes, and with other values in their rows behind a file that SQLite takes: refused
-with OpwatchError, or read as entries of which something can be shown.
+"""Recordings with modified bytes, or with modified rows in a valid SQLite file.
+
+Each is refused with OpwatchError, or read as entries that can be shown.
 
     python -m tests.fuzz.recordings [INPUTS [SEED]]
 """
@@ -65,14 +66,14 @@ _PLAIN: tuple[Any, ...] = (
     [None],
     "9" * 50,
 )
-# So often what was changed has its checksums again: whoever makes up a file can do so.
+# Share of modified files with correct checksums, which a forged file can have too.
 _SEALED = 0.9
 # Table, column, row, value.
 Cell = tuple[str, str, int, Any]
 
 
 class Fuzz:
-    """One sequence of inputs from a seed, or from `chance`."""
+    """Sequence of inputs from a seed, or from `chance`."""
 
     def __init__(self, seed: int, chance: random.Random | None = None) -> None:
         self._random = chance or random.Random(seed)
@@ -87,7 +88,7 @@ class Fuzz:
         }
 
     def run(self, inputs: int, only: str | None = None) -> None:
-        """That many inputs; the first that breaks a rule raises."""
+        """Run this many inputs. Raises at the first failure."""
         names = [only] if only else list(self.targets)
         with tempfile.TemporaryDirectory(dir=_fast_folder()) as folder:
             path = Path(folder) / "it.opw"
@@ -99,7 +100,7 @@ class Fuzz:
                     look_at(path, self._random.choice(_SINKS)(_Nowhere()))
 
     def _sound_s(self, path: Path) -> float:
-        """CPU seconds to show the costliest of the good files, once what it needs is imported."""
+        """Return the CPU seconds to show the most expensive valid file, after its imports."""
         costs = []
         for good in self._good:
             path.write_bytes(good)
@@ -111,10 +112,10 @@ class Fuzz:
         return max(costs)
 
     def _bytes(self) -> bytes:
-        """Bytes of the file changed, or its end cut off."""
+        """Return a file with modified bytes or a truncated end."""
         chance, changed = self._random, bytearray(self._random.choice(self._good))
         for _ in range(chance.randrange(1, 9)):
-            # Pages begin with what says how to read them.
+            # A page starts with its layout information.
             at = (
                 chance.randrange(len(changed))
                 if chance.random() < 0.5
@@ -125,13 +126,13 @@ class Fuzz:
         return bytes(changed[: chance.randrange(len(changed))] if chance.random() < 0.2 else changed)
 
     def _changed(self, change: Callable[[sqlite3.Connection], None]) -> bytes:
-        """A good file whose rows were changed."""
+        """Return a valid file with modified rows."""
         connection = sqlite3.connect(":memory:", isolation_level=None)
         try:
             connection.deserialize(self._random.choice(self._good))
             for _ in range(self._random.randrange(1, 4)):
                 change(connection)
-            # A table may be gone by now.
+            # A table may have been dropped.
             with contextlib.suppress(sqlite3.OperationalError):
                 if self._random.random() < _SEALED:
                     sealed(connection)
@@ -142,7 +143,7 @@ class Fuzz:
     def _cell(
         self, connection: sqlite3.Connection, kind: type | None = None
     ) -> tuple[str, str, int, Any] | None:
-        """(table, column, row, value) of any cell, of this type if one is given."""
+        """Return (table, column, row, value) of a random cell, of the given type if any."""
         table = self._random.choice(tables(_version(connection)))
         column = self._random.choice(columns(table, _version(connection)))
         rows = connection.execute(f"SELECT rowid, {column} FROM {table}").fetchall()
@@ -157,7 +158,7 @@ class Fuzz:
             return
 
     def _values(self) -> bytes:
-        """A value of another type, or of another size."""
+        """Replace values by others of another type or size."""
 
         def change(connection: sqlite3.Connection) -> None:
             cell = self._cell(connection)
@@ -169,7 +170,7 @@ class Fuzz:
         return self._changed(change)
 
     def _rows(self) -> bytes:
-        """Rows that are missing, there twice, or exchanged."""
+        """Delete, duplicate or exchange rows."""
 
         def change(connection: sqlite3.Connection) -> None:
             table, kind = self._random.choice(tables(_version(connection))), self._random.random()
@@ -184,7 +185,7 @@ class Fuzz:
         return self._changed(change)
 
     def _blobs(self) -> bytes:
-        """What lies compressed: changed below the compression."""
+        """Modify compressed data below the compression."""
 
         def change(connection: sqlite3.Connection) -> None:
             cell = self._cell(connection, bytes)
@@ -211,7 +212,7 @@ class Fuzz:
     def _changed_streams(
         self, raw: bytes, cut: Callable[[bytes], Streams], put: Callable[[Streams], bytes]
     ) -> bytes:
-        """One of the streams in a blob, changed."""
+        """Modify one of the streams in a blob."""
         try:
             parts = list(cut(raw))
         except (OpwatchError, zlib.error):
@@ -241,7 +242,7 @@ class Fuzz:
         return bytes(changed)
 
     def _documents(self) -> bytes:
-        """Values within a document, replaced by others of any type."""
+        """Replace values within documents by others of any type."""
 
         def change(connection: sqlite3.Connection) -> None:
             table, column, where = self._random.choice(
@@ -277,7 +278,7 @@ class Fuzz:
         return raw if table == "tail" else raw.decode()
 
     def _other(self, plain: Any) -> Any:  # noqa: ANN401
-        """The same document with one of its values replaced, however deep it lies."""
+        """Return the document with one value replaced at any depth."""
         chance = self._random
         if isinstance(plain, dict) and plain and chance.random() < 0.9:
             name = chance.choice(list(plain))
@@ -296,7 +297,7 @@ class Fuzz:
         return changed
 
     def _tables(self) -> bytes:
-        """Tables that are none of ours, or ours in another form."""
+        """Add foreign tables, or change the form of ours."""
 
         def change(connection: sqlite3.Connection) -> None:
             table = self._random.choice(tables(_version(connection)))
@@ -324,7 +325,7 @@ class Fuzz:
 
 
 class _Nowhere(io.StringIO):
-    """Takes what is printed, and forgets it."""
+    """Discards all output."""
 
     def write(self, text: str) -> int:
         return len(text)
@@ -334,7 +335,7 @@ _SINKS: tuple[Callable[[TextIO], Sink], ...] = (Lines, JsonLines)
 
 
 def look_at(path: Path, sink: Sink) -> None:
-    """Show all that can be read of a recording."""
+    """Show all readable content of a recording."""
     recording = RecordedRun(path)
     try:
         story = Story()
@@ -390,7 +391,7 @@ def _first_closed(streams: Streams) -> bytes:
 
 
 def _fast_folder() -> str | None:
-    """In memory, where there is such a folder: each input is a file."""
+    """Return a folder in memory if there is one, because each input is a file."""
     return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 

@@ -1,4 +1,4 @@
-"""Rules as people write them, put together of parts that fit and parts that do not.
+"""Rules as users write them, composed of matching and mismatching parts.
 
 python -m tests.fuzz.rule_texts [INPUTS [SEED]]
 """
@@ -53,7 +53,7 @@ def _look_at(text: str) -> None:
 
 
 def run(inputs: int, seed: int) -> None:
-    """That many inputs; the first that breaks a rule raises."""
+    """Run this many inputs. Raises at the first failure."""
     chance = random.Random(seed)
     for _ in range(inputs):
         with refused_or_sound("rule"):

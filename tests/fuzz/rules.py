@@ -1,4 +1,4 @@
-"""What every fuzz target is held to: one class of error, and a bound of CPU time an input."""
+"""Requirements on each fuzz target: one class of error, and a CPU time limit per input."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from types import TracebackType
 
 from opwatch.errors import OpwatchError
 
-# STRICT_S is for `make fuzz-all`. The short runs among the tests are on machines that may stand still for
-# a moment; what grows with the square of the input is far above their bound, too.
+# STRICT_S is for `make fuzz-all`. The short runs in the test suite use LENIENT_S, because their machines may
+# stall for a moment. Quadratic behaviour exceeds both limits by far.
 STRICT_S = 0.05
 LENIENT_S = 1.0
 
 
 @dataclass
 class Bound:
-    """How long one input may take."""
+    """Time limit of one input."""
 
     seconds: float = LENIENT_S
 
@@ -28,18 +28,21 @@ BOUND = Bound()
 
 
 class TookTooLong(AssertionError):
-    """An input was above the bound."""
+    """An input exceeded the limit."""
 
 
 class refused_or_sound:
-    """One input. Every other class of error passes through, and ends the run. A pause of the collector of
-    cycles is none of the input's."""
+    """Context of one input.
 
-    # A class, not a generator: it is entered ten million times.
+    Any error except OpwatchError passes through and ends the run. Garbage collection does not count as time
+    of the input.
+    """
+
+    # A class instead of a generator, because it is entered ten million times.
     __slots__ = ("_begin", "_name", "_sound_s", "_was_collecting")
 
     def __init__(self, name: str, sound_s: float = 0.0) -> None:
-        """Where a sound input costs much of the bound itself, its own seconds are granted twice on top."""
+        """Name the target. Twice `sound_s` is added to the limit, for targets with expensive valid inputs."""
         self._name, self._sound_s = name, sound_s
 
     def __enter__(self) -> None:
@@ -61,7 +64,7 @@ class refused_or_sound:
 
 
 def run_by_words(run: Callable[[int, int], None], usual: int) -> int:
-    """So many inputs, from that seed, as the command line has it: INPUTS [SEED], or as many as are usual."""
+    """Run inputs by the command line: INPUTS [SEED], with `usual` inputs by default."""
     inputs, seed = (int(word) for word in (sys.argv[1:3] + [str(usual), "0"][len(sys.argv) - 1 :]))
     run(inputs, seed)
     print(f"{inputs} inputs from seed {seed}: all refused or sound, none over {1000 * BOUND.seconds:.0f} ms")

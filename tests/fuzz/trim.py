@@ -1,4 +1,4 @@
-"""Damaged answers of the kernel about file systems: refused with BadInput, or free space that can be.
+"""Damaged kernel answers about file systems: refused with BadInput, or plausible free space.
 
 python -m tests.fuzz.trim [INPUTS [SEED]]
 """
@@ -26,16 +26,16 @@ from .rules import refused_or_sound
 GUARD = Path(__file__).parents[1] / "fixtures" / "good" / "guard"
 _ANSWERS = ("two-keys.hex", "reservation.hex")
 GOOD = Path(__file__).parents[1] / "fixtures" / "good" / "trim"
-# The sense data of a SCSI disk behind which an ATA drive has answered.
+# Sense data with the registers of an ATA drive behind a SCSI disk.
 _REGISTERS = bytes.fromhex("7201001d0000000e090c0100000000ff007f00004050")
-# Words of IDENTIFY, and what they may be.
+# Security words of IDENTIFY, and values for them.
 _OF_SECURITY = (82, 83, 85, 87, 89, 90, 128)
 _WORDS = (0, 1, 2, 0x21, 0x29, 0xFE, 0xFF, 0x4000, 0x7FFF, 0x8000, 0xFFFE, 0xFFFF)
 _EDGES = (0, 1, 0x7F, 0x80, 0xFF)
 
 
 class Fuzz:
-    """One sequence of inputs from a seed."""
+    """Sequence of inputs from a seed."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
@@ -52,7 +52,7 @@ class Fuzz:
         self._counts = {name: len(known[name]) for name in self._trees}
 
     def run(self, inputs: int) -> None:
-        """Try that many inputs; the first that breaks a rule raises."""
+        """Run this many inputs. Raises at the first failure."""
         targets: tuple[Callable[[], None], ...] = (
             self._map,
             self._tree,

@@ -1,7 +1,8 @@
-"""Damaged tables, answers of device mapper, unit properties and fstabs: refused with OpwatchError, or read
-without a crash.
+"""Damaged device mapper tables and answers, unit properties and fstabs.
 
-python -m tests.fuzz.trim_tables [INPUTS [SEED]]
+Each is refused with OpwatchError, or read without a crash.
+
+    python -m tests.fuzz.trim_tables [INPUTS [SEED]]
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _WORDS = ("0", "-1", "9" * 5000, "²", "allow_discards", "Fail", "", "\0", "/", 
 
 
 def damaged(text: str, chance: random.Random) -> str:
-    """The text with words, characters or lines changed."""
+    """Return the text with modified words, characters or lines."""
     words = text.split(" ")
     for _ in range(chance.randrange(1, 5)):
         at = chance.randrange(len(words))
@@ -46,7 +47,7 @@ def damaged(text: str, chance: random.Random) -> str:
 
 
 def run(inputs: int, seed: int) -> None:
-    """Try that many inputs; the first that breaks a rule raises."""
+    """Run this many inputs. Raises at the first failure."""
     chance = random.Random(seed)
     tables = [(GOOD / name).read_text() for name in ("tables.txt", "statuses.txt", "raids.txt")]
     counters = (GOOD / "zfs.iostats").read_text()
@@ -77,7 +78,7 @@ def run(inputs: int, seed: int) -> None:
 
 
 def answer_of(parts: Sequence[tuple[int, int, str, str]]) -> bytes:
-    """What the kernel answers for these targets: first sector, sectors, kind and words of each."""
+    """Return the kernel's answer for these targets: first sector, sectors, kind and parameters of each."""
     body = b""
     for first, sectors, kind, words in parts:
         text = words.encode() + b"\0"
@@ -89,7 +90,7 @@ def answer_of(parts: Sequence[tuple[int, int, str, str]]) -> bytes:
 
 
 def run_answers(inputs: int, seed: int) -> None:
-    """Try that many damaged answers of device mapper; the first that breaks a rule raises."""
+    """Run this many damaged device mapper answers. Raises at the first failure."""
     chance = random.Random(seed)
     good = answer_of(
         [(0, 8, "linear", "8:0 2048"), (8, 8, "crypt", "aes 5ec2e7 0 8:0 0"), (16, 8, "zero", "")]

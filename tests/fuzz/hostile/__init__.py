@@ -1,1 +1,1 @@
-"""Recordings whose structure was made to cost much, and what reading them costs."""
+"""Recordings built to be expensive, and the measured cost of reading them."""

@@ -1,9 +1,9 @@
-"""Recordings with hostile structure, each read by a command in a process of its own; `make fuzz-recordings`.
+"""Recordings with a hostile structure, each read by a command in a separate process; `make fuzz-recordings`.
 
     python -m tests.fuzz.hostile [INPUTS [SEED [ONLY]]]
 
-Each input has to end with a message or be shown, within MOST_MIB and MOST_CPU_S. Those that do not are kept
-in build/hostile, with the command; the exit status is then 1.
+Each input must be shown or end with a message, within MOST_MIB and MOST_CPU_S. Failing inputs are kept in
+build/hostile with their command, and the exit status is 1.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from .running import MOST_CPU_S, MOST_MIB, Cost, commands_for, quiet, run_child,
 
 _KEPT = Path("build/hostile")
 _MOST_KEPT = 200
-# How often each kind is drawn: what costs most is made least often.
+# Shares of the kinds. Expensive kinds are rare.
 _SHARES = {"page": 0.577, "log": 0.1, "typed": 0.32, "bomb": 0.003}
-# Inputs that share a process, if they are no bombs.
+# Number of inputs that share a process, except bombs.
 _TOGETHER = 50
 
 
 class Inputs:
-    """One sequence of recordings from a seed; each of them follows from the seed and its number."""
+    """Sequence of recordings from a seed. Each recording depends only on the seed and its number."""
 
     def __init__(self, seed: int, folder: Path, only: str | None = None) -> None:
         self.path, self.good, self._folder = folder / "it.opw", folder / "good.opw", folder
@@ -50,13 +50,13 @@ class Inputs:
         self._bombs = Bombs(self._chance, small, first)
 
     def kind(self, number: int) -> str:
-        """Return what kind of recording comes at this number, and begin with it."""
+        """Return the kind of a recording, and seed the generator for its number."""
         self._chance.seed(f"{self._seed} {number}")
         drawn = self._chance.choices([*_SHARES], [*_SHARES.values()])[0]
         return (self._only or drawn).partition(" ")[0]
 
     def make(self, number: int) -> tuple[str, list[str]]:
-        """Write the recording of this number; return what was changed, and the command that reads it."""
+        """Write a recording, and return a description and the command that reads the recording."""
         kind = self.kind(number)
         name = (self._only or "").partition(" ")[2]
         log_beside(self.path).unlink(missing_ok=True)
@@ -82,7 +82,7 @@ class Inputs:
 
 
 class Tally:
-    """What the inputs of a run took, by kind."""
+    """Costs of a run's inputs, by kind."""
 
     def __init__(self) -> None:
         self.broken = self.count = 0
@@ -99,7 +99,7 @@ class Tally:
         self._most_s[kind] = max(self._most_s.get(kind, 0.0), cost.cpu_s)
 
     def line(self) -> str:
-        """Return how far the run came."""
+        """Return the progress of the run."""
         mib, cpu_s = max(self._most_mib.values()), max(self._most_s.values())
         return (
             f"{self.count} recordings: {self.broken} broke a bound; at most {mib} MiB of {MOST_MIB} and "
@@ -107,7 +107,7 @@ class Tally:
         )
 
     def lines(self) -> list[str]:
-        """Return what each kind took."""
+        """Return the maximum cost of each kind."""
         rows = [
             f"{count:>8} {kind:<24} at most {self._most_mib[kind]} MiB, {self._most_s[kind]:.2f} s"
             for kind, count in sorted(self._kinds.items())
@@ -120,7 +120,7 @@ def main() -> int:
     words = sys.argv[1:4]
     count = int(words[0]) if words else 1000
     seed = int(words[1]) if len(words) > 1 else time.time_ns() % (1 << 32)
-    # In memory, where that can be: each input is a file.
+    # In memory if possible, because each input is a file.
     place = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(dir=place, prefix="opwatch-hostile-") as name:
         os.environ["TMPDIR"] = tempfile.tempdir = name
@@ -129,7 +129,7 @@ def main() -> int:
 
 def _run(inputs: Inputs, count: int) -> int:
     with quiet():
-        # What commands import is there when a child begins.
+        # Import the commands' modules before a child starts.
         for argv in commands_for(inputs.good, inputs.good, inputs.good.parent):
             cli.main(argv)
     gc.collect()
@@ -138,7 +138,7 @@ def _run(inputs: Inputs, count: int) -> int:
     waiting: list[int] = []
     for number in range(1, count + 1):
         waiting.append(number)
-        # What costs much has a child of its own, and its making is none of its cost.
+        # A bomb gets a separate child, and its construction is excluded from the cost.
         is_bomb = inputs.kind(number) == "bomb"
         if is_bomb:
             waiting.pop()
@@ -154,7 +154,7 @@ def _run(inputs: Inputs, count: int) -> int:
 
 
 def _take(inputs: Inputs, number: int, tally: Tally) -> None:
-    """Try one input in a child of its own."""
+    """Run one input in a separate child."""
     kind, argv = inputs.make(number)
     cost = run_child(argv)
     tally.add(kind, cost)
@@ -166,7 +166,7 @@ def _take(inputs: Inputs, number: int, tally: Tally) -> None:
 
 
 def _take_together(inputs: Inputs, numbers: list[int], tally: Tally) -> None:
-    """Try several inputs in one child. Where any of them broke a bound, each is tried by itself."""
+    """Run several inputs in one child. If any fails, each is run separately."""
     costs = run_children(lambda: (inputs.make(number)[1] for number in numbers))
     if len(costs) != len(numbers) or any(cost.problem for cost in costs):
         for number in numbers:
@@ -177,7 +177,7 @@ def _take_together(inputs: Inputs, numbers: list[int], tally: Tally) -> None:
 
 
 def _keep(path: Path, name: str, kind: str, argv: list[str], cost: Cost) -> None:
-    """Keep an input that broke a bound, for whoever repeats it."""
+    """Keep a failing input for reproduction."""
     _KEPT.mkdir(parents=True, exist_ok=True)
     if len(list(_KEPT.glob("*.txt"))) >= _MOST_KEPT or path.stat().st_blocks * 512 > 64 << 20:
         return

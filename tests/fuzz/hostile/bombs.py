@@ -1,4 +1,4 @@
-"""Recordings that are sound to SQLite, with right checksums, and stand for far more than they have."""
+"""Recordings that are valid for SQLite, with correct checksums, but expand to far more data."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def put_rows(connection: sqlite3.Connection, table: str, rows: Any) -> None:  # 
 
 
 class Bombs:
-    """Makes recordings from sound ones. Sizes are drawn on both sides of each bound."""
+    """Builds recordings from valid ones. Sizes fall on both sides of each limit."""
 
     def __init__(self, chance: random.Random, small: bytes, first: bytes) -> None:
         self._chance, self._small, self._first = chance, small, first
@@ -56,7 +56,7 @@ class Bombs:
             connection.close()
 
     def _size(self, most: int) -> int:
-        """A number up to `most`: small ones are as likely as large ones."""
+        """Return a number up to `most`, evenly distributed on a logarithmic scale."""
         return min(int(2 ** (self._chance.random() * most.bit_length())), most)
 
     def _body(self, *sizes: int) -> bytes:
@@ -76,7 +76,7 @@ class Bombs:
         sealed(connection)
 
     def _put_samples(self, connection: sqlite3.Connection) -> None:
-        """Very many samples, all sound."""
+        """Very many valid samples."""
         self._clear(connection)
         [(fact,)] = connection.execute(
             "SELECT fact FROM facts WHERE class = 'WatchedDisk' LIMIT 1"
@@ -84,7 +84,7 @@ class Bombs:
         is_short = self._chance.random() < 0.8
         blocks, first, sample, grows = self._size(6), 1, self._sample, self._chance.choice((0, 1, 9))
         for block in range(1, blocks + 1):
-            # What is sound takes its time: an hour of samples is no attack.
+            # Valid data take time: an hour of samples is no attack.
             count = max(self._size(_MOST_SOUND // blocks), 8) if is_short else max(self._size(70_000), 17_000)
             step_ns = self._chance.choice((10**6, S, S, 60 * S, 1 << 40, 1 << 55))
             body, anchors, end_ns = long_minute(sample, first, count, step_ns, grows=grows)
@@ -101,14 +101,14 @@ class Bombs:
             connection.execute(f"DELETE FROM {table}")
 
     def _begin(self, connection: sqlite3.Connection) -> None:
-        """Let the first sample be one of a disk that begins."""
+        """Make the first sample the start of a disk."""
         [(names,)] = connection.execute("SELECT fields FROM shapes WHERE class = 'Began'").fetchall()
         values = {"place": 0, "sample": 0, "drive": None, "discards": None, "arrival": None, "text": ""}
         body = json.dumps([values.get(name) for name in json.loads(names)])
         put_rows(connection, "entries", [(1, "Began", 0, body)])
 
     def _put_layout(self, connection: sqlite3.Connection) -> None:
-        """Samples of very many counters."""
+        """Samples with very many counters."""
         names = [f"x{number}" for number in range(self._size(1100))]
         which = self._chance.choice(("ops", "counters"))
         connection.execute("UPDATE header SET value = ? WHERE name = ?", (json.dumps(names), which))
@@ -125,7 +125,7 @@ class Bombs:
         sealed(connection)
 
     def _put_bodies(self, connection: sqlite3.Connection) -> None:
-        """A minute of many entries, or of many that are none."""
+        """A minute with many entries, or with many invalid ones."""
         count = self._size(1_500_000)
         one = self._chance.choice((b"[%d,", b'[%d,"Ticked",[]]', b"\n", b'[%d,"Looked",1]'))
         has_number = b"%d" in one
@@ -164,7 +164,7 @@ class Bombs:
         self._others(connection, b"\n".join(lines))
 
     def _put_answers(self, connection: sqlite3.Connection) -> None:
-        """Looks at a drive with very many or very long answers."""
+        """Polls of a drive with very many or very long answers."""
         [(first,)] = connection.execute("SELECT first FROM blocks WHERE block = 1").fetchall()
         size, count = self._chance.choice((512, 1 << 16, _MIB, 4 * _MIB)), self._size(300)
         body = self._bodies.setdefault((-size,), deflated(bytes(size)))
@@ -198,7 +198,7 @@ class Bombs:
         return None
 
     def _put_file(self, connection: sqlite3.Connection) -> None:
-        """A report of fio, or what an audit saw, that takes much memory."""
+        """A fio report or audit evidence that needs much memory."""
         part = self._chance.choice((b"{}", b"[]", b'{"a":{}}', b"0", b'"x"', b'{"jobname":"a","read":{}}'))
         count = self._size(3_000_000)
         inside = b",".join([part] * count)
@@ -227,7 +227,7 @@ class Bombs:
         put_rows(connection, "events", ((1, 5 * at, kind, words, None) for at in range(1, count)))
 
     def _put_phases(self, connection: sqlite3.Connection) -> None:
-        """Very many phases, within each other."""
+        """Very many nested phases."""
         count = self._size(30_000)
         put_rows(connection, "events", ((1, at, "phase began", str(at % 977), None) for at in range(count)))
         put_rows(
@@ -246,13 +246,13 @@ class Bombs:
             put_rows(connection, "blocks", [(1, 1, count, 0, 9, b"", b"", 0)])
 
     def _put_blocks(self, connection: sqlite3.Connection) -> None:
-        """Very many minutes of nothing, or of one entry."""
+        """Very many empty minutes, or minutes with one entry."""
         self._clear(connection)
         count = self._size(200_000)
         put_rows(connection, "blocks", ((at, at, at, at, at, b"", b"", 0) for at in range(1, count)))
 
     def _put_tail(self, connection: sqlite3.Connection) -> None:
-        """Very many rows that were not compressed."""
+        """Very many uncompressed rows."""
         self._clear(connection)
         count, kind = self._size(300_000), self._chance.random()
         if kind < 0.4:
@@ -283,7 +283,7 @@ class Bombs:
         )
 
     def _put_places(self, connection: sqlite3.Connection) -> None:
-        """Many disks that are all sound."""
+        """Many disks, all valid."""
         self._clear(connection)
         [(fact,)] = connection.execute(
             "SELECT fact FROM facts WHERE class = 'WatchedDisk' LIMIT 1"
@@ -306,7 +306,7 @@ class Bombs:
         put_rows(connection, "frames", rows)
 
     def _put_first_version(self, connection: sqlite3.Connection) -> None:
-        """Long streams as version 1 has them."""
+        """Long streams in the format of version 1."""
         [(block, fact)] = connection.execute("SELECT block, fact FROM frames LIMIT 1").fetchall()
         size = self._chance.choice((1 << 10, 100 << 10, _MIB, 4 * _MIB))
         part = self._bodies.setdefault((-size,), deflated(bytes(size)))

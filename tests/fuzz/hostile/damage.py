@@ -1,4 +1,4 @@
-"""Recordings with damaged bytes, each compared with the whole one: no value may differ without a message.
+"""Damaged recordings compared with the original: no value may change without a message.
 
 python -m tests.fuzz.hostile.damage [INPUTS [SEED]]
 """
@@ -29,8 +29,7 @@ _MINUTES = 4
 
 @frozen
 class Read:
-    """What was read of a recording: each value by what it is of, and what was said to be left out. `error`:
-    why it was not read to its end."""
+    """Values read from a recording by key, and the reported gaps. `error` is the reason for an early end."""
 
     values: dict[Hashable, object]
     gaps: list[str]
@@ -38,7 +37,7 @@ class Read:
 
 
 def read(path: Path) -> Read:
-    """Read all of a recording."""
+    """Read a complete recording."""
     values: dict[Hashable, object] = {}
     gaps: list[str] = []
     with closing(RecordedRun(path)) as run:
@@ -69,7 +68,7 @@ def _values(entry: RunEntry) -> Iterator[tuple[Hashable, object]]:
 
 
 def _long_run() -> Iterator[RunEntry]:
-    """One disk for some minutes, with looks at its drive."""
+    """Yield the entries of one disk over several minutes, with polls of its drive."""
     run = MadeUpRun(7)
     yield run.begin(0, "nvme0n1")
     for second in range(60 * _MINUTES):
@@ -80,13 +79,13 @@ def _long_run() -> Iterator[RunEntry]:
 
 
 class Damage:
-    """Damages a recording: bits, bytes, pages, its end."""
+    """Damages a recording: bits, bytes, pages, or the end."""
 
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
 
     def damaged(self, raw: bytes) -> tuple[str, bytes]:
-        """Return what was done, and the file."""
+        """Return the kind of damage and the damaged file."""
         chance, changed = self._chance, bytearray(raw)
         kind = chance.choice(("a bit", "bytes", "a page of zeros", "another page", "its end is missing"))
         page = chance.randrange(len(raw) // PAGE_BYTES) * PAGE_BYTES
@@ -106,8 +105,10 @@ class Damage:
 
 
 def run(count: int, seed: int, folder: Path) -> dict[str, int]:
-    """Damage that many recordings; return how many were read in which way. AssertionError for one whose
-    values differ, or are missing without a message."""
+    """Damage this many recordings and return the number by result.
+
+    Raises AssertionError if values change, or are missing without a message.
+    """
     damage, tally = Damage(random.Random(seed)), collections.Counter[str]()
     chance = random.Random(seed)
     long_run = folder / "long.opw"

@@ -1,4 +1,4 @@
-"""Sound minutes of very many samples that differ by nothing but their time: they take next to no room."""
+"""Valid minutes of very many samples that differ only in time, and so take almost no space."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from opwatch.samples.sample import DiskSample
 from opwatch.trace.abi import LATENCY, OPS, SCALARS, SIZE, decode_sample
 from tests.unit.support.runs import WIDTH
 
-# After so many samples all differences are the same.
+# After this many samples all differences are equal.
 _HEAD = 4
 _MASK = (1 << 64) - 1
 
@@ -30,7 +30,7 @@ def shifted(sample: DiskSample, by_ns: int) -> DiskSample:
 
 
 def _columns(rows: list[list[int]], count: int, width: int) -> bytes:
-    """Pack columns of which all values behind the first rows are those of the last of these."""
+    """Pack columns that repeat the last of the given rows."""
     out, bits = bytearray(), []
     put(out, count)
     for at in range(width):
@@ -48,7 +48,7 @@ def _rows(raw: bytes, width: int) -> list[list[int]]:
 
 
 def _grown(sample: DiskSample, requests: int) -> DiskSample:
-    """The sample of a disk that has done some requests of every operation."""
+    """Return the sample of a disk with this many requests of each operation."""
     words = [sample.reading.sample.begin_ns, sample.reading.sample.end_ns, *[0] * (len(OPS) * WIDTH)]
     for op in range(len(OPS)):
         begin = 2 + op * WIDTH
@@ -64,8 +64,11 @@ def _grown(sample: DiskSample, requests: int) -> DiskSample:
 def long_minute(
     sample: DiskSample, first: int, count: int, step_ns: int, *, then: int = 0, grows: int = 0
 ) -> tuple[bytes, bytes, int]:
-    """Return the frame of one disk, the anchors, and when it ends, for `count` entries: the first, and those
-    that follow it or begin with `then`. Its operations have so many requests in each."""
+    """Return the frame of one disk, the anchors and the end time, for `count` entries.
+
+    The entries after the first follow it directly or start at `then`. Each entry adds `grows` requests to
+    each operation.
+    """
     frame, anchors = FrameWriter(), AnchorWriter()
     streams, moments = [], []
     for at in range(_HEAD):

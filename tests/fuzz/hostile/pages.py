@@ -1,4 +1,4 @@
-"""Recordings whose pages are no sound SQLite file: pointers in circles, lengths that lie, hostile logs."""
+"""Recordings with invalid SQLite pages: pointer cycles, false lengths, hostile write-ahead logs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from opwatch.recording.schema import PAGE_BYTES
 _INTERIOR, _LEAF = 5, 13
 _NUMBERS = (0, 1, 2, 127, 128, 255, 256, 1000, 0x7FFF, 0xFFFF)
 _LARGE = (0, 1, 2, 1 << 16, (1 << 31) - 1, 1 << 31, (1 << 32) - 1)
-# Where the header of a file has its page size, versions, sizes, counts of pages, free pages, encoding.
+# Page size, versions, sizes, page counts, free pages and encoding in a file header, as (offset, width).
 _HEADER = (
     *((at, 2) for at in (16,)),
     *((at, 1) for at in range(18, 24)),
@@ -29,7 +29,7 @@ def log_beside(path: Path) -> Path:
 
 
 class PageChanger:
-    """Changes the pages of a recording, and writes logs beside it."""
+    """Damages the pages of a recording."""
 
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
@@ -50,7 +50,7 @@ class PageChanger:
         return bytes(raw)
 
     def _page(self, raw: bytearray, kinds: tuple[int, ...]) -> tuple[int, int, int] | None:
-        """Return where a B-tree page begins, where its header is, and its number of cells."""
+        """Return a B-tree page's offset, its header's offset, and its number of cells."""
         there = []
         for begin in range(0, len(raw) - PAGE_BYTES + 1, PAGE_BYTES):
             head = begin + (100 if not begin else 0)
@@ -60,7 +60,7 @@ class PageChanger:
         return self._chance.choice(there) if there else None
 
     def _pointers(self, raw: bytearray) -> None:
-        """Let pointers of an interior page lead to one page, to itself, or to pages of other tables."""
+        """Redirect pointers of an interior page to one page, to itself, or to other tables' pages."""
         page = self._page(raw, (_INTERIOR,))
         if page is None:
             return
@@ -75,7 +75,7 @@ class PageChanger:
                 raw[place : place + 4] = number.to_bytes(4)
 
     def _overflow(self, raw: bytearray) -> None:
-        """Let chains of overflow pages lead back, into each other, or nowhere."""
+        """Redirect overflow chains backwards, into each other, or nowhere."""
         pages = len(raw) // PAGE_BYTES
         for _ in range(self._chance.choice((1, 3, pages))):
             begin = self._chance.randrange(pages) * PAGE_BYTES
@@ -86,7 +86,7 @@ class PageChanger:
                 raw[begin : begin + 4] = number.to_bytes(4)
 
     def _cells(self, raw: bytearray) -> None:
-        """Let the cells of a page be one cell, or claim other numbers and lengths."""
+        """Make all cells of a page the same cell, or falsify counts and lengths."""
         page = self._page(raw, (_LEAF, _INTERIOR, 10, 2))
         if page is None:
             return
@@ -119,7 +119,8 @@ class PageChanger:
         raw[at : at + width] = value.to_bytes(width)
 
     def _schema(self, raw: bytearray) -> None:
-        """Let tables begin on the page of another one: a root is a byte before the statement's text."""
+        """Let tables start on another table's page. The root page is stored one byte before the statement's
+        text."""
         places = []
         at = raw.find(b"CREATE TABLE")
         while at > 0:
@@ -135,7 +136,7 @@ class PageChanger:
 
 
 class LogWriter:
-    """Writes hostile logs (`-wal`) with right sums beside a recording."""
+    """Writes hostile write-ahead logs (`-wal`) with correct checksums beside a recording."""
 
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
@@ -174,7 +175,7 @@ class LogWriter:
 
 
 def _summed(raw: bytes, sums: tuple[int, int]) -> tuple[int, int]:
-    """Return SQLite's sum of a log: of words in little-endian order, as its magic says."""
+    """Return SQLite's log checksum over little-endian words, as the magic number demands."""
     first, second = sums
     words = struct.unpack(f"<{len(raw) // 4}I", raw[: len(raw) // 4 * 4])
     for one, two in zip(words[::2], words[1::2], strict=False):

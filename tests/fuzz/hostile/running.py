@@ -1,4 +1,4 @@
-"""Runs a command on a recording in a child of a warm process, and measures what that costs."""
+"""Run commands on a recording in a child of a warm process, and measure their cost."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from pathlib import Path
 from opwatch.tools import cli
 
 MOST_MIB, MOST_CPU_S = 256, 5.0
-# What stops a child that does not end: far above the bounds, so that they are what is measured.
+# Hard limits for a child that does not end, far above the limits under test.
 _HARD_CPU_S, _HARD_BYTES = 30, 4 << 30
 _STATUSES = range(8)
 
 
 def commands_for(path: Path, good: Path, folder: Path) -> list[list[str]]:
-    """Return every way in which a recording is read."""
+    """Return all commands that read a recording."""
     it, page = str(path), str(folder / "page.html")
     return [
         ["replay", "--plain", it],
@@ -47,7 +47,7 @@ def commands_for(path: Path, good: Path, folder: Path) -> list[list[str]]:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a command took, and how it ended. `status` is below 0 for a signal."""
+    """Cost and result of a command. `status` is negative for a signal."""
 
     status: int
     mib: int
@@ -56,7 +56,7 @@ class Cost:
 
     @property
     def problem(self) -> str | None:
-        """Which of the bounds it broke; None if none."""
+        """The limit that was exceeded, or None."""
         if "Traceback" in self.words or self.status not in _STATUSES:
             return f"ended with {self.status}"
         if self.mib > MOST_MIB:
@@ -68,7 +68,7 @@ class Cost:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Standard output and error lead nowhere."""
+    """Redirect standard output and error to /dev/null."""
     sys.stdout.flush()
     kept = [os.dup(number) for number in (1, 2)]
     nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -91,8 +91,11 @@ def run_child(argv: list[str]) -> Cost:
 
 
 def run_children(commands: Callable[[], Iterator[list[str]]]) -> list[Cost]:
-    """Run commands one after another in a child, which also makes them. What an earlier one took of memory
-    counts for later ones too. Those are missing that a child did not come to, but for the first of them."""
+    """Run commands one after another in a child, which also builds them.
+
+    Memory of earlier commands counts for later ones. Results of commands that the child did not reach are
+    missing, except for the first.
+    """
     begin, end = os.pipe()
     pid = os.fork()
     if not pid:

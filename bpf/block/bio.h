@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * Devices whose driver takes bios and knows no requests (zram, brd, pmem): from submission to
- * completion of the bio. A bio has no tag, so what is in flight lies in a hash, and what it cannot
- * take is counted.
+ * Devices whose driver takes bios and has no requests (zram, brd, pmem): from submission to
+ * completion of the bio. A bio has no tag, so bios in flight are stored in a hash. Bios that do not
+ * fit are counted.
  */
 #ifndef OPWATCH_BIO_H
 #define OPWATCH_BIO_H
 
 struct bio_stamp {
 	__u64 ns;
-	__u64 disk; /* what is remembered may be of an earlier bio at the same address */
+	__u64 disk; /* detects an entry left by an earlier bio at the same address */
 	__u32 target;
 	__u32 op;
 	__u32 bytes;
@@ -28,10 +28,7 @@ static __always_inline struct place place_of_stamp(const struct bio_stamp *stamp
 	return (struct place){stamp->target, stamp->op, bpf_get_smp_processor_id(), NULL};
 }
 
-/*
- * Remember the bio at @key. What was remembered of an earlier one at this address stays until now
- * only when its completion was missed.
- */
+/* Remember the bio at @key. A leftover entry at this address means a missed completion. */
 static __always_inline void remember_bio(struct ow_counts *c, __u64 key,
 					 const struct bio_stamp *stamp)
 {
@@ -74,7 +71,7 @@ static __always_inline int on_bio_queue(struct bio *bio, bool raw)
 	stamp.bytes = raw ? BPF_CORE_READ(bio, bi_iter.bi_size) : bio->bi_iter.bi_size;
 	opf = READ(raw, bio, bi_opf);
 	stamp.op = op_of(opf);
-	/* An empty write is how a flush travels before there is a request. */
+	/* Before there is a request, a flush is an empty write. */
 	if (stamp.op == OW_WRITE && !stamp.bytes)
 		stamp.op = OW_FLUSH;
 	at = place_of_stamp(&stamp);
@@ -122,10 +119,8 @@ static __always_inline int on_bio_complete(struct bio *bio, bool raw, bool owned
 	return 0;
 }
 
-/*
- * Since Linux kernel commit e8a676d61c07 ("block: simplify and extend the block_bio_merge
- * tracepoint class") (in v5.11) the bio is the only argument; before, its queue came first.
- */
+/* Since Linux kernel commit e8a676d61c07 ("block: simplify and extend the block_bio_merge
+ * tracepoint class") (in v5.11) the bio is the only argument; before, the queue came first. */
 #define BIO_ARG(ctx) ((struct bio *)argument(ctx, settings.bio_arg))
 
 SEC("tp_btf/block_bio_queue")
@@ -152,7 +147,7 @@ int bio_complete_raw(__u64 *ctx)
 	return on_bio_complete((struct bio *)ctx[1], true, false);
 }
 
-/* These are attached in place of the two above where owners are asked for. */
+/* Attached instead of the two programs above if owners are counted. */
 SEC("tp_btf/block_bio_complete")
 int bio_owned(__u64 *ctx)
 {

@@ -74,7 +74,8 @@ int rq_complete_raw(__u64 *ctx)
 			   false);
 }
 
-/* This one is attached in place of those above where slow requests or owners are asked for. */
+/* rq_slow and rq_slow_raw are attached instead of rq_complete and rq_complete_raw if slow requests
+ * or owners are reported. */
 SEC("tp_btf/block_rq_complete")
 int rq_slow(__u64 *ctx)
 {
@@ -92,7 +93,7 @@ int rq_slow_raw(__u64 *ctx)
 SEC("tp_btf/block_rq_requeue")
 int rq_requeue(__u64 *ctx)
 {
-	/* A requeue is seldom, so every step may be a call: see READ_SELDOM(). */
+	/* Requeues are rare, so each step may be a helper call: see READ_SELDOM(). */
 	return on_requeue(RQ_ARG(ctx), true);
 }
 

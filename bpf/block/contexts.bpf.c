@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-/* In which contexts does this kernel run programs at all? Some skip every program while a thread of
- * PID 1 is current and count that nowhere. The kernel counts the switches from each thread to the
- * next: this counts those from PID 1 that a program gets to see. */
+/*
+ * Counts the context switches from PID 1 that BPF programs see. Some kernels skip every program
+ * while a thread of PID 1 is current and do not count the skips. User space compares this count
+ * with the kernel's own count of context switches.
+ */
 #include "lib/kernel.h"
 #include <bpf/bpf_helpers.h>
 

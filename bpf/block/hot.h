@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * The way of nearly all requests: a read or write of a watched disk that is issued, and ends at
- * once and without an error. What rq.h does for all of them is here in few steps, with what every
- * step needs at hand, so that little is kept in memory across calls of helpers. Whatever is not as
- * simple is left to rq.h, before anything was changed.
+ * Fast path for plain reads and writes that complete in one part without an error. Everything else
+ * takes the general path in rq.h: the fast path decides before changing any state. All pointers are
+ * loaded first, so that few values are spilled to the stack across helper calls.
  */
 #ifndef OPWATCH_HOT_H
 #define OPWATCH_HOT_H
@@ -11,7 +10,7 @@
 #define often(condition)  __builtin_expect(!!(condition), 1)
 #define seldom(condition) __builtin_expect(!!(condition), 0)
 
-/* What a hot request is counted in, and its place among those in flight. */
+/* A request's counters, and its entry among the requests in flight. */
 struct hot {
 	const struct ow_target *disk;
 	struct ow_own_row *row;
@@ -19,7 +18,7 @@ struct hot {
 	struct ow_submitter *submitter;
 };
 
-/* OW_NR_OPS for what neither reads nor writes. */
+/* Return the class of a read or write, or OW_NR_OPS for other operations. */
 static __always_inline __u32 hot_op(__u32 cmd_flags)
 {
 	__u32 op = cmd_flags & 0xff;
@@ -29,7 +28,7 @@ static __always_inline __u32 hot_op(__u32 cmd_flags)
 	return op == OP_VALUE(REQ_OP_WRITE) ? OW_WRITE : OW_NR_OPS;
 }
 
-/* False where there is more to it, or nothing: the disk is not watched. */
+/* Return false if the request needs the general path or the disk is not watched. */
 static __always_inline bool find_hot(struct hot *at, struct request *rq, struct gendisk *disk,
 				     bool slow)
 {
@@ -41,7 +40,7 @@ static __always_inline bool find_hot(struct hot *at, struct request *rq, struct 
 	t = look_up((__u64)(__u32)disk->major << 20 | (__u32)disk->first_minor, 0);
 	if (seldom(!t))
 		return false;
-	/* Otherwise the compiler makes this address anew for each field. */
+	/* Keep the compiler from recomputing the address for each field. */
 	asm volatile("" : "+r"(t));
 	row += t->index * nr_cpus;
 	queue = rq->mq_hctx->queue_num;
@@ -91,7 +90,7 @@ static __always_inline bool issue_hot(struct request *rq, struct gendisk *disk, 
 	return true;
 }
 
-/* Its owner is counted, what is slow is told, and its submitter is forgotten. */
+/* Count the request's owner, report the request if slow, and clear its submitter. */
 static __always_inline void end_hot(struct hot *at, struct request *rq, __u32 op, __u64 issued,
 				    __u64 ns, __u32 bytes)
 {

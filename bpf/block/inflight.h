@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * Requests in flight. A flat array for each disk, indexed by hardware queue and tag; no hash, no
- * lock. The request's address proves the entry: a tag alone could be a request that was issued
- * before we attached. A disk that shows more tags than it can have in flight (a host adapter shows
- * all of its own on every queue) has fewer places: there some tags have one in common, who comes
- * second goes to the hash.
+ * Requests in flight. One flat array per disk, indexed by hardware queue and tag; no hash, no lock.
+ * The request's address verifies the entry, because a tag alone could belong to a request issued
+ * before we attached. Some disks show more tags than they can have in flight, for example if a host
+ * adapter shows all its tags on every queue. Such a disk is crowded: it has fewer entries than
+ * tags, several tags share an entry, and the second request goes to the hash.
  */
 #ifndef OPWATCH_INFLIGHT_H
 #define OPWATCH_INFLIGHT_H
 
-/* Where a request lies: on its disk, and among those in flight. */
+/* The disk of a request and the entry among the requests in flight. */
 struct where {
 	struct place place;
 	__u64 sector;
 	__s64 stamp;
-	bool is_crowded; /* its place may be that of another tag as well */
-	bool ends_twice; /* its disk is such a one */
+	bool is_crowded; /* several tags may share the entry */
+	bool ends_twice; /* requests of the disk complete twice, see struct ow_target */
 	__u32 disk;	 /* the disk's first target */
 };
 
@@ -24,7 +24,7 @@ static __always_inline bool is_trim(__u32 op)
 	return op >= OW_DISCARD && op <= OW_SECURE_ERASE;
 }
 
-/* What is to be noted of a request that is issued now. */
+/* Return the flags of a request that is issued now. */
 static __always_inline __u64 notes_of(const struct where *at)
 {
 	__u64 *in_flight = trims_of(at->disk), notes = (__u64)at->place.op << OW_NOTE_OP;
@@ -36,7 +36,7 @@ static __always_inline __u64 notes_of(const struct where *at)
 	return notes | (__builtin_expect(*(volatile __u64 *)in_flight != 0, 0) ? OW_IS_BEHIND : 0);
 }
 
-/* Counts only what is remembered, so that it goes down as often as up. */
+/* Count only remembered requests, so that increments and decrements match. */
 static __always_inline void count_trim(const struct where *at, __u64 notes, __s64 change)
 {
 	__u64 *in_flight = trims_of(at->disk);
@@ -46,9 +46,10 @@ static __always_inline void count_trim(const struct where *at, __u64 notes, __s6
 }
 
 /*
- * With an I/O scheduler a request keeps its scheduler tag from allocation to free, while the
- * driver's tag comes and goes with every requeue (and is gone already when block_rq_requeue fires);
- * without one there is only the driver's tag.
+ * Return the index of the request's entry, or -1 if it has none. With an I/O scheduler, a request
+ * keeps its scheduler tag from allocation to free, but its driver tag changes with each requeue
+ * (and is released before block_rq_requeue fires). Without a scheduler, a request has only the
+ * driver tag.
  */
 static __always_inline __s64 stamp_index(const struct ow_target *t, struct request *rq, bool raw)
 {
@@ -80,7 +81,8 @@ static __always_inline struct ow_stamp *queue_stamp_at(__s64 index)
 	return index < 0 ? NULL : map_lookup(queue_stamps, &key);
 }
 
-/* Note when @rq entered the queue. In a place that requests share one would overwrite another. */
+/* Note when @rq entered the queue. Shared entries are not used, because requests would overwrite
+ * each other's times. */
 static __always_inline void note_entry(const struct where *at, struct request *rq)
 {
 	struct ow_stamp *stamp = at->is_crowded ? NULL : queue_stamp_at(at->stamp);
@@ -94,7 +96,7 @@ static __always_inline void note_entry(const struct where *at, struct request *r
 	}
 }
 
-/* When @rq entered the queue, or 0 if that was not seen. Forgets it. */
+/* Return when @rq entered the queue, or 0 if unknown, and clear its entry. */
 static __always_inline __u64 take_entry(const struct where *at, struct request *rq)
 {
 	struct ow_stamp *stamp = at->is_crowded ? NULL : queue_stamp_at(at->stamp);
@@ -115,9 +117,9 @@ static __always_inline __u64 take_entry(const struct where *at, struct request *
 }
 
 /*
- * A leftover entry @time means that we missed a completion, unless the request was given back and
- * then freed. It is counted for the operation of that request, but for the partition of the next
- * one. Without a time it was never counted as issued.
+ * A leftover entry with @time means that we missed a completion, unless the request was requeued
+ * and then freed. The loss is counted for the lost request's operation, but for the next request's
+ * partition. An entry without a time was never counted as issued.
  */
 static __always_inline void overwrite(const struct where *at, __u64 time)
 {
@@ -136,7 +138,7 @@ static __always_inline void overwrite(const struct where *at, __u64 time)
 	c->entry.lost_sum_ns += bpf_ktime_get_ns() + OW_TIME_MARK;
 }
 
-/* False when there is no room. */
+/* Return false if the hash is full. */
 static __always_inline bool remember_by_hash(const struct where *at, __u64 key, __u64 time)
 {
 	__u64 *before = map_lookup(untagged, &key);
@@ -149,7 +151,7 @@ static __always_inline bool remember_by_hash(const struct where *at, __u64 key, 
 	return true;
 }
 
-/* Where places are fewer than tags: false when another request has this one. */
+/* Claim a shared entry; return false if another request holds it. */
 static __always_inline bool take_place(const struct where *at, struct ow_stamp *stamp, __u64 key,
 				       __u64 time)
 {
@@ -165,8 +167,7 @@ static __always_inline bool take_place(const struct where *at, struct ow_stamp *
 }
 
 /*
- * Remember @rq; false when there is no room. The place may still be taken: then a completion was
- * missed.
+ * Remember @rq; return false if there is no room. An entry still in use means a missed completion.
  */
 static __always_inline bool remember(const struct where *at, struct request *rq, __u64 now)
 {
@@ -185,7 +186,7 @@ static __always_inline bool remember(const struct where *at, struct request *rq,
 	return true;
 }
 
-/* 0 for an entry without a time: its first issue was not seen. */
+/* Return 0 for an entry without a time, whose first issue we did not see. */
 static __always_inline __u64 with_time(__u64 time)
 {
 	return time >> OW_NOTE_BITS ? time : 0;
@@ -205,7 +206,7 @@ static __always_inline __u64 recall_by_hash(const struct where *at, __u64 key, b
 	return with_time(issued);
 }
 
-/* The entry of @rq: when it was issued, with its notes. NULL if it has none. */
+/* Return the issue time and flags of @rq, or NULL if it has no entry. */
 static __always_inline __u64 *time_of(const struct where *at, struct request *rq)
 {
 	struct ow_stamp *stamp = stamp_at(at->stamp);
@@ -219,10 +220,10 @@ static __always_inline __u64 *time_of(const struct where *at, struct request *rq
 }
 
 /*
- * Note that the driver gave @rq back. Its entry stays where it is: without an I/O scheduler a
- * request keeps its driver tag, with one its scheduler tag. A request without an entry was issued
- * before we attached if it @was_started: it gets one without a time, so that its next issue is not
- * taken for its first.
+ * Note that the driver requeued @rq. The entry's index does not change, because the request keeps
+ * its scheduler tag, or its driver tag if there is no scheduler. A request without an entry was
+ * issued before we attached if @was_started. It gets an entry without a time, so that its next
+ * issue does not count as its first.
  */
 static __always_inline bool note_back(const struct where *at, struct request *rq, bool was_started)
 {
@@ -245,10 +246,8 @@ static __always_inline bool note_back(const struct where *at, struct request *rq
 	return true;
 }
 
-/*
- * Whether the issue of @rq continues a request that was given back. A request that was allocated
- * after the first issue is another one at the same address.
- */
+/* Return true if this issue of @rq continues a requeued request. A request allocated after the
+ * first issue is a different request at the same address. */
 static __always_inline bool continues(const struct where *at, struct request *rq)
 {
 	__u64 *time = time_of(at, rq), issued;
@@ -262,7 +261,7 @@ static __always_inline bool continues(const struct where *at, struct request *rq
 	return true;
 }
 
-/* When @rq was issued, with its notes, or 0 if that was not seen. Forgets it if @forget. */
+/* Return the issue time and flags of @rq, or 0 if unknown. Clear the entry if @forget. */
 static __always_inline __u64 recall(const struct where *at, struct request *rq, bool forget)
 {
 	struct ow_stamp *stamp = stamp_at(at->stamp);
@@ -272,7 +271,8 @@ static __always_inline __u64 recall(const struct where *at, struct request *rq, 
 		return recall_by_hash(at, key, forget);
 	if (stamp->rq != key)
 		return at->is_crowded ? recall_by_hash(at, key, forget) : 0;
-	/* Read before the place is given up: where it is shared, another may take it at once. */
+	/* Read the time before releasing the entry, because another request may claim a shared
+	 * entry immediately. */
 	issued = stamp->time;
 	if (forget) {
 		count_trim(at, issued, -1);

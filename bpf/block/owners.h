@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * Whose a request is: counted beside its target, by control group or by process. Only programs that
- * tell more than counts do this, and the verifier takes it out of them where nobody asks.
+ * Count requests by owner, a cgroup or a process, in addition to their target. Only the programs
+ * that also report slow requests do this. The verifier removes this code if owners are not counted.
  */
 #ifndef OPWATCH_OWNERS_H
 #define OPWATCH_OWNERS_H
@@ -13,7 +13,7 @@ struct {
 	__type(value, struct ow_owner);
 } owners SEC(".maps");
 
-/* What was counted for owners, by CPU and place. */
+/* Counters of owners, by CPU and index. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -22,14 +22,14 @@ struct {
 	__type(value, struct ow_owner_counts);
 } owner_counts SEC(".maps");
 
-/* Places that are free: the user side puts them there. */
+/* Free indices, filled by user space. */
 struct {
 	__uint(type, BPF_MAP_TYPE_QUEUE);
 	__uint(max_entries, 1);
 	__type(value, __u32);
 } owner_places SEC(".maps");
 
-/* Most requests of a CPU are of few owners: these are found without a look into the hash. */
+/* A cache of owners per CPU, because most of a CPU's requests belong to few owners. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -37,14 +37,14 @@ struct {
 	__type(value, struct ow_recent_owner[OW_RECENT]);
 } recent_owners SEC(".maps");
 
-/* The user side raises it when owners were forgotten, and gives their places away later. */
+/* Incremented by user space after removing owners, and before reusing their indices. */
 __u32 owners_era;
 
-/* How many owners were ever new: the user side looks at the map again when it has grown. */
+/* Number of owners ever created: user space re-reads the map when it has grown. */
 __u64 owners_created;
 
-/* The control group that a request is accounted to; 0 where the kernel does not do that, and of a
- * flush that it sends for all who wait for one. */
+/* Return the cgroup that a request is accounted to. Return 0 if the kernel does not account
+ * requests to cgroups, and for flushes that the kernel sends on behalf of several waiters. */
 static __always_inline __u64 group_of_bio(struct bio *bio, bool raw)
 {
 	if (!bio || !bpf_core_field_exists(bio->bi_blkg))
@@ -53,7 +53,7 @@ static __always_inline __u64 group_of_bio(struct bio *bio, bool raw)
 		   : bio->bi_blkg->blkcg->css.cgroup->kn->id;
 }
 
-/* A name as a number: works of one name are one owner, whichever worker does them. */
+/* Return a hash of the name: workers that run works with the same name are one owner. */
 static __always_inline __u64 number_of_name(const char *name)
 {
 	const __u64 *words = (const __u64 *)name;
@@ -74,7 +74,7 @@ static __always_inline void name_owner(struct ow_owner_key *key, const struct ow
 	}
 }
 
-/* The place of an owner that is new here, or 0. Another CPU may be faster. */
+/* Add an owner and return its index, or 0 if none is free. Another CPU may add it first. */
 static __always_inline __u32 new_owner(const struct ow_owner_key *key,
 				       const struct ow_submitter *by)
 {
@@ -93,14 +93,14 @@ static __always_inline __u32 new_owner(const struct ow_owner_key *key,
 	return other ? other->place : 0;
 }
 
-/* What tells owners of one id apart, as one number. */
+/* Return the fields of a key other than the ID as one number. */
 static __always_inline __u64 rest_of(const struct ow_owner_key *key)
 {
 	return key->pid | (__u64)key->target << 32 | (__u64)key->op << 40 | (__u64)key->kind << 48 |
 	       (__u64)key->by << 56;
 }
 
-/* Where the owner is remembered, if it is. */
+/* Return the cache entry for @key, which may hold another owner. */
 static __always_inline struct ow_recent_owner *recent_owner(const struct ow_owner_key *key,
 							    __u32 cpu, bool is_bio)
 {
@@ -111,11 +111,12 @@ static __always_inline struct ow_recent_owner *recent_owner(const struct ow_owne
 	return recent ? &(*recent)[hash >> (64 - OW_RECENT_BITS)] : NULL;
 }
 
-/* The place of an owner among those of all CPUs, or 0 where there is none left. */
+/* Return the index of an owner's counters within each CPU's array, or 0 if none is free. */
 static __always_inline __u32 place_of_owner(const struct ow_owner_key *key,
 					    const struct ow_submitter *by, __u32 cpu, bool is_bio)
 {
-	/* Read before the hash is: what is forgotten meanwhile is of this era. */
+	/* Read the era before the hash: if user space removes the owner in the meantime, the cache
+	 * entry gets the old era and is invalid. */
 	__u32 era = *(volatile __u32 *)&owners_era, place;
 	struct ow_recent_owner *recent = recent_owner(key, cpu, is_bio);
 	struct ow_owner *owner;
@@ -149,7 +150,7 @@ static __always_inline void add_to_owner(const struct ow_owner_key *key,
 	c->sum_ns += ns;
 }
 
-/* What was counted at @at: one request that ended, or a part of one. */
+/* Count a completed request, or a part of one with @requests 0, for its owner. */
 static __always_inline void count_owner(const struct place *at, struct request *rq,
 					const struct ow_submitter *by, __u32 requests, __u32 bytes,
 					__u64 ns, bool raw)

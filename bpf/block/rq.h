@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
-/* A request's issue, completion, requeue and entry to the queue: what is counted when. */
+/* Counting a request's queue entry, issue, requeue and completion. */
 #ifndef OPWATCH_RQ_H
 #define OPWATCH_RQ_H
 
 /*
- * Where @rq lies on its disk. A request without data has no sector that means anything: an empty
- * flush says 0, or what a dm target made of that, and the end of a flush sequence lies behind its
- * data. The kernel counts both for the partition that they were sent to.
+ * Return the sector of @rq. Requests without data have no meaningful sector: an empty flush has
+ * sector 0 or a value computed by a dm target, and a flush sequence completes with the sector after
+ * its data. The kernel counts both for the partition that they were sent to.
  */
 static __always_inline __u64 place_of(struct request *rq, bool raw)
 {
@@ -17,7 +17,7 @@ static __always_inline __u64 place_of(struct request *rq, bool raw)
 	return READ(raw, rq, __sector);
 }
 
-/* Find the target of @rq, which is for @disk; false when nobody watches it. */
+/* Find the target of @rq on @disk; return false if it is not watched. */
 static __always_inline bool find(struct where *at, struct request *rq, struct gendisk *disk,
 				 bool raw)
 {
@@ -29,7 +29,7 @@ static __always_inline bool find(struct where *at, struct request *rq, struct ge
 	if (!t)
 		return false;
 	at->disk = t->index;
-	/* It is looked up where few paths lead to, for all of the disk: see READ_SELDOM(). */
+	/* Computed here for the whole disk, because few code paths lead here: see READ_SELDOM(). */
 	at->stamp = stamp_index(t, rq, raw);
 	at->sector = place_of(rq, raw);
 	t = range_target(t, at->sector);
@@ -43,7 +43,7 @@ static __always_inline bool find(struct where *at, struct request *rq, struct ge
 	return true;
 }
 
-/* When @rq entered the queue: our stamp, or the kernel's where there is no block_io_start. */
+/* Count the queue time from our timestamp, or from the kernel's without block_io_start. */
 static __always_inline void queue_time_of(struct ow_entry_counts *c, struct where *at,
 					  struct request *rq, __u64 now, bool raw)
 {
@@ -54,7 +54,7 @@ static __always_inline void queue_time_of(struct ow_entry_counts *c, struct wher
 	} else {
 		/*
 		 * Before Linux kernel commit da4c8c3d0975 ("block: cache current nsec time in
-		 * struct blk_plug") (in v6.9) this is the clock at allocation, not a cached one.
+		 * struct blk_plug") (in v6.9) this is the clock at allocation, not a cached time.
 		 */
 		since = READ(raw, rq, start_time_ns);
 	}
@@ -89,10 +89,10 @@ static __always_inline int on_issue(struct request *rq, struct gendisk *disk, bo
 }
 
 /*
- * Whether what ends at @rq is not its data, but that somebody took it away to send it elsewhere:
- * NVMe multipath steals the bios of a request that failed on one path, and then ends it as if it
- * had succeeded. Only a thief leaves neither a first nor a last bio: a request whose data has
- * ended keeps its last one.
+ * Return true if the request ends without its data because the data was moved to another request:
+ * NVMe multipath takes the bios of a request that failed on one path, and completes the request as
+ * if it had succeeded. Only such a request has neither a first nor a last bio: a request whose data
+ * completed keeps its last bio.
  */
 static __always_inline bool is_taken_back(struct request *rq, __u32 op, __u32 bytes)
 {
@@ -100,10 +100,10 @@ static __always_inline bool is_taken_back(struct request *rq, __u32 op, __u32 by
 }
 
 /*
- * A completion that matches no issue. A request that was never started is an empty flush, or was
- * refused before the driver saw it. A started request with nothing left ended before: at the end of
- * its flush sequence, or by device mapper, which ends the data and then the request. All else was
- * issued before we attached, or its issue was missed.
+ * A completion without a seen issue. A request that was never started is an empty flush or was
+ * refused before the driver saw it. A started request with no bytes left completed before: its data
+ * completed in a flush sequence or through device mapper, which completes the data first and then
+ * the request. Any other request was issued before we attached, or we missed its issue.
  */
 static __always_inline void on_unmatched(struct ow_complete_counts *c, struct where *at,
 					 struct request *rq, __u32 bytes, bool raw)
@@ -122,11 +122,14 @@ static __always_inline void on_unmatched(struct ow_complete_counts *c, struct wh
 }
 
 /*
- * The kernel counts a request when it ends for the last time, and so do we, in a counter of its
- * own: a difference of two would be read while only one of them was raised. The data of a flush
- * sequence ends before that, with a mark that the kernel takes away for the end of the sequence;
- * the flush request itself is marked all the time. Device mapper's copies end the data of the
- * request that they were made of, without an error; an error ends it once, as a whole.
+ * Return true if the request will complete again. The kernel counts a request at its last
+ * completion, and so does the counter of ends. First completions have a separate counter, because
+ * readers of a difference could see one of two counters updated and the other not.
+ *
+ * In a flush sequence the data completes first, with RQF_FLUSH_SEQ set; the kernel clears this flag
+ * before the sequence completes. The flush request itself always has this flag. Clones of device
+ * mapper complete the original request's data first if there is no error; after an error the
+ * request completes once, as a whole.
  */
 static __always_inline bool is_first_end(struct where *at, struct request *rq, __s32 error,
 					 __u32 bytes, bool raw)
@@ -139,9 +142,9 @@ static __always_inline bool is_first_end(struct where *at, struct request *rq, _
 }
 
 /*
- * What the kernel's statistics make of an operation that we have no class for: zone management, and
- * on kernels that were told so commands from user space. The kernel notes the partition of what it
- * counts, and an odd operation is a write.
+ * Count an operation without a class of ours as the kernel's statistics do: zone management, and
+ * passthrough commands if the kernel is configured to count them. The kernel sets the partition of
+ * each request that it counts. Odd operations count as writes.
  */
 static __always_inline void count_other(struct ow_complete_counts *c, struct request *rq,
 					__u32 bytes, bool final, bool raw)
@@ -158,9 +161,9 @@ static __always_inline void count_other(struct ow_complete_counts *c, struct req
 }
 
 /*
- * Whether the error of a completion was counted before: the data of a flush sequence failed, and
- * now the sequence ends with the same error. The kernel left the status in the bio, which it ends
- * after this.
+ * Return true if the error of a completion was already counted: the data of a flush sequence
+ * failed, and the sequence completes with the same error. The kernel left the status in the bio,
+ * which it ends only after this completion.
  */
 static __always_inline bool is_counted_error(struct request *rq, __u64 issued, __u32 bytes)
 {
@@ -172,7 +175,7 @@ static __always_inline bool is_counted_error(struct request *rq, __u64 issued, _
 	return bio && READ_SELDOM(bio, bi_status);
 }
 
-/* The last part of a request, or the whole of it. */
+/* The last or only completion of a request. */
 static __always_inline void on_end(struct ow_complete_counts *c, struct where *at,
 				   struct request *rq, __u64 issued, __s32 error, __u32 bytes,
 				   bool raw, bool slow)
@@ -197,7 +200,7 @@ static __always_inline void on_end(struct ow_complete_counts *c, struct where *a
 		on_ended(at, rq);
 }
 
-/* @slow: what was slow is told one by one as well, and whose each is is counted, see slow.h. */
+/* With @slow, slow requests are also reported individually and owners counted, see slow.h. */
 static __always_inline int on_complete(struct request *rq, struct gendisk *disk, __s32 error,
 				       __u32 bytes, bool raw, bool slow)
 {
@@ -220,8 +223,9 @@ static __always_inline int on_complete(struct request *rq, struct gendisk *disk,
 	if (__builtin_expect(error, 0) && !is_counted_error(rq, issued, bytes))
 		count_error(c, &at.place, error, bytes);
 	/*
-	 * A flush that device mapper copied: for the kernel an even operation that is no discard,
-	 * which is a read. Those of its own sequences have no partition.
+	 * The kernel's statistics count a flush cloned by device mapper as a read, because its
+	 * operation is even and not a discard. Flushes of the kernel's own flush sequences have no
+	 * partition and are not counted.
 	 */
 	if (at.place.op == OW_OTHER || at.place.op == OW_FLUSH)
 		count_other(c, rq, bytes, final, raw);
@@ -241,9 +245,9 @@ static __always_inline int on_complete(struct request *rq, struct gendisk *disk,
 }
 
 /*
- * A clone that request-based device mapper (dm-multipath) made. A path that is busy refuses it, and
- * device mapper then frees it without a completion and makes another one. Only clones, commands
- * from user space and flush sequences have a function of their own that ends them.
+ * Return true for a clone made by request-based device mapper (dm-multipath). If the path is busy,
+ * device mapper frees the clone without a completion and makes another clone. Only clones,
+ * passthrough commands and flush sequences have an end_io function.
  */
 static __always_inline bool is_clone(struct request *rq, __u32 op, bool raw)
 {
@@ -251,8 +255,7 @@ static __always_inline bool is_clone(struct request *rq, __u32 op, bool raw)
 	       !(READ(raw, rq, rq_flags) & flush_sequence);
 }
 
-/* False if the issue of @rq was not seen. If @rq is issued again after all, it counts as another
- * one. */
+/* Return false if the issue of @rq was not seen. A later issue of @rq counts as another request. */
 static __always_inline bool abandon(struct ow_counts *c, struct where *at, struct request *rq)
 {
 	if (!recall(at, rq, true))
@@ -264,8 +267,8 @@ static __always_inline bool abandon(struct ow_counts *c, struct where *at, struc
 }
 
 /*
- * The driver gave the request back; it will be issued again. It stays in flight: its latency is
- * from its first issue to its last completion. The tracepoint fires as well for requests that the
+ * The driver requeued the request and will get it again. The request stays in flight: its latency
+ * is from its first issue to its last completion. The tracepoint also fires for requests that the
  * driver refused before starting them, which were never issued.
  */
 static __always_inline int on_requeue(struct request *rq, bool raw)

@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
-/*
- * Requests slower than a limit: each is told in a ring with who asked for it, or counted as left
- * out. Programs of their own do this, so that it costs nothing where nobody asks.
- */
+/* Requests slower than a limit. Each is reported in a ring buffer with its submitter, or counted as
+ * left out. Separate programs do this, at no cost when not in use. */
 #ifndef OPWATCH_SLOW_H
 #define OPWATCH_SLOW_H
 
-/* What a task is; these are no types, and have these values in every kernel that we know. */
+/* Task flags. BTF has no macros; the values are the same in every kernel that we know. */
 #define PF_WQ_WORKER 0x00000020
 #define PF_KTHREAD   0x00200000
 
-/* Who asked for a request, by its place among those in flight. */
+/* Submitters of requests, by the index of the request in stamps. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -19,9 +17,9 @@ struct {
 } submitters SEC(".maps");
 
 /*
- * The same by the request's address, for requests without a place of their own; by that of the bio,
- * where there is no block_io_start. What is merged away is never asked for again: the oldest goes
- * when there is no more room.
+ * Submitters by address: of the request, for requests without their own entry in submitters, or of
+ * the bio if there is no block_io_start. Merged requests and bios are never looked up; LRU eviction
+ * removes them when the map is full.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -35,7 +33,7 @@ struct {
 	__uint(max_entries, 4096);
 } slow_ring SEC(".maps");
 
-/* Bytes of requests in flight that have completed in part. */
+/* Completed bytes of requests in flight, if a part has completed. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1);
@@ -43,10 +41,10 @@ struct {
 	__type(value, __u32);
 } parts SEC(".maps");
 
-/* Slow requests that the ring had no room for, by target. */
+/* Slow requests for which the ring buffer had no room, by target. */
 __u64 slow_left_out[OW_MAX_TARGETS];
 
-/* The tests read the record's type from the object: this puts it there. */
+/* Puts the record's type into the object's BTF, where the tests read it. */
 const struct ow_slow *slow_type __attribute__((unused));
 
 static __always_inline struct ow_submitter *submitter_at(__s64 index)
@@ -57,17 +55,17 @@ static __always_inline struct ow_submitter *submitter_at(__s64 index)
 }
 
 /*
- * What a worker of the kernel's is doing. A work can say so ("flush-8:0" of write-back); else it is
- * the name of its queue. Since Linux kernel commit e32cf5dfbe22 ("kthread: Generalize pf_io_worker
- * so it can point to struct kthread") (in v5.17) it is reached from the task; before, the name
- * stays empty.
+ * Get the name of a kernel worker's current work. A work can set a description ("flush-8:0" for
+ * write-back); without one this is the name of the workqueue. Since Linux kernel commit
+ * e32cf5dfbe22 ("kthread: Generalize pf_io_worker so it can point to struct kthread") (in v5.17)
+ * the description is reachable from the task; before, the name stays empty.
  */
 static __always_inline void name_of_work(struct task_struct *task, char *name)
 {
 	struct kthread *thread;
 	struct worker *worker = NULL;
 
-	/* Behind its end a worker has what it was called before. */
+	/* Clear the remains of earlier names: number_of_name() hashes all bytes. */
 	__builtin_memset(name, 0, OW_SUBMITTER_NAME);
 	if (!bpf_core_field_exists(task->worker_private) || !bpf_core_field_exists(worker->desc))
 		return;
@@ -76,7 +74,7 @@ static __always_inline void name_of_work(struct task_struct *task, char *name)
 	bpf_probe_read_kernel_str(name, OW_SUBMITTER_NAME, &worker->desc);
 }
 
-/* The name of a thread, which is no work of the kernel's. */
+/* Get the name of a thread that is not a kernel worker. */
 static __always_inline void name_of_task(struct task_struct *task, char *name, bool raw)
 {
 	__u64 *to = (__u64 *)name;
@@ -89,7 +87,7 @@ static __always_inline void name_of_task(struct task_struct *task, char *name, b
 	}
 }
 
-/* What is typed is read without a helper's call for each step. */
+/* Without @raw, the fields are read directly, without a helper call per step. */
 static __always_inline void fill_from_task(struct ow_submitter *by, struct task_struct *task,
 					   bool raw)
 {
@@ -110,7 +108,7 @@ static __always_inline void fill_from_task(struct ow_submitter *by, struct task_
 	}
 }
 
-/* Who asks now for what @key stands for. */
+/* Store the current task as the submitter of the request or bio at address @key. */
 static __always_inline void fill_submitter(struct ow_submitter *by, __u64 key)
 {
 	by->key = 0;
@@ -118,14 +116,15 @@ static __always_inline void fill_submitter(struct ow_submitter *by, __u64 key)
 		fill_from_task(by, bpf_get_current_task_btf(), false);
 	else
 		fill_from_task(by, (void *)bpf_get_current_task(), true);
-	/* The control group is told with slow requests alone. */
+	/* The cgroup is reported only with slow requests. */
 	by->cgroup = settings.slow_ns == OW_NEVER_SLOW ? 0 : bpf_get_current_cgroup_id();
-	/* Nobody asks for it where no request is slow, and the entry has a stamp of its own. */
+	/* Needed for the queue time of slow requests, and without block_io_start to tell whether
+	 * the entry is older than the request. */
 	by->time = own_queue_stamp && settings.slow_ns == OW_NEVER_SLOW ? 0 : bpf_ktime_get_ns();
 	by->key = key;
 }
 
-/* Note in the hash who asks now for what @key stands for. */
+/* Store the current task in the hash as the submitter of the request or bio at @key. */
 static __always_inline void hash_submitter(__u64 key)
 {
 	struct ow_submitter *by = bpf_map_lookup_elem(&hashed_submitters, &key), fresh = {};
@@ -138,7 +137,7 @@ static __always_inline void hash_submitter(__u64 key)
 	bpf_map_update_elem(&hashed_submitters, &key, &fresh, BPF_ANY);
 }
 
-/* block_io_start is raised for each request by whoever asks for it. */
+/* The submitter's task raises block_io_start for each request. */
 static __always_inline int on_submit(struct request *rq, bool raw)
 {
 	struct gendisk *disk = disk_of_request(rq, raw);
@@ -147,7 +146,7 @@ static __always_inline int on_submit(struct request *rq, bool raw)
 
 	if (!t)
 		return 0;
-	/* Where places are fewer than tags, another request may take this one at the same time. */
+	/* Shared entries are not used: another request may write the entry at the same time. */
 	if (!any_crowded || !t->stamp_mask)
 		by = submitter_at(stamp_index(t, rq, raw));
 	if (by)
@@ -157,7 +156,7 @@ static __always_inline int on_submit(struct request *rq, bool raw)
 	return 0;
 }
 
-/* block_getrq is raised by the same task, and tells the bio alone that the request is for. */
+/* The submitter's task also raises block_getrq, with only the request's bio as argument. */
 static __always_inline int on_getrq(struct bio *bio, bool raw)
 {
 	if (bio && disk_target(disk_of_bio(bio, raw), raw))
@@ -165,10 +164,8 @@ static __always_inline int on_getrq(struct bio *bio, bool raw)
 	return 0;
 }
 
-/*
- * What is known of a bio may be of an earlier one at its address: then it is older than the
- * request. Without a time of the request's allocation nobody can tell.
- */
+/* Return the submitter of the bio at @key, or NULL. An entry older than the request belongs to an
+ * earlier bio at this address. Without the request's allocation time, both cases look the same. */
 static __always_inline struct ow_submitter *submitter_of_bio(__u64 key, __u64 allocated)
 {
 	struct ow_submitter *by;
@@ -179,7 +176,8 @@ static __always_inline struct ow_submitter *submitter_of_bio(__u64 key, __u64 al
 	return by && by->time >= allocated ? by : NULL;
 }
 
-/* The first bio may have been merged in front of the one that the request was made for. */
+/* Return the submitter of @rq, or NULL. Without block_io_start, also look for the last bio, because
+ * another bio may have been merged in front of the original one. */
 static __always_inline struct ow_submitter *submitter_of(struct request *rq,
 							 struct ow_submitter *placed)
 {
@@ -193,7 +191,8 @@ static __always_inline struct ow_submitter *submitter_of(struct request *rq,
 	return by ?: submitter_of_bio((__u64)READ_SELDOM(rq, biotail), allocated);
 }
 
-/* The control group that a request is accounted to; 0 where the kernel does not do that. */
+/* Return the cgroup that a request is accounted to, or 0 if the kernel does not account requests to
+ * cgroups. */
 static __always_inline __u64 accounted_to(struct request *rq)
 {
 	struct bio *bio = READ_SELDOM(rq, bio);
@@ -223,7 +222,7 @@ static __always_inline void tell_submitter(struct ow_slow *slow, struct request 
 	slow->cgroup = by && by->kind == OW_PROCESS ? by->cgroup : accounted_to(rq);
 }
 
-/* A request that was slow: @bytes of it ended now, and @before in earlier parts. */
+/* Report a slow request: @bytes completed now, and @before in earlier parts. */
 static __always_inline void tell_slow(const struct place *at, struct request *rq,
 				      struct ow_submitter *placed, __u64 issued, __u64 ns,
 				      __u32 bytes, __u32 before)
@@ -245,13 +244,14 @@ static __always_inline void tell_slow(const struct place *at, struct request *rq
 	bpf_ringbuf_submit(slow, BPF_RB_NO_WAKEUP);
 }
 
-/* Whether who asked for a request is noted by its address. */
+/* Return true if the request's submitter is stored by the request's address. */
 static __always_inline bool is_hashed(const struct where *at)
 {
 	return own_queue_stamp && (at->is_crowded || at->stamp < 0);
 }
 
-/* Who was noted as asking for @rq; of another request if the place has been taken since. */
+/* Return the submitter stored for @rq. If the entry has been reused, this is another request's
+ * submitter. */
 static __always_inline struct ow_submitter *noted_submitter(const struct where *at,
 							    struct request *rq)
 {
@@ -261,21 +261,21 @@ static __always_inline struct ow_submitter *noted_submitter(const struct where *
 			     : submitter_at(at->stamp);
 }
 
-/* A request has ended: what follows at its place is another's. */
+/* Clear the submitter of a completed request, because the next request reuses its entry. */
 static __always_inline void end_submitter(struct ow_submitter *placed, struct request *rq)
 {
 	if (own_queue_stamp && placed && placed->key == (__u64)rq)
 		placed->key = 0;
 }
 
-/* Who asked for a request, where owners are processes. */
+/* Return the submitter of a request if owners are processes, else NULL. */
 static __always_inline struct ow_submitter *owner_of(struct request *rq,
 						     struct ow_submitter *placed)
 {
 	return settings.by_owner == OW_BY_PROCESS ? submitter_of(rq, placed) : NULL;
 }
 
-/* Add a part to those that ended before. */
+/* Add the size of a completed part to that of the earlier parts. */
 static __always_inline void remember_part(struct where *at, struct request *rq, __u32 bytes)
 {
 	__u64 *time = time_of(at, rq), key = (__u64)rq;
@@ -290,7 +290,7 @@ static __always_inline void remember_part(struct where *at, struct request *rq, 
 		*time |= OW_HAS_PARTS;
 }
 
-/* The bytes of all parts but the last, which are forgotten. */
+/* Return the bytes of all parts before the last, and delete their entry. */
 static __always_inline __u32 take_parts(struct request *rq, __u64 notes)
 {
 	__u64 key = (__u64)rq;
@@ -306,7 +306,7 @@ static __always_inline __u32 take_parts(struct request *rq, __u64 notes)
 	return bytes;
 }
 
-/* A part of a request has ended, and not the last. */
+/* Part of a request has completed, and not the last one. */
 static __always_inline void on_part(struct where *at, struct request *rq, __u32 bytes, bool raw)
 {
 	if (settings.slow_ns != OW_NEVER_SLOW)
@@ -316,7 +316,7 @@ static __always_inline void on_part(struct where *at, struct request *rq, __u32 
 			    raw);
 }
 
-/* A request has ended that was issued at @issued, which has its notes, after @ns. */
+/* A request has completed after @ns. @issued holds its issue time and flags. */
 static __always_inline void on_measured(struct where *at, struct request *rq, __u64 issued,
 					__u64 ns, __u32 bytes, bool raw)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
-/* Which target an I/O belongs to, and where its counters are. */
+/* The target of an I/O, and its counters. */
 #ifndef OPWATCH_TARGET_H
 #define OPWATCH_TARGET_H
 
-/* First target of the disk, NULL when nobody watches it. */
+/* Return the first target of the disk, or NULL if the disk is not watched. */
 static __always_inline const struct ow_target *disk_target(const struct gendisk *disk, bool raw)
 {
 	const struct ow_target *first;
@@ -12,10 +12,8 @@ static __always_inline const struct ow_target *disk_target(const struct gendisk 
 	first = look_up(((__u64)(__u32)READ(raw, disk, major) << 20) |
 				(__u32)READ(raw, disk, first_minor),
 			0);
-	/*
-	 * The paths below an NVMe multipath head are hidden: the kernel gives them a number that it
-	 * tells nobody, so they are known by name.
-	 */
+	/* The paths of an NVMe multipath head are hidden: user space cannot see their device
+	 * numbers, so they are identified by name. */
 	if (!first && any_hidden) {
 		bpf_probe_read_kernel(name, sizeof(name), &disk->disk_name);
 		first = look_up(name[0], name[1]);
@@ -23,7 +21,7 @@ static __always_inline const struct ow_target *disk_target(const struct gendisk 
 	return first;
 }
 
-/* Target whose range holds @sector, beginning with @t; NULL when none does. */
+/* Return the target whose range contains @sector, searching from @t, or NULL. */
 static __always_inline const struct ow_target *range_target(const struct ow_target *t, __u64 sector)
 {
 	int i;
@@ -40,7 +38,7 @@ static __always_inline const struct ow_target *range_target(const struct ow_targ
 	return NULL;
 }
 
-/* What counts: a target's class of operations, on this CPU. */
+/* Selects the counters: a target, a class of operations and a CPU. */
 struct place {
 	__u32 target;
 	__u32 op;
@@ -53,7 +51,7 @@ static __always_inline __u32 row_index(const struct place *at)
 	return at->target * nr_cpus + at->cpu;
 }
 
-/* Find the counters of @at, and note its row there. */
+/* Return the counters of @at, or NULL, and store the row in @at. */
 static __always_inline struct ow_counts *counts_of(struct place *at)
 {
 	__u32 index = row_index(at), op = at->op;
@@ -64,13 +62,13 @@ static __always_inline struct ow_counts *counts_of(struct place *at)
 		at->row = (void *)map_lookup(rows, &index);
 	if (!at->row || op >= OW_NR_OPS)
 		return NULL;
-	/* It must not be scaled before it is compared: the verifier of 6.1 and earlier then knows
-	 * no bound. */
+	/* Keep the compiler from scaling the index before the comparison: the verifier of 6.1 and
+	 * earlier would then know no bound. */
 	asm volatile("" : "+r"(op));
 	return &at->row->op[op].counts;
 }
 
-/* Readers look at rows that are used, and at no others: to be said before @counter leaves 0. */
+/* Mark the row as used, because readers skip unused rows. Call this before @counter leaves 0. */
 static __always_inline void use_row(const struct place *at, __u64 counter)
 {
 	__u32 index = row_index(at);
@@ -83,7 +81,7 @@ static __always_inline void use_row(const struct place *at, __u64 counter)
 		*is_used = 1;
 }
 
-/* The histograms of reads and writes, by lane. */
+/* Return the histograms of a read or write, by lane. */
 static __always_inline struct ow_hist *hot_hist(const struct place *at)
 {
 	struct ow_hot_hists *hists;
@@ -97,12 +95,12 @@ static __always_inline struct ow_hist *hot_hist(const struct place *at)
 	}
 	if (!hists)
 		return NULL;
-	/* The compiler would add to the pointer first and look at it afterwards. */
+	/* Keep the compiler from adding to the pointer before the NULL check. */
 	asm volatile("" : "+r"(hists));
 	/*
-	 * The number is hidden from the compiler as well, which knows that it is below and would
-	 * leave the mask away: the verifier of 6.1 and earlier has forgotten that when the number
-	 * comes back from the stack.
+	 * Hide the index from the compiler too. The compiler knows that the index is in range and
+	 * would drop the mask, but the verifier of 6.1 and earlier loses the bound when the index
+	 * is reloaded from the stack.
 	 */
 	asm volatile("" : "+r"(op));
 	return &hists->op[op & (OW_NR_HOT_OPS - 1)];
@@ -118,7 +116,7 @@ static __always_inline struct ow_hist *hist_of(const struct place *at)
 	return map_lookup(cold_hists, &index);
 }
 
-/* Add one to a slot that other CPUs may share. */
+/* Increment a slot, atomically if CPUs share it. */
 static __always_inline void count_slot(__u64 *slot, __u32 op)
 {
 	if (op < OW_NR_HOT_OPS && !shared_lanes)
@@ -129,7 +127,7 @@ static __always_inline void count_slot(__u64 *slot, __u32 op)
 
 static __always_inline void count_latency(struct ow_latency *hist, __u32 op, __u64 ns)
 {
-	/* hist_slot() clamps already; the mask is what the verifier can follow. */
+	/* hist_slot() already clamps; the verifier needs the mask. */
 	count_slot(
 		&hist->slots[opaque(hist_slot(ns, OW_LAT_BITS, OW_LAT_SLOTS)) & (OW_LAT_SLOTS - 1)],
 		op);
@@ -173,7 +171,7 @@ static __always_inline void count_queue_time(struct ow_entry_counts *c, const st
 		count_latency(hist, at->op, ns);
 }
 
-/* @next is where a sequential successor would start. The first request has no predecessor. */
+/* @next is the start sector of a sequential successor. The first request has no predecessor. */
 static __always_inline void count_issue(struct ow_counts *c, const struct place *at, __u64 sector,
 					__u32 bytes, __u64 next)
 {
@@ -186,7 +184,7 @@ static __always_inline void count_issue(struct ow_counts *c, const struct place 
 	count_size(at, bytes);
 }
 
-/* What was issued while a discard was in flight. */
+/* Count a request that was issued while a discard was in flight. */
 static __always_inline void count_behind(struct ow_complete_counts *c, __u64 ns)
 {
 	c->behind++;
@@ -195,7 +193,7 @@ static __always_inline void count_behind(struct ow_complete_counts *c, __u64 ns)
 		c->behind_max_ns = ns;
 }
 
-/* Returns how long it took. */
+/* Count a completion and return its latency. */
 static __always_inline __u64 count_completion(struct ow_complete_counts *c, const struct place *at,
 					      __u64 issued_ns, __u32 bytes, __u64 notes)
 {

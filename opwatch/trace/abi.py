@@ -1,4 +1,4 @@
-"""The layouts of bpf/abi/block.h and opwatch/_native/block/tracer.h, seen from Python.
+"""Mirror of the layouts in bpf/abi/block.h and opwatch/_native/block/tracer.h.
 
 tests/kernel/block/test_abi.py compares every name and offset here with the BTF of the built object.
 """
@@ -27,11 +27,11 @@ _DISK_KEY = struct.Struct("=QQII")
 
 
 class OpSample(NamedTuple):
-    """One operation of one target, absolute since the tracer was attached; struct ow_op_sample."""
+    """One operation of one target, absolute since attach; struct ow_op_sample."""
 
     completed: int
-    # Requests whose issue was seen and that have not completed, and the integral of their number over time.
-    # Both are of the sample's `end_ns`: the queue depth of an interval is the growth of the integral over it.
+    # Requests with a seen issue that have not completed, and the integral of their number over time, both at
+    # the sample's `end_ns`. An interval's queue depth is the growth of the integral divided by its length.
     in_flight: int
     in_flight_ns: int
     # struct ow_issue_counts
@@ -74,7 +74,7 @@ class OpSample(NamedTuple):
     abandoned: int
     # struct ow_requeue_counts
     requeued: int
-    # the histograms
+    # Histograms
     latency: Histogram
     queue: Histogram
     sizes: Histogram
@@ -83,7 +83,7 @@ class OpSample(NamedTuple):
 
 _SCALARS = 39
 _OP_WORDS = _SCALARS + 2 * LATENCY.slots + SIZE.slots + STATUSES
-# The names of the plain counters, and how many slots follow them.
+# Names of the plain counters, and the number of slots of each histogram after them.
 SCALARS = OpSample._fields[:_SCALARS]
 SLOTS = (LATENCY.slots, LATENCY.slots, SIZE.slots, STATUSES)
 SAMPLE_BYTES = 8 * (2 + len(OPS) * _OP_WORDS)
@@ -91,16 +91,16 @@ SAMPLE_BYTES = 8 * (2 + len(OPS) * _OP_WORDS)
 
 @frozen
 class TargetSample:
-    """One reading of a target. Everything in it was true at some moment between begin and end."""
+    """One reading of a target. Each value was true at some moment between begin and end."""
 
     begin_ns: int
     end_ns: int
     ops: dict[str, OpSample]
-    # Added up once: each sample is the end of one interval and the begin of the next.
+    # Cached, because each sample ends one interval and starts the next.
     _totals: dict[str, int] = field(default_factory=dict, init=False)
 
     def totals(self) -> dict[str, int]:
-        """The plain counters by name, of all operations together."""
+        """Return the plain counters by name, summed over all operations."""
         if not self._totals:
             columns = zip(*(op[:_SCALARS] for op in self.ops.values() if op is not _IDLE), strict=True)
             sums = list(map(sum, columns)) or [0] * _SCALARS
@@ -124,18 +124,18 @@ def _decode_op(words: memoryview) -> OpSample:
     )
 
 
-# Most disks see few of the operations.
+# Shared, because most disks see only a few of the operations.
 _NOTHING = bytes(8 * _OP_WORDS)
 _IDLE = _decode_op(memoryview(_NOTHING).cast("Q"))
 
 
 def words(values: Sequence[int]) -> memoryview:
-    """Counters as a view of 64-bit words, the way a decoded sample has them."""
+    """Return counters as a view of 64-bit words, the format of a decoded sample."""
     return memoryview(struct.pack(f"={len(values)}Q", *values)).cast("Q")
 
 
 def decode_sample(raw: bytes) -> TargetSample:
-    """Decode one struct ow_sample. Pure; the histograms are views into `raw`, read when asked for."""
+    """Decode one struct ow_sample. The histograms are views into `raw`, read on demand."""
     if len(raw) != SAMPLE_BYTES:
         raise ValueError(f"a sample has {SAMPLE_BYTES} bytes, not {len(raw)}")
     words = memoryview(raw).cast("Q")
@@ -148,7 +148,7 @@ def decode_sample(raw: bytes) -> TargetSample:
 
 @frozen
 class Target:
-    """What to count; struct ow_target. Targets on one disk are chained by `next`, one more than an index."""
+    """A target to count; struct ow_target. Targets on one disk are linked by `next`, an index plus one."""
 
     first_sector: int
     last_sector: int
@@ -158,7 +158,7 @@ class Target:
     next: int = 0
     bio_based: bool = False
     ends_twice: bool = False
-    # One less than the places, where there are fewer than tags: a power of two.
+    # Number of entries minus one if a disk has fewer entries than tags (a power of two), else 0.
     stamp_mask: int = 0
 
     def pack(self, index: int = 0) -> bytes:
@@ -181,7 +181,7 @@ def pack_targets(targets: Iterable[Target]) -> bytes:
 
 
 def pack_disk_key(dev: tuple[int, int], name: str, first_target: int) -> bytes:
-    """struct ow_disk_key: the dev_t, or the name of a hidden disk, whose dev_t nobody is told."""
+    """Return struct ow_disk_key: by dev_t, or by name if a hidden disk's dev_t is not known."""
     number = dev[0] << 20 | dev[1]
     if number:
         return _DISK_KEY.pack(number, 0, first_target + 1, 0)

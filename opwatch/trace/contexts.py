@@ -1,8 +1,8 @@
-"""Contexts in which a kernel runs no BPF program and counts it nowhere. Pure.
+"""Detect kernels that skip BPF programs in some contexts without counting the skips.
 
-Some kernels skip every program while a thread of PID 1 is current: an interrupt that comes then ends
-requests that no tracer sees. /proc/1 counts the switches from its threads; a program that sees none of them
-was skipped.
+Some kernels skip every program while a thread of PID 1 is current. If an interrupt completes requests at such
+a moment, no tracer sees the completions. /proc/1 counts the context switches of PID 1's threads; if a program
+on that event sees hardly any of them, the kernel skips programs.
 """
 
 from __future__ import annotations
@@ -16,33 +16,33 @@ if TYPE_CHECKING:
     from opwatch.trace.trust import Drift
 
 WHERE = "this kernel runs no BPF programs while PID 1 is current"
-# Fewer switches tell nothing: a task may be counted a moment before its program runs.
+# Ignore fewer switches, because the kernel may count a task's switch a moment before the program runs.
 ENOUGH = 3
 
 
 @frozen
 class Switches:
-    """How often PID 1 gave way to another task: by the kernel's count, and as a program saw it meanwhile."""
+    """Context switches of PID 1 in the same period, counted by the kernel and seen by a program."""
 
     kernel: int
     program: int
 
     @property
     def skipped(self) -> bool | None:
-        """Whether programs are skipped there; None when PID 1 hardly ran."""
+        """True if the kernel skips programs while PID 1 is current, None if PID 1 hardly ran."""
         if self.kernel < ENOUGH:
             return None
         return self.program < self.kernel // 2
 
 
 def context_switches(statuses: Iterable[str]) -> int:
-    """The sum over the texts of /proc/PID/task/*/status."""
+    """Return the number of context switches in the texts of /proc/PID/task/*/status."""
     fields = (line.split() for text in statuses for line in text.split("\n") if "ctxt_switches:" in line)
     return sum(int(field[1]) for field in fields if len(field) == 2 and field[1].isdecimal())
 
 
 def missing_there(drift: Mapping[str, Drift]) -> str:
-    """What it means for a trace: how many requests the kernel counted and no program saw."""
+    """Return a sentence on the requests that the kernel counted but no program saw."""
     if not drift:
         return f"{WHERE}: completions may be missing, nobody can tell how many"
     missing = sum(max(group_drift.drift, 0) for group_drift in drift.values())

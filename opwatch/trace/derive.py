@@ -1,4 +1,4 @@
-"""What two samples say about the time between them. Live view, JSON and summary all come through here."""
+"""Derive the figures of an interval from two samples, for live view, JSON and summary alike."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99_9": 0.999}
 
 @frozen
 class Latency:
-    """A latency distribution in ns. None where nothing completed. `max_slack_ns`: how much less the true
-    maximum may be; 0 when it is exact."""
+    """A latency distribution in ns, with None for missing values if nothing completed.
+
+    `max_slack_ns`: the true maximum may be lower than `max` by up to this amount; 0 if `max` is exact.
+    """
 
     mean: float | None
     quantiles: dict[str, float | None]
@@ -36,7 +38,7 @@ class OpInterval:
     statuses: dict[str, int]
     issued: int
     sequential_ratio: float | None
-    # The mean number of requests in flight, and how many are at the end.
+    # Mean number of requests in flight, and the number at the end of the interval.
     queue_depth: float
     in_flight: int
     latency: Latency
@@ -48,7 +50,7 @@ class OpInterval:
         return not (self.count or self.issued or self.errors or self.queue_depth)
 
     def size_p50(self) -> int | None:
-        """Median size in bytes of what was issued: its slot's lower edge, exact for powers of two."""
+        """Return the median request size in bytes: its slot's lower edge, exact for powers of two."""
         median = self.sizes.quantile(0.5)
         return median.low * 512 if median else None
 
@@ -67,18 +69,21 @@ class Interval:
 
 
 def _latency(histogram: Histogram, sum_ns: int, before_max: int, max_ns: int, count: int) -> Latency:
-    """The kernel keeps the maximum since attach. It is this interval's when it grew; else the interval's
-    own lies in the highest slot that was hit."""
+    """Return the latency distribution of an interval.
+
+    The kernel keeps the maximum since attach. If that maximum grew, it belongs to this interval; otherwise
+    the interval's maximum is in the highest slot used.
+    """
     if not count:
         return Latency(None, dict.fromkeys(QUANTILES), None, 0, histogram)
     top = histogram.top()
     if top is None:
-        # Requests were counted, and no latency of any: another program's, or a reading between the two.
+        # Requests without a latency: the source has no latencies, or the sample was read between two updates.
         maximum = max_ns if max_ns > before_max else None
         return Latency(sum_ns / count if sum_ns else None, dict.fromkeys(QUANTILES), maximum, 0, histogram)
     low, high = histogram.scale.low(top), histogram.scale.high(top)
     if max_ns < low:
-        # The reading consists of several pieces: what filled the slot is newer than the maximum.
+        # A sample is not read atomically: the slot was filled after the maximum was read.
         maximum, slack = high, high - low
     elif max_ns > before_max:
         maximum, slack = max_ns, 0
@@ -92,7 +97,7 @@ def _latency(histogram: Histogram, sum_ns: int, before_max: int, max_ns: int, co
 
 
 def _queue(begin: OpSample, end: OpSample) -> Latency | None:
-    """Time in the queue before issue; None when it was not measured."""
+    """Return the distribution of time in the queue before issue, or None if not measured."""
     queued = end.queued - begin.queued
     if not end.queued:
         return None
@@ -115,8 +120,8 @@ def _statuses(begin: OpSample, end: OpSample) -> dict[str, int]:
 
 
 def derive_op(begin: OpSample, end: OpSample, elapsed_ns: int, stale: int = 0) -> OpInterval:
-    """One operation between two samples of the same tracer. `stale` requests are not in flight although the
-    tracer takes them for it."""
+    """Return one operation's figures between two samples of a tracer. The tracer wrongly counts `stale`
+    requests as in flight."""
     count = end.completed - begin.completed
     issued = end.issued - begin.issued
     sum_ns = end.sum_ns - begin.sum_ns
@@ -137,12 +142,12 @@ def derive_op(begin: OpSample, end: OpSample, elapsed_ns: int, stale: int = 0) -
 
 
 def _queue_depth(begin: OpSample, end: OpSample, elapsed_ns: int, stale: int) -> float:
-    """The mean number of requests in flight: the growth of its integral, per unit of time."""
+    """Return the mean number of requests in flight: the growth of the integral divided by the time."""
     return max((end.in_flight_ns - begin.in_flight_ns) / elapsed_ns - stale, 0.0) if elapsed_ns else 0.0
 
 
 def idle_op() -> OpInterval:
-    """An operation of which there was none: counts are 0, and what has no value is None."""
+    """Return the figures of an operation without requests: counts are 0, other values None."""
     nothing = Latency(None, dict.fromkeys(QUANTILES), None, 0, Histogram(LATENCY, []))
     return OpInterval(
         count=0,
@@ -161,8 +166,8 @@ def idle_op() -> OpInterval:
 
 
 def derive(begin: TargetSample, end: TargetSample, stale: Mapping[str, int] = _NONE) -> Interval:
-    """Everything between two samples. Operations without any request, not even in flight, are left out.
-    `stale` requests, by operation, ended unseen before."""
+    """Return the figures between two samples, without operations that had no requests, not even in flight.
+    `stale`: completed requests, by operation, whose completion was missed before."""
     elapsed = end.end_ns - begin.end_ns
     ops = {}
     for name, after in end.ops.items():

@@ -1,7 +1,7 @@
-"""Log-linear histograms: where a value falls, what a slot can hold, and quantiles with their bounds.
+"""Log-linear histograms: the slot of a value, the range of a slot, and quantiles with bounds.
 
-The kernel half is `hist_slot()` in bpf/lib/hist.h. With `bits` = p a slot is at most 1/2^p of its value
-wide, so the middle of a slot is at most 1/2^(p+1) away from any value in it: 1.56 % for latency (p = 5).
+The kernel half is `hist_slot()` in bpf/lib/hist.h. With `bits` = p a slot is at most 1/2^p of its value wide,
+so the middle of a slot is at most 1/2^(p+1) away from any value in the slot: 1.56 % for latency (p = 5).
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ from typing import TypeGuard
 from opwatch.frozen import frozen
 from opwatch.named import NamedTuple
 
-# The slots that were hit, and the running totals up to each.
+# The slots in use, and the running totals up to each slot.
 Ranks = tuple[list[int], list[int]]
 _of_views: Callable[[memoryview, memoryview], Ranks | None] | None = None
 with contextlib.suppress(ImportError):
-    # Where the extension is not built, what parses and derives works all the same.
+    # Parsing and deriving work without the extension, too.
     from opwatch._native import grown as _of_views
 
-# Quantiles are asked for to five decimals.
+# Quantiles have up to five decimals.
 _PARTS = 100_000
-# Slots are compared so many at once.
+# Number of slots compared at once.
 _STRETCH = 64
 
 
 @frozen
 class Scale:
-    """A slot layout: exact below 2^bits, then 2^bits slots an octave; the last slot is open-ended."""
+    """A slot layout: exact below 2^bits, then 2^bits slots per octave; the last slot is open-ended."""
 
     bits: int
     slots: int
 
     def slot(self, value: int) -> int:
-        """The slot of a value, as the kernel computes it."""
+        """Return the slot of a value, computed as in the kernel."""
         if value < 1 << self.bits:
             return value
         octave = value.bit_length() - 1 - self.bits
@@ -45,15 +45,15 @@ class Scale:
         return min(slot, self.slots - 1)
 
     def low(self, slot: int) -> int:
-        """The smallest value in a slot."""
+        """Return the smallest value in a slot."""
         return self.edges(slot)[0]
 
     def high(self, slot: int) -> int:
-        """The largest value in a slot; of the last slot, the largest that is surely in it."""
+        """Return the largest value in a slot; the last slot may also contain larger values."""
         return self.edges(slot)[1]
 
     def edges(self, slot: int) -> tuple[int, int]:
-        """The least and the largest value of a slot."""
+        """Return the smallest and the largest value in a slot."""
         if slot < 1 << self.bits:
             return slot, slot
         octave = (slot >> self.bits) - 1
@@ -62,7 +62,7 @@ class Scale:
 
 
 class Quantile(NamedTuple):
-    """An estimate and the bounds the true value lies in. `open_ended`: it may lie above `high`."""
+    """An estimate and the bounds of the true value. If `open_ended`, the true value may be above `high`."""
 
     value: float
     low: int
@@ -83,7 +83,7 @@ class Histogram:
 
     @property
     def counts(self) -> Sequence[int]:
-        """One for each slot. Of what was added in an interval nobody may ever ask for them all."""
+        """One count per slot. Computed on demand, because intervals rarely need all counts."""
         if self._counts is None:
             slots, running = self._in_use()
             counts = [0] * self._size
@@ -93,21 +93,21 @@ class Histogram:
         return self._counts
 
     def __eq__(self, other: object) -> bool:
-        """Whether the counts are the same, whatever keeps them."""
+        """Return true if the counts are equal, even if stored in different types."""
         if not isinstance(other, Histogram):
             return NotImplemented
         return self.scale == other.scale and list(self.counts) == list(other.counts)
 
     @classmethod
     def of(cls, scale: Scale, values: Sequence[int]) -> Histogram:
-        """The histogram of some values."""
+        """Return the histogram of the given values."""
         counts = [0] * scale.slots
         for value in values:
             counts[scale.slot(value)] += 1
         return cls(scale, counts)
 
     def _in_use(self) -> Ranks:
-        """The slots that were hit, and the running totals up to each: few of a thousand are."""
+        """Return the slots in use, a few of a thousand, and the running totals up to each slot."""
         if self._ranks is None:
             counts = _list_of(self.counts)
             self._ranks = list(compress(range(len(counts)), counts)), list(accumulate(filter(None, counts)))
@@ -119,7 +119,7 @@ class Histogram:
         return running[-1] if running else 0
 
     def since(self, earlier: Histogram) -> Histogram:
-        """What was added after `earlier`, a reading of the same counters."""
+        """Return the counts added since `earlier`, a reading of the same counters."""
         now, then = self.counts, earlier.counts
         ranks = _of_views(now, then) if _of_views and _is_raw(now) and _is_raw(then) else None
         added = Histogram(self.scale, now)
@@ -128,15 +128,15 @@ class Histogram:
         return added
 
     def merged(self, other: Histogram) -> Histogram:
-        """One histogram as if it had counted what both did; that is exact."""
+        """Return the exact sum of the two histograms."""
         return Histogram(self.scale, list(map(add, self.counts, other.counts)))
 
     def quantile(self, ratio: float, at_most: int | None = None) -> Quantile | None:
-        """The nearest-rank quantile, None when empty. `at_most` is the true maximum, if known."""
+        """Return the nearest-rank quantile, or None if empty. `at_most` is the true maximum, if known."""
         slots, running = self._ranks or self._in_use()
         if not running or not running[-1]:
             return None
-        # Whole parts are counted, so that no rounding of ratio * total moves the rank.
+        # Use integer arithmetic, so that rounding of ratio * total cannot change the rank.
         rank = max(1, -(-round(ratio * _PARTS) * running[-1] // _PARTS))
         slot = slots[bisect_left(running, rank)]
         low, high = self.scale.edges(slot)
@@ -146,22 +146,22 @@ class Histogram:
         return Quantile((low + high) / 2, low, high, open_ended)
 
     def hits(self) -> list[tuple[int, int]]:
-        """(slot, count) of those that were hit."""
+        """Return (slot, count) for each slot in use."""
         slots, _ = self._in_use()
         return [(slot, self.counts[slot]) for slot in slots]
 
     def top(self) -> int | None:
-        """The highest slot in use, None when empty."""
+        """Return the highest slot in use, or None if empty."""
         slots, _ = self._in_use()
         return slots[-1] if slots else None
 
     def in_use(self) -> dict[int, int]:
-        """The counts of the slots that were hit."""
+        """Return the counts of the slots in use."""
         slots, _ = self._in_use()
         return {slot: self.counts[slot] for slot in slots}
 
     def octaves(self) -> list[tuple[int, int, int]]:
-        """(low, high, count) by powers of two, from the first octave in use to the last."""
+        """Return (low, high, count) per power of two, from the first octave in use to the last."""
         rows: dict[int, int] = {}
         for slot, count in enumerate(self.counts):
             if count:
@@ -176,18 +176,18 @@ class Histogram:
 
 
 def _list_of(counts: Sequence[int]) -> list[int]:
-    """The same as a list, for which a view has a way of its own: it is slow item by item."""
+    """Return the counts as a list; iterating over a memoryview is slower than tolist()."""
     return counts.tolist() if isinstance(counts, memoryview) else list(counts)
 
 
 def _is_raw(counts: Sequence[int]) -> TypeGuard[memoryview]:
-    """Whether they are as the kernel's half keeps them."""
+    """Return true if the counts are 64-bit words as in the kernel's maps."""
     return isinstance(counts, memoryview) and counts.format == "Q"
 
 
 def grown(now: Sequence[int], then: Sequence[int]) -> Iterable[tuple[int, int]] | None:
-    """(slot, by how much) of what is more in a later reading of the same counters. None where that is not to
-    be had at once: the counters are in another form, or one of them is less."""
+    """Return (slot, increase) of the counters that grew, or None if the fast path does not apply: the
+    counters are not raw 64-bit words, or one of them decreased."""
     ranks = _of_views(now, then) if _of_views and _is_raw(now) and _is_raw(then) else None
     if ranks is None:
         return None
@@ -196,8 +196,10 @@ def grown(now: Sequence[int], then: Sequence[int]) -> Iterable[tuple[int, int]] 
 
 
 def _grown(now: Sequence[int], then: Sequence[int]) -> Ranks:
-    """What the extension's grown() tells, of counters in any form. Most stretches of slots have not changed
-    in an interval, and comparing is a third of the cost of subtracting."""
+    """Compute the same as the extension's grown(), for counters of any type.
+
+    Most blocks of slots do not change in an interval, and comparing costs a third of subtracting.
+    """
     slots: list[int] = []
     hits: list[int] = []
     for begin in _differing(now, then):
@@ -209,10 +211,10 @@ def _grown(now: Sequence[int], then: Sequence[int]) -> Ranks:
 
 
 def _differing(now: Sequence[int], then: Sequence[int]) -> list[int]:
-    """Where the stretches begin that are not the same in both."""
+    """Return the start of each block of slots that differs."""
     width = 1
     if isinstance(now, memoryview) and isinstance(then, memoryview):
-        # Views are compared number by number, bytes as a whole.
+        # Memoryviews compare item by item; bytes compare at once.
         width = now.itemsize
         now, then = now.tobytes(), then.tobytes()
         if now == then:

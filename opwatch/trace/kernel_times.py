@@ -1,18 +1,20 @@
-"""What iostat knows of a disk, by the kernel's own statistics: await of each group, and how busy it was."""
+"""iostat's figures of a disk from the kernel's own statistics: await per group, and utilisation."""
 
 from __future__ import annotations
 
 from opwatch.frozen import frozen
 from opwatch.trace.stat import KernelTicks, StatSample
 
-# The kernel prints its sums in 32 bits of whole milliseconds.
+# The kernel prints these sums as 32-bit numbers of whole milliseconds.
 _WRAP, _MS = 1 << 32, 10**6
 
 
 @frozen
 class Awaited:
-    """Mean time in ns from the allocation of a request to its end. Each sum is cut off to a millisecond, so
-    that the mean is off by less than `error_ns`."""
+    """Mean time in ns from allocation to completion of a request.
+
+    The kernel truncates each sum to milliseconds, so the error of the mean is less than `error_ns`.
+    """
 
     mean_ns: float
     error_ns: float
@@ -20,8 +22,11 @@ class Awaited:
 
 @frozen
 class KernelTimes:
-    """Between two statistics. `awaits` of groups of which requests ended; `busy_ratio`, iostat's %util, off
-    by up to `busy_error`, and more where requests are shorter than a jiffy; `queue_size`, its aqu-sz."""
+    """Figures between two readings of the statistics.
+
+    `awaits`: groups with completed requests only. `busy_ratio`: iostat's %util, with an error of up to
+    `busy_error`, or more if requests are shorter than a jiffy. `queue_size`: iostat's aqu-sz.
+    """
 
     awaits: dict[str, Awaited]
     busy_ratio: float
@@ -30,8 +35,8 @@ class KernelTimes:
 
 
 def kernel_times(then: StatSample | None, now: StatSample | None) -> KernelTimes | None:
-    """What lies between two of them; None where either was not read, has no times, or is of another disk: its
-    counts went back."""
+    """Return the figures between two readings, or None if a reading or its times are missing, or if counts
+    decreased because the second reading is of another disk."""
     if not then or not now or not then.ticks or not now.ticks or now.end_ns <= then.end_ns:
         return None
     if any(now.requests.get(group, 0) < count for group, count in then.requests.items()):
@@ -56,5 +61,5 @@ def _grown(before: int, after: int) -> int:
 
 
 def _busy_error(ticks: KernelTicks) -> int:
-    """At either end by less than the step of what is printed, or of what is counted."""
+    """Return the maximum error of busy time: one jiffy or one printed unit, whichever is longer."""
     return max(ticks.jiffy_ns, _MS)

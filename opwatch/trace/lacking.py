@@ -1,4 +1,5 @@
-"""What a source cannot tell, by name: `NAME: why` among what a disk lacks. It is shown as absent."""
+"""Names of the results that a source cannot provide. A disk's `lacks` has entries `NAME: why`; views show
+such results as absent."""
 
 from __future__ import annotations
 
@@ -11,6 +12,6 @@ NAMES = (ERRORS, ISSUED, DEPTH, MAXIMUM, TRUST, PERCENTILES, SEQUENTIAL, OWNERS,
 
 
 def lacking(lacks: Iterable[str]) -> dict[str, str]:
-    """Why, by name. Sentences without one of these names are for people alone."""
+    """Return the reasons by name. Sentences without a known name are for people only."""
     parts = (sentence.partition(": ") for sentence in lacks)
     return {name: why for name, colon, why in parts if colon and name in NAMES}

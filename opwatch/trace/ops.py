@@ -1,10 +1,10 @@
-"""What requests are called: their operations, and how they end."""
+"""Names of operations and of the status of requests."""
 
-# As the kernel side does: enum ow_op of bpf/abi/block.h, in its order.
+# In the order of enum ow_op in bpf/abi/block.h.
 OPS = ("read", "write", "flush", "discard", "write_zeroes", "secure_erase", "other")
 
-# blk_status_t as the newest kernels number it: status_of() of bpf/lib/op.h turns older numbers into
-# these. The kernel has them as macros, so BTF cannot tell them.
+# blk_status_t in the newest kernels' numbering; status_of() in bpf/lib/op.h converts older numbers. The
+# kernel defines the numbers as macros, which BTF does not contain.
 STATUS_NAMES = {
     1: "not supported",
     2: "timeout",

@@ -1,6 +1,7 @@
-"""Which BPF programs are loaded: tables of names. The extension loads what it is handed, and chooses nothing.
+"""Tables of the BPF programs to load. The extension loads the programs that it is given, without choosing.
 
-A way is a set of programs that do one job together. A kernel may refuse the first way and take the next."""
+A way is a set of programs that do one job together. If the kernel refuses the first way, the next is tried.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Attachment(enum.IntEnum):
-    """What becomes of a program that is loaded; enum ow_attachment of opwatch/_native/common/programs.h."""
+    """How a loaded program is used; enum ow_attachment of opwatch/_native/common/programs.h."""
 
     OPTIONAL = 0
     REQUIRED = 1
@@ -25,8 +26,11 @@ class Attachment(enum.IntEnum):
 
 
 class Program(NamedTuple):
-    """A program of one of our objects. It is left out where the kernel's types lack the name that it `needs`:
-    a function's own, or that of a tracepoint behind btf_trace_; with a ! before it, where they have it."""
+    """A program of one of our objects.
+
+    The program is left out if the kernel's BTF lacks the name in `needs`: a function, or a tracepoint with
+    the prefix btf_trace_. After a "!" the program is left out if the name exists.
+    """
 
     name: str
     needs: str = ""
@@ -37,15 +41,16 @@ class Program(NamedTuple):
 Way = Sequence[Program]
 
 _IO_START = "btf_trace_block_io_start"
-# Each has a twin that reads by helper calls, for kernels that refuse what reads the arguments by their types.
+# Each program has a twin that reads through helper calls, for kernels that refuse typed access to the
+# arguments.
 REQUEST_PROGRAMS = ("rq_issue", "rq_complete", "rq_requeue", "rq_queue")
-# With slow requests or owners the end has a program of its own; who asks for a request is noted where that is
-# asked for.
+# For slow requests or owners: rq_slow replaces rq_complete, and the others note the submitter of a request at
+# queue entry.
 SLOW_PROGRAMS = ("rq_slow", "rq_submit", "rq_getrq")
 BIO_PROGRAMS = ("bio_queue", "bio_complete")
-# With owners that end has a program of its own, too.
+# Replaces bio_complete if owners are counted.
 OWNED_BIO = "bio_owned"
-# Ends before beginnings, so that nothing is seen to begin that could end unseen.
+# Completion programs are attached before issue programs, so that no completion of a traced issue is missed.
 _ORDER = (
     "rq_complete",
     "rq_slow",
@@ -59,8 +64,8 @@ _ORDER = (
     "bio_queue",
 )
 # Since Linux kernel commit 5a80bd075f3b ("block: introduce block_io_start/block_io_done tracepoints") (in
-# v6.5). Where it is missing, the kernel's own stamp says when a request entered the queue, and its bio who
-# asked for it.
+# v6.5). Without block_io_start, the kernel's own timestamp is the queue entry time, and submitters are noted
+# by bio.
 _NEEDS = {"rq_queue": _IO_START, "rq_submit": _IO_START, "rq_getrq": f"!{_IO_START}"}
 TWIN = "_raw"
 
@@ -74,8 +79,8 @@ def tracer_ways(
     owners: bool = False,
     submitters: bool = False,
 ) -> dict[str, Way]:
-    """The ways to count what completes, by the kind of their hooks, the cheapest first. `submitters`: owners
-    are who asked for a request."""
+    """Return the ways to count completions by kind of hook, the cheapest first. `submitters`: owners are the
+    submitters of requests."""
     wanted = {*(REQUEST_PROGRAMS if requests else ()), *(BIO_PROGRAMS if bios else ())}
     if not queue_time:
         wanted.discard("rq_queue")
@@ -94,8 +99,8 @@ def tracer_ways(
     }
 
 
-# What no tracer can be cheaper than: programs that do nothing, that read the clock, and that keep as little
-# as a tracer can keep.
+# Lower bounds of a tracer's cost: programs that do nothing, that read the clock, and that keep the minimal
+# state.
 FLOORS: dict[str, Way] = {
     name: (Program(f"{prefix}_issue"), Program(f"{prefix}_complete"))
     for name, prefix in (("empty", "floor"), ("clock", "clock"), ("sketch", "sketch"))
@@ -108,8 +113,11 @@ def first_loaded(
     rejected: type[Exception],
     final: Collection[int],
 ) -> tuple[T, Way]:
-    """What the first way gave that the kernel takes, and that way. What it said of the last is raised, with
-    the log of all: `rejected` has (errno, what, log). Errors in `final` are the same for every way."""
+    """Return the result of the first way that the kernel accepts, and that way.
+
+    If all fail, raise the last error with the logs of all. `rejected` has the arguments (errno, what, log).
+    An errno in `final` would be the same for every way and is raised at once.
+    """
     logs = ""
     for way in ways[:-1]:
         try:

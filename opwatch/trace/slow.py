@@ -1,4 +1,4 @@
-"""Requests that took longer than a limit, one by one; bpf/abi/slow.h as Python sees it.
+"""Individual requests slower than a limit; mirror of bpf/abi/slow.h.
 
 tests/kernel/block/test_abi.py compares the layout here with the BTF of the built object.
 """
@@ -17,15 +17,15 @@ from opwatch.trace.ops import OPS
 _SLOW = struct.Struct("=QQQQQIIBBB5x24s")
 SLOW_BYTES = _SLOW.size
 _LEFT_OUT = struct.Struct(f"={MAX_TARGETS}Q")
-# No time in the queue, and no sector, is so large.
+# Stands for an unknown queue time or sector.
 _NONE = 2**64 - 1
-# What has a place in a recording.
+# The largest integer that a recording can store.
 _MOST = 2**63 - 1
 _WRITE_BACK = "flush-"
 
 
 class Submitter(enum.Enum):
-    """What asked for a request. WRITE_BACK and KERNEL are threads of the kernel's, which do so for others."""
+    """Kind of submitter. WRITE_BACK and KERNEL are kernel threads that work on behalf of others."""
 
     PROCESS = "process"
     WRITE_BACK = "write-back"
@@ -34,11 +34,13 @@ class Submitter(enum.Enum):
 
 @frozen
 class SlowRecord:
-    """A request as it ended, of the leaf with this index. `submitter` is None where it was not seen as it
-    entered the queue, and `queue_ns` where nobody knows when that was; `sector`, of one without data. `pid`
-    and `name` are those of a process, or thread of the kernel's; work that any of its workers may do has only
-    a name. `cgroup` is a control group's number: of a process its own, else the one that the kernel accounts
-    the request to, None where it does not do that."""
+    """A slow request at its completion. `leaf` is the index of the leaf.
+
+    `submitter` is None if the request was not seen entering the queue, `queue_ns` if the time is unknown,
+    `sector` if the request has no data. `pid` and `name` belong to a process or kernel thread; work that any
+    kernel worker may run has only a name. `cgroup` is a cgroup ID: a process's own, else the cgroup that the
+    kernel accounts the request to, or None without accounting.
+    """
 
     leaf: int
     end_ns: int
@@ -58,7 +60,7 @@ _NOBODY, _PROCESS, _THREAD, _WORK = range(4)
 
 
 def submitter_of(kind: int, name: str) -> Submitter | None:
-    """What a kind of the kernel side's with this name is; None where nobody was seen."""
+    """Return the kind of submitter for the kernel side's kind and name, or None if unknown."""
     if kind == _NOBODY:
         return None
     if kind == _PROCESS:
@@ -67,7 +69,7 @@ def submitter_of(kind: int, name: str) -> Submitter | None:
 
 
 def decode_slow(raw: bytes) -> list[SlowRecord]:
-    """Records as the kernel side wrote them, in their order. Pure."""
+    """Decode records as written by the kernel side, in the same order."""
     records = []
     for end, latency, queue, sector, cgroup, size, pid, leaf, op, kind, name in _SLOW.iter_unpack(raw):
         text = text_of(name.split(b"\0", 1)[0])
@@ -90,5 +92,5 @@ def decode_slow(raw: bytes) -> list[SlowRecord]:
 
 
 def decode_left_out(raw: bytes) -> list[int]:
-    """How many slow requests there was no room for, by leaf."""
+    """Return the number of slow requests that did not fit into the ring buffer, by leaf."""
     return list(_LEFT_OUT.unpack(raw))

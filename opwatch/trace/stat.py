@@ -1,4 +1,4 @@
-"""What the kernel counted of a disk at one moment: the witness of what the tracer saw."""
+"""The kernel's statistics of a disk at one moment, compared with the tracer's counts to detect losses."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from opwatch.frozen import frozen
 
 @frozen
 class KernelTicks:
-    """Times that the kernel adds up, in whole milliseconds that begin anew at 2^32: by group, of its requests
-    from their allocation to their end, which is more than their time in the device; `busy`, in which any was
-    under way; `queued`, of all groups. What is busy is looked at once a jiffy, which takes so many ns."""
+    """The kernel's cumulative times in milliseconds, which wrap at 2^32.
+
+    `groups`: by group, the sum of the requests' times from allocation to completion, which include more than
+    the time in the device. `busy`: time with any request in flight, which the kernel samples once per jiffy
+    of `jiffy_ns`. `queued`: the sum of all groups.
+    """
 
     groups: dict[str, int]
     busy: int
@@ -19,9 +22,11 @@ class KernelTicks:
 
 @frozen
 class StatSample:
-    """One reading of a stat file. Absolute; requests are counted when they complete. A group that the kernel
-    does not have, or of which the driver of bios has not counted one, is left out. `ticks` are None where
-    they were not asked for, or where its file is from before they were kept."""
+    """One absolute reading of a stat file. The kernel counts requests when they complete.
+
+    Groups are absent if the kernel does not have them, or if a bio-based driver has not counted any request
+    in them. `ticks` is None if times were not requested, or in recordings from before opwatch kept times.
+    """
 
     begin_ns: int
     end_ns: int
@@ -31,5 +36,5 @@ class StatSample:
     ticks: KernelTicks | None = None
 
     def counts_as(self, other: StatSample) -> bool:
-        """Whether the two count the same: nothing was counted between them."""
+        """Return true if nothing was counted between the two readings."""
         return self.requests == other.requests and self.bytes == other.bytes

@@ -1,4 +1,4 @@
-"""What the kernel counted of a disk and its tracer did not: all that ended before the tracer was there."""
+"""The surplus of a disk: requests that the kernel counted and the tracer did not, from before attach."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ from opwatch.frozen import frozen
 from opwatch.trace.stat import StatSample
 from opwatch.trace.trust import GROUPS, Reading
 
-# A group of the kernel's statistics, and what is counted of it: requests or bytes.
+# A group of the kernel's statistics, and the unit: requests or bytes.
 Key = tuple[str, str]
 _KEYS: dict[str, tuple[Key, Key]] = {group: ((group, "requests"), (group, "bytes")) for group in GROUPS}
 
 
 def surplus(reading: Reading, witness: StatSample) -> dict[Key, int]:
-    """What the kernel counted and the tracer did not, by group and unit. Both count from a moment of their
-    own, so that only two of these mean something."""
+    """Return the kernel's counts minus the tracer's, by group and unit.
+
+    The two started counting at different times, so only comparisons of two surpluses are meaningful.
+    """
     surpluses, counted = {}, reading.counted()
     for group, (of_requests, of_bytes) in _KEYS.items():
         requests, bytes_ = counted[group]
@@ -26,16 +28,18 @@ def surplus(reading: Reading, witness: StatSample) -> dict[Key, int]:
 
 @frozen
 class SurplusBounds:
-    """Between which numbers the surplus of a disk lies. It stays the same as long as nothing is lost, so that
-    every reading says something of it: what ended while one was taken makes it less sure of itself, and at
-    rest the two are the same."""
+    """Lower and upper bounds of a disk's surplus.
+
+    The surplus is constant as long as nothing is lost, so every reading limits it. Completions during a
+    reading widen the bounds; on an idle disk both bounds are equal.
+    """
 
     least: dict[Key, int]
     most: dict[Key, int]
 
     def narrowed(self, other: SurplusBounds) -> SurplusBounds:
-        """The bounds that are left after another reading of the same disk and tracer. One that contradicts
-        says of something else: that requests were lost since."""
+        """Return the bounds after another reading of the same disk and tracer. A contradicting reading is
+        ignored, because it means that requests were lost since."""
         if other.least == self.least and other.most == self.most:
             return self
         least, most = dict(self.least), dict(self.most)
@@ -48,14 +52,17 @@ class SurplusBounds:
 
 
 def narrowed(known: SurplusBounds | None, reading: Reading) -> SurplusBounds | None:
-    """What is known of it after a further reading. Without a first witness nothing is."""
+    """Return the bounds after another reading, or None if the first reading had no witness."""
     more = bounds(reading)
     return known.narrowed(more) if known and more else known
 
 
 def bounds(reading: Reading) -> SurplusBounds | None:
-    """What one reading says of it, None without a witness. The kernel counts what was traced before: at the
-    first witness no more than that, and at the second all of it."""
+    """Return the bounds from one reading, or None without a witness.
+
+    The kernel counts a request after the tracer: the first witness includes at most the traced requests, the
+    second includes all of them.
+    """
     if reading.before is None or reading.after is None:
         return None
     least = surplus(reading, reading.before)

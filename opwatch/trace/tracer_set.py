@@ -1,4 +1,4 @@
-"""Tracers of fixed sets of disks, read as one whose set changes while it is attached."""
+"""Tracers of fixed sets of disks, combined into a tracer whose set of disks can change while attached."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from opwatch.trace import abi
 from opwatch.trace.tracing import Tracer, settled
 from opwatch.trace.trust import Reading
 
-# Each part costs a run of its programs for every request of the machine, some 10 ns where the disk is not
-# its own.
+# Each part runs its programs for every request of the machine, at some 10 ns for disks that the part does not
+# watch.
 MAX_PARTS = 16
-# The kernel counts a request some microseconds after its end was traced, or later if its processor is taken
-# away: a few readings, so far from each other, are not all taken in such a moment.
+# The kernel counts a request some microseconds after its completion is traced, or later if the CPU is taken
+# away. Several readings at this distance do not all fall into such a moment.
 _BEFORE_THE_FIRST = 3
 _APART_S = 0.005
 
 
 @dataclass(slots=True)
 class _Part:
-    """One tracer. `places` are those of its leaves, in their order; `live` those that are still wanted."""
+    """One tracer. `places`: its leaves' numbers in order; `live`: the leaves still watched."""
 
     tracer: Tracer
     places: list[int]
@@ -32,8 +32,8 @@ class _Part:
 
 
 def _batches(leaves: Sequence[Leaf]) -> Iterable[list[Leaf]]:
-    """Each batch has as many leaves as one tracer takes. Those on one disk stay together where they fit: they
-    share its place for requests in flight."""
+    """Split the leaves into batches for one tracer each. Leaves on the same disk stay together if possible,
+    because they share the disk's entries for requests in flight."""
     by_disk: dict[str, list[Leaf]] = {}
     for leaf in leaves:
         by_disk.setdefault(leaf.device.disk.name, []).append(leaf)
@@ -50,22 +50,24 @@ def _batches(leaves: Sequence[Leaf]) -> Iterable[list[Leaf]]:
 
 
 class TracerSet:
-    """Tracers that are attached from construction to close(). A leaf is known by its place, a number that is
-    given once: the same disk that comes again has another."""
+    """Tracers that are attached from construction to close().
+
+    A leaf is identified by its place, a number that is never reused: a disk that returns gets a new place.
+    """
 
     def __init__(self, attach: Callable[[Sequence[Leaf]], Tracer]) -> None:
         self._attach = attach
         self._parts: list[_Part] = []
         self._numbers = itertools.count()
-        # What the parts missed that are closed.
+        # Misses of closed parts.
         self._past_misses: int | None = 0
-        # The same for all parts: they are attached in one way to one kernel.
+        # The same for all parts, because all use the same hooks on the same kernel.
         self.backend = self.hooks = ""
         self.lacks: tuple[str, ...] = ()
         self.notes: tuple[str, ...] = ()
 
     def add(self, leaves: Sequence[Leaf]) -> list[int]:
-        """Attach to further leaves, all or none; returns their places in the same order."""
+        """Attach to more leaves, all or none; return their places in the same order."""
         batches = list(_batches(leaves))
         if self._parts and len(self._parts) + len(batches) > MAX_PARTS:
             raise OpwatchError(
@@ -91,16 +93,16 @@ class TracerSet:
         return [place_of[id(leaf)] for leaf in leaves]
 
     def by_tracer(self, places: Collection[int]) -> list[tuple[Tracer, list[int]]]:
-        """The tracers of these places, each with those that it has."""
+        """Return the tracers of these places, each with its own places."""
         groups = [(part.tracer, [place for place in part.places if place in places]) for part in self._parts]
         return [(tracer, own) for tracer, own in groups if own]
 
     def with_places(self) -> list[tuple[Tracer, list[int]]]:
-        """Each tracer with the places of its leaves, in their order, also of those that left."""
+        """Return each tracer with its leaves' places in order, including leaves that left."""
         return [(part.tracer, list(part.places)) for part in self._parts]
 
     def drop(self, place: int) -> None:
-        """A leaf is wanted no longer. Its part is closed with the last of its leaves."""
+        """Stop watching a leaf. A part is closed with its last leaf."""
         part = self._part_of(place)
         part.live.remove(place)
         if not part.live:
@@ -109,7 +111,7 @@ class TracerSet:
             part.tracer.close()
 
     def read(self, wanted: Collection[int] | None = None) -> dict[int, Reading]:
-        """A reading of each leaf that is watched, or of those wanted."""
+        """Return a reading of each watched leaf, or of each wanted one."""
         readings: dict[int, Reading] = {}
         for part in self._parts:
             places = part.live if wanted is None else part.live & set(wanted)
@@ -121,7 +123,7 @@ class TracerSet:
     def read_settled(
         self, wanted: Collection[int] | None = None, patience_s: float = 0.2
     ) -> dict[int, Reading]:
-        """Readings with nothing completing meanwhile, if there is such a moment soon; else the last."""
+        """Return readings during which nothing completed, or the last readings after `patience_s`."""
         readings: dict[int, Reading] = {}
 
         def read() -> list[Reading]:
@@ -132,19 +134,22 @@ class TracerSet:
         return readings
 
     def read_first(self, wanted: Collection[int], patience_s: float = 0.05) -> dict[int, Reading]:
-        """The readings to begin with. Those before them say what the kernel counted and the tracer did not,
-        which is what tells a reading that was taken while the kernel had not yet counted an end."""
+        """Return the first readings of these leaves.
+
+        Earlier readings establish the kernel's surplus over the tracer, which reveals a reading taken before
+        the kernel has counted a completion.
+        """
         for _ in range(_BEFORE_THE_FIRST):
             self.read(wanted)
             time.sleep(_APART_S)
         return self.read_settled(wanted, patience_s)
 
     def misses(self) -> int | None:
-        """Runs of our programs that the kernel skipped since the start; None where nobody tells."""
+        """Return how often the kernel skipped our programs since the start, None if unknown."""
         return _sum((self._past_misses, *(part.tracer.misses() for part in self._parts)))
 
     def programs(self) -> list[tuple[str, int, int, int, int]]:
-        """(name, id, runs, run_ns, recursion misses) of each attached program."""
+        """Return (name, id, runs, run_ns, recursion misses) of each attached program."""
         return [program for part in self._parts for program in part.tracer.programs()]
 
     def close(self) -> None:
@@ -157,7 +162,7 @@ class TracerSet:
 
 
 def _sum(numbers: Iterable[int | None]) -> int | None:
-    """The sum; None when one of the numbers is not known."""
+    """Return the sum, or None if one of the numbers is unknown."""
     total = 0
     for number in numbers:
         if number is None:

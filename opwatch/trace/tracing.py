@@ -1,4 +1,4 @@
-"""What a tracer must give, whatever it is made of: absolute readings, one per leaf."""
+"""The interface of every tracer: absolute readings, one per leaf."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ from opwatch.trace.stat import StatSample
 from opwatch.trace.surplus import surplus
 from opwatch.trace.trust import Reading
 
-# How long the kernel may take to count what was traced: its processor can be taken away in between.
+# Maximum wait for the kernel to count a traced request; the kernel's CPU may be taken away at that moment.
 COUNTED_S = 0.25
-# Having waited so long so many times in a row, nobody waits again: the kernel does not count what we do.
+# After this many timeouts in a row, stop waiting: the kernel does not count the requests that we count.
 IN_VAIN = 3
 
 
 class Tracer(Protocol):
     """A tracer that is attached from construction to close().
 
-    `lacks` are sentences: what this backend cannot give here, and why. What lacks is None in every result."""
+    `lacks` are sentences on the results that this backend cannot provide here, and why. Such results are
+    None.
+    """
 
     @property
     def backend(self) -> str: ...
@@ -31,25 +33,25 @@ class Tracer(Protocol):
     def lacks(self) -> Sequence[str]: ...
     @property
     def notes(self) -> Sequence[str]:
-        """Sentences that the user should read before the first line."""
+        """Sentences that the user should read before the first line of output."""
 
     @property
     def hooks(self) -> str:
-        """How it is attached."""
+        """The kind of hooks that the tracer is attached to."""
 
     def read(self) -> list[Reading]: ...
     def read_settled(self, patience_s: float = 0.2) -> list[Reading]: ...
     def misses(self) -> int | None:
-        """Runs of its programs that the kernel skipped since attach; None where nobody tells."""
+        """Return how often the kernel skipped the tracer's programs since attach, None if unknown."""
 
     def programs(self) -> list[tuple[str, int, int, int, int]]:
-        """(name, id, runs, run_ns, recursion misses) of each program; empty where nobody tells."""
+        """Return (name, id, runs, run_ns, recursion misses) per program, empty if unknown."""
 
     def close(self) -> None: ...
 
 
 def settled(read: Callable[[], list[Reading]], patience_s: float) -> list[Reading]:
-    """A reading with nothing completing meanwhile, if there is such a moment soon; else the last."""
+    """Return a reading during which nothing completed, or the last reading after `patience_s`."""
     deadline = time.monotonic() + patience_s
     while True:
         readings = read()
@@ -60,7 +62,7 @@ def settled(read: Callable[[], list[Reading]], patience_s: float) -> list[Readin
 
 
 def _is_still(reading: Reading) -> bool:
-    """Whether the kernel counted nothing while it was taken."""
+    """Return true if the kernel counted nothing during the reading."""
     before, after = reading.before, reading.after
     return before is not None and after is not None and before.counts_as(after)
 
@@ -69,18 +71,19 @@ def _same(reading: Reading) -> bool:
     before, after = reading.before, reading.after
     if before is None or after is None:
         return True
-    # What is in flight can end at any moment. What its driver has completed is no longer in flight, and may
-    # be traced and not yet counted: a reading waits for that, once those before it told what is missing.
+    # Requests in flight can complete at any moment. Completed requests are no longer in flight, but may be
+    # traced and not yet counted: Counted waits for the kernel, once earlier readings have established the
+    # surplus.
     return before.requests == after.requests and not after.in_flight
 
 
 class Counted:
-    """The readings of one leaf, each with a witness that has counted all that the tracer saw. A request's end
-    is traced a moment before the kernel counts it; a reading in that moment waits for the kernel.
+    """Make each reading's second witness include every completion that the tracer saw, for one leaf.
 
-    Once it has counted all, the kernel's surplus is the same at any time. It is no less than what a witness
-    has that was read before the sample, and the closest of the readings says the most about it: one that a
-    request's end cuts in two may say too little by that request.
+    A completion is traced a moment before the kernel counts the request; a reading at that moment waits for
+    the kernel. Once the kernel has counted everything, the kernel's surplus is constant. A witness read
+    before the sample gives a lower bound of the surplus. The largest bound of all readings is the closest,
+    because a completion during a reading may lower the bound by that request.
     """
 
     def __init__(self, witness: Callable[[], StatSample | None]) -> None:
@@ -89,11 +92,11 @@ class Counted:
         self._in_vain = 0
 
     def reading(self, reading: Reading) -> Reading:
-        """This reading, with a later second witness if need be."""
+        """Return the reading, with a later second witness if necessary."""
         at_least = surplus(reading, reading.before) if reading.before else {}
         for key, count in at_least.items():
             self._least[key] = max(count, self._least.get(key, count))
-        # Of most disks at most times the second witness says what the first did, and that is the most it may.
+        # Common case: nothing was counted during the reading, and the surplus is the known one.
         is_as_ever = at_least == self._least and _is_still(reading)
         is_early = not is_as_ever and self._is_early(reading)
         deadline = time.monotonic() + COUNTED_S
@@ -107,12 +110,12 @@ class Counted:
         else:
             self._in_vain = 0 if self._in_vain < IN_VAIN else IN_VAIN
         if is_early:
-            # The kernel counts something else than we do.
+            # The kernel counts something other than we do, so start again from this surplus.
             self._least = at_least
         return reading
 
     def _is_early(self, reading: Reading) -> bool:
-        """Whether something was traced that the second witness has not counted."""
+        """Return true if the second witness lacks requests that were traced."""
         if reading.after is None:
             return False
         counted = surplus(reading, reading.after)

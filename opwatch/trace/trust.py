@@ -1,4 +1,4 @@
-"""What was lost, and whether the kernel's own statistics agree with what was traced."""
+"""The account of losses, and the comparison of traced requests with the kernel's own statistics."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from opwatch.frozen import field, frozen
 from opwatch.trace.abi import TargetSample
 from opwatch.trace.stat import StatSample
 
-# Groups of /sys/block/*/stat and the operations that the kernel counts in each.
+# Groups of /sys/block/*/stat, and the operations that the kernel counts in each group.
 GROUPS = {
     "read": ("read",),
     "write": ("write", "write_zeroes", "secure_erase"),
@@ -17,18 +17,20 @@ GROUPS = {
 
 @frozen
 class Reading:
-    """A sample between two readings of the witness: it was taken after the first, before the second. A
-    missing witness is a reason."""
+    """A sample, with the kernel's statistics (the witness) read before and after it.
+
+    `no_witness` is the reason if a witness is missing.
+    """
 
     sample: TargetSample
     before: StatSample | None
     after: StatSample | None
     no_witness: str | None = None
-    # Added up once: each reading is the end of one interval and the begin of the next.
+    # Cached, because each reading ends one interval and starts the next.
     _counted: dict[str, tuple[int, int]] = field(default_factory=dict, init=False)
 
     def counted(self) -> dict[str, tuple[int, int]]:
-        """Requests and bytes of the sample that the kernel must have counted, by group of its statistics."""
+        """Return the requests and bytes of the sample as the kernel must have counted them, by group."""
         if not self._counted:
             self._counted.update(_counted(self.sample))
         return self._counted
@@ -36,22 +38,28 @@ class Reading:
 
 @frozen
 class Drift:
-    """How many more the kernel counted than the tracer saw. `slack`: requests that completed while the two
-    were being read, which could be on either side; a drift within it is reported as 0."""
+    """The number of requests that the kernel counted and the tracer did not see.
+
+    `slack`: requests that completed while the two were read, and may be on either side. A drift within the
+    slack is reported as 0.
+    """
 
     drift: int
     slack: int
 
 
-# By far the most drifts are this one.
+# Shared, because nearly all drifts are zero.
 _NO_DRIFT = Drift(0, 0)
 
 
 @frozen
 class Trust:
-    """The loss account of an interval. Every field but in_flight is a difference of two readings. `misses` is
-    None with a backend that cannot know them. What the kernel does not count of this disk is not in the
-    drifts, and that is no reason to doubt; `no_drift` is."""
+    """The loss account of an interval. Every field except in_flight is a difference between two readings.
+
+    `misses` is None if the backend cannot know them. Groups that the kernel does not count for this disk are
+    absent from the drifts, without casting doubt on the result; `no_drift` is the reason if no drift could be
+    computed.
+    """
 
     issued: int
     completed: int
@@ -75,7 +83,7 @@ class Trust:
 
 
 def _drift(traced: int, least: int, most: int) -> Drift:
-    """The kernel's difference lies between two bounds; the distance of what was traced from them."""
+    """Return the distance of the traced count from the kernel's lower and upper bounds."""
     if least == traced == most:
         return _NO_DRIFT
     distance = least - traced if traced < least else most - traced if traced > most else 0
@@ -83,7 +91,7 @@ def _drift(traced: int, least: int, most: int) -> Drift:
 
 
 def _counted(sample: TargetSample) -> dict[str, tuple[int, int]]:
-    """Requests and bytes that the kernel must have counted, by group of its statistics."""
+    """Return the requests and bytes that the kernel must have counted, by group."""
     counted = {}
     for group, names in GROUPS.items():
         requests = bytes_ = 0
@@ -95,7 +103,7 @@ def _counted(sample: TargetSample) -> dict[str, tuple[int, int]]:
     other, flush = sample.ops["other"], sample.ops["flush"]
     (reads, read_bytes), (writes, write_bytes) = counted["read"], counted["write"]
     flushes, flush_bytes = counted["flush"]
-    # The kernel counts copies of flushes, made by device mapper, as reads.
+    # The kernel counts flushes cloned by device mapper as reads.
     counted["read"] = reads + other.stat_reads + flush.stat_reads, read_bytes + other.stat_read_bytes
     counted["flush"] = flushes - flush.stat_reads, flush_bytes
     counted["write"] = writes + other.stat_writes, write_bytes + other.stat_write_bytes
@@ -124,14 +132,15 @@ def _drifts(begin: Reading, end: Reading) -> tuple[dict[str, Drift], dict[str, D
 
 
 def trust(begin: Reading, end: Reading, misses: int | None) -> Trust:
-    """The loss account between two readings. `misses` are recursion misses, of all devices together."""
+    """Return the loss account between two readings. `misses` are recursion misses of all devices together."""
 
     before, after = begin.sample.totals(), end.sample.totals()
 
     def grown(field: str) -> int:
         return after[field] - before[field]
 
-    # In flight is a state, not a difference: issued since attach and not completed. A requeued request is.
+    # In flight is a state, not a difference: issued since attach and not completed, including requeued
+    # requests.
     given_back = after["taken_back"] - after["refused"] + after["abandoned"]
     missed = after["overwritten"] + after["missed"]
     in_flight = after["issued"] - after["completed"] - given_back - missed

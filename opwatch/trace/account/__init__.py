@@ -1,1 +1,1 @@
-"""What follows from a tracer's counters besides figures: what was lost, whether a disk stands still."""
+"""Lost requests and stalled disks, derived from a tracer's counters."""

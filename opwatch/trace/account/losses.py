@@ -1,8 +1,9 @@
-"""What a trace lacks, and why: the one place that turns loss counters into a short list of losses.
+"""Turn a trace's loss counters into a short list of losses with causes. No other module does this.
 
-A request that was not traced leaves several traces: the kernel counted it and its bytes, its place among the
-requests in flight stays taken, or its completion has no issue. It is one loss all the same. A loss whose
-cause explains its number is reported and is no alarm; the rest is unexplained."""
+A missed request shows up in several counters: the kernel counted the request and its bytes, its entry among
+the requests in flight stays in use, or its completion has no issue. This is still one loss. A loss is
+reported without an alarm if its cause explains the number; the rest is unexplained.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from opwatch.frozen import frozen
 from opwatch.trace.contexts import WHERE
 from opwatch.trace.trust import GROUPS, Drift, Trust
 
-# What a tally counts, each by group of the kernel's statistics where that is known.
+# Kinds of a tally, each by group of the kernel's statistics if the group is known.
 _MISSED, _MISSED_BYTES = "missed", "missed bytes"
 _EXTRA, _EXTRA_BYTES = "extra", "extra bytes"
 _UNMATCHED, _UNREMEMBERED, _SKIPPED, _CLOCK_BACK = "unmatched", "unremembered", "skipped", "clock back"
@@ -31,8 +32,10 @@ Tally = Counter[tuple[str, str]]
 
 @frozen
 class Loss:
-    """Something that a trace lacks. `words` is the sentence for a person, `brief` a short form for a table.
-    It is explained if its cause is known and explains its number."""
+    """A loss of a trace: `words` is a sentence for people, `brief` a short form for tables.
+
+    `is_explained` is true if the cause is known and explains the number.
+    """
 
     words: str
     brief: str
@@ -40,17 +43,18 @@ class Loss:
 
 
 def tally_losses(whole: Trust, in_flight_at_start: int, flush_queues: int = 0) -> Tally:
-    """Count what a run lacks by now, at least, from its account since the attachment.
+    """Return the minimum losses of a run so far, from its account since attach.
 
-    Only the whole run can be counted. A completion without an issue is no loss while it can be one of the
-    requests in flight at the attachment, and these may end at any time. The kernel's count of those leaves
-    flushes out, of which each hardware queue has at most one in flight. A place that a missed completion left
-    taken is found later."""
+    Losses can only be counted for the whole run. A completion without an issue is not a loss if the request
+    may have been in flight at attach, and such requests may complete at any time. The kernel's count of
+    requests in flight excludes flushes, of which each hardware queue has at most one in flight. An entry left
+    by a missed completion is found later.
+    """
     tally: Tally = Counter()
     for group, drift in whole.drift.items():
         tally[_MISSED if drift.drift > 0 else _EXTRA, group] = abs(drift.drift)
     for group, drift in whole.byte_drift.items():
-        # Bytes are a loss of their own only where the requests agree exactly: a part of a request was missed.
+        # Bytes are a separate loss only if the requests agree exactly: part of a request was missed.
         if whole.drift.get(group, _AGREES) == _AGREES:
             tally[_MISSED_BYTES if drift.drift > 0 else _EXTRA_BYTES, group] = abs(drift.drift)
     by_kernel = sum(max(drift.drift, 0) + drift.slack for drift in whole.drift.values())
@@ -64,8 +68,11 @@ def tally_losses(whole: Trust, in_flight_at_start: int, flush_queues: int = 0) -
 
 
 def list_losses(tally: Tally, trust: Trust, *, is_blind: bool, is_whole: bool) -> tuple[Loss, ...]:
-    """Return what a stretch lacks: `tally` is by how much the run's tally grew in it, `trust` its account.
-    `is_blind`: the kernel is known to skip programs while PID 1 is current."""
+    """Return the losses of an interval.
+
+    `tally` is the growth of the run's tally, `trust` the interval's account. `is_blind`: the kernel is known
+    to skip programs while PID 1 is current.
+    """
     losses = []
     if remembered := tally[_UNREMEMBERED, _ANY]:
         what = _count(remembered, _ANY)
@@ -85,14 +92,14 @@ def list_losses(tally: Tally, trust: Trust, *, is_blind: bool, is_whole: bool) -
 
 
 def _untraced(tally: Tally, trust: Trust, *, is_blind: bool) -> list[Loss]:
-    """Return the requests that began or ended unseen, each once, with the cause if it is known."""
+    """Return the requests whose issue or completion was missed, each once, with the cause if known."""
     parts = [_amount(tally, trust, _MISSED, _MISSED_BYTES)]
     if unmatched := tally[_UNMATCHED, _ANY]:
         parts.append(f"the issue of {_count(unmatched, _ANY)}")
     what, skipped = " and ".join(part for part in parts if part), tally[_SKIPPED, _ANY]
     cause = f"the kernel skipped {skipped} runs of our programs, counted for all disks together"
     if not what:
-        # Where the kernel counts the requests of this disk, the runs that it skipped were for others.
+        # If the kernel counts the requests of this disk, the skipped runs were for other disks.
         if skipped and not trust.drift:
             return [_explained(f"up to {_count(skipped, _ANY)}", cause, "runs skipped")]
         return []
@@ -108,7 +115,7 @@ def _untraced(tally: Tally, trust: Trust, *, is_blind: bool) -> list[Loss]:
 
 
 def _amount(tally: Tally, trust: Trust, of_requests: str, of_bytes: str) -> str:
-    """Return how many requests and bytes of each group, in words; nothing if there are none."""
+    """Return the requests and bytes of each group in words, or an empty string."""
     groups = [group for group in _NAMES if tally[of_requests, group]]
     drifts = {group: trust.drift.get(group, _AGREES) for group in groups}
     counts = [_count(tally[of_requests, group], group, drifts[group].slack) for group in groups]

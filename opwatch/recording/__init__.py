@@ -1,1 +1,1 @@
-"""The `.opw` file: what a run consisted of, kept so that it can be looked at again."""
+"""The `.opw` file: the samples and events of a run, for later analysis."""

@@ -1,4 +1,4 @@
-"""The tables of a recording: docs/recording-format.md describes them, and this creates and checks them."""
+"""Create and check the tables of a recording, as described in docs/recording-format.md."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 
 APPLICATION_ID = 0x6F707731  # "opw1"
 VERSION = 6
-# Every version that was ever written is read.
+# Files of every version ever written can be read.
 FIRST_VERSION = 1
-# Blobs of some KiB lie in chains of pages, the last of which is half empty.
+# Small pages, because blobs of some KiB are stored in chains of pages whose last page is half empty.
 PAGE_BYTES = 512
-# Place of a row of `tail` that is no disk's: what else an entry has, and its anchor.
+# Places in `tail` of rows without a disk: an entry's other values, and its anchor.
 OTHERS, ANCHOR = -1, -2
 
 TABLES = {
@@ -97,35 +97,37 @@ TABLES = {
     ),
 }
 _FIRST_FRAMES = (*TABLES["frames"][:-1], "key BLOB NOT NULL", "rest BLOB NOT NULL")
-# What earlier versions do not have yet.
+# First version with slow requests, CPU times and checksums.
 SLOW_VERSION, CPU_VERSION, CHECK_VERSION = 3, 5, 6
-# The last column of a table: a checksum of all others. Only SQL reads `counts`: the frames have the same.
+# The last column of a table: a checksum of all others. `counts` has no checksum, because only SQL users read
+# `counts` and the frames hold the same values.
 CHECK = "crc INTEGER NOT NULL"
 _UNCHECKED = "counts"
-# So that a frame that is missing is noticed: how many there are of a block.
+# The number of a block's frames, so that a missing frame is noticed.
 _FRAMES = "frames INTEGER NOT NULL"
 _SINCE = {"slow": SLOW_VERSION}
 INDEXES = {"frames_of_block": ("frames", "block"), "tail_of_entry": ("tail", "number")}
-# Kinds of events whose words are read again: a file of another program's, and the ends of a phase.
+# Kinds of events that are parsed: another program's file, and the start and end of a phase.
 FILE, PHASE_BEGAN, PHASE_ENDED = "file", "phase began", "phase ended"
 NOTE = "note"
-# What the command took of the CPUs, its own children included.
+# CPU time of the command, including its children.
 COMMAND_CPU = "command CPU"
-# What `opwatch waf` was asked, and which looks its interval lies between.
+# The arguments of `opwatch waf`, and the samples at the start and end of its interval.
 WAF, WAF_BEGIN, WAF_END = "waf", "waf begin", "waf end"
-# What `opwatch trim audit` found of a filesystem or device, and which file has what it saw; or why nothing.
+# The result of `opwatch trim audit` for a filesystem or device with the file of its evidence, or the reason
+# for no result.
 AUDIT, NO_AUDIT = "trim audit", "no trim audit"
-# What `counts` has of each operation.
+# Counters of each operation in `counts`.
 COUNTED = ("completed", "bytes", "sum_ns", "max_ns", "errors", "issued")
 
 
 def tables(version: int = VERSION) -> list[str]:
-    """The names of the tables that a recording of this version has."""
+    """Return the names of this version's tables."""
     return [name for name in TABLES if _SINCE.get(name, FIRST_VERSION) <= version]
 
 
 def declarations(name: str, version: int = VERSION) -> tuple[str, ...]:
-    """The columns of a table, as they are declared."""
+    """Return the column declarations of a table."""
     declared = _FIRST_FRAMES if (name, version) == ("frames", FIRST_VERSION) else TABLES[name]
     if not has_check(name, version):
         return declared
@@ -133,12 +135,12 @@ def declarations(name: str, version: int = VERSION) -> tuple[str, ...]:
 
 
 def has_check(name: str, version: int = VERSION) -> bool:
-    """Whether rows of this table have a checksum."""
+    """Return true if rows of this table have a checksum."""
     return version >= CHECK_VERSION and name != _UNCHECKED
 
 
 def table_text(name: str, version: int = VERSION) -> str:
-    """The statement that creates a table, as SQLite keeps it."""
+    """Return the statement that creates a table, as stored by SQLite."""
     return f"CREATE TABLE {name} ({', '.join(declarations(name, version))})"
 
 
@@ -153,13 +155,13 @@ def columns(name: str, version: int = VERSION) -> tuple[str, ...]:
 
 @cache
 def insertion(name: str) -> str:
-    """The statement that adds a row to a table."""
+    """Return the statement that adds a row to a table."""
     return f"INSERT INTO {name} VALUES ({', '.join('?' * len(declarations(name)))})"
 
 
 def row_check(table: str, values: Iterable[object]) -> int:
-    """Return the checksum of a row: CRC-32 of the table's name, then of each value its type, its length in
-    bytes and its bytes."""
+    """Return the checksum of a row: CRC-32 of the table's name, then of each value's type, length in bytes,
+    and bytes."""
     crc = zlib.crc32(table.encode())
     for value in values:
         if isinstance(value, bytes):
@@ -172,10 +174,10 @@ def row_check(table: str, values: Iterable[object]) -> int:
 
 
 def json_text(plain: Any) -> str:  # noqa: ANN401
-    """A document without blanks. Names that are no UTF-8 are escapes in it, and come back as they were."""
+    """Return compact JSON. Names that are not UTF-8 are escaped, and read back unchanged."""
     return json.dumps(plain, separators=(",", ":"))
 
 
 def readable(text: str) -> str:
-    """A text that SQLite takes: what is no UTF-8 in it is replaced."""
+    """Return a text that SQLite accepts, with invalid UTF-8 replaced."""
     return text.encode("utf-8", "replace").decode()

@@ -1,1 +1,1 @@
-"""Values as bytes, in as few of them as they need, and back."""
+"""Compact encodings of values."""

@@ -1,5 +1,4 @@
-"""What all disks that are read together share: the clocks and the CPU time of a moment, once for all of them,
-each as a difference to the one before."""
+"""Encode the clocks and CPU times shared by all disks of a reading, as differences to the last reading."""
 
 from __future__ import annotations
 
@@ -14,25 +13,25 @@ from opwatch.recording.coding.times import ChangeReader, rounded
 from opwatch.recording.coding.varints import MODULUS, Varints, put_change
 
 _MASK = MODULUS - 1
-# Entry, monotonic clock, wall less monotonic clock, slack.
+# Entry number, monotonic clock, wall minus monotonic clock, slack.
 _CLOCKS = 4
-# CPUs that are online, and four kinds of their time.
+# Number of online CPUs, and four kinds of CPU time.
 _TIMES = 4
 ANCHOR_WIDTH = _CLOCKS + 1 + _TIMES
-# A row takes no less of a stretch than its entry.
+# The maximum number of entries in a block, each with at most one row.
 _MOST_ROWS = (1 << 14) + 512
 
 
 @frozen
 class SharedMoments:
-    """Clocks and CPU times by entry. What has no CPU times is not among these."""
+    """Clocks and CPU times by entry, without entries whose CPU times are unknown."""
 
     anchors: Mapping[int, Anchor] = field(default_factory=dict)
     cpus: Mapping[int, CpuTimes] = field(default_factory=dict)
 
 
 class AnchorWriter:
-    """A writer that has just been made, or reset, writes the next anchor whole."""
+    """Encodes anchors. The first anchor of a new or reset writer is encoded in full."""
 
     def __init__(self) -> None:
         self.reset()
@@ -42,7 +41,7 @@ class AnchorWriter:
         self._times = [0] * _TIMES
 
     def written(self, number: int, anchor: Anchor, cpu: CpuTimes | None = None) -> bytes:
-        """The changes since the anchor before; `number` is the entry's."""
+        """Return the changes since the previous anchor; `number` is the entry's."""
         out = bytearray()
         offset_ns = (anchor.wall_ns - anchor.mono_ns) & _MASK
         step_ns = anchor.mono_ns - self._mono_ns
@@ -52,7 +51,7 @@ class AnchorWriter:
         put_change(out, anchor.slack_ns)
         self._step_ns = step_ns if self._mono_ns else 0
         self._number, self._mono_ns, self._offset_ns = number, anchor.mono_ns, offset_ns
-        # Without a CPU there are no times, and nothing changes.
+        # Zero CPUs means unknown times; the stored times then do not change.
         put_change(out, cpu.cpus if cpu else 0)
         times = [cpu.user, cpu.system, cpu.irq, cpu.steal] if cpu else self._times
         for before, now in zip(self._times, times, strict=True):
@@ -62,12 +61,12 @@ class AnchorWriter:
 
 
 def packed_anchors(rows: Sequence[bytes]) -> bytes:
-    """The anchors of a block: the first as it is, for it is whole, and the others in columns."""
+    """Encode the anchors of a block: the complete first anchor as is, the others in columns."""
     return rows[0] + packed(b"".join(rows[1:]), ANCHOR_WIDTH) if rows else b""
 
 
 def unpacked_anchors(raw: bytes, where: str) -> SharedMoments:
-    """The anchors of a block that packed_anchors() packed."""
+    """Decode the output of packed_anchors()."""
     if not raw:
         return SharedMoments()
     numbers = Varints(raw, where)
@@ -77,13 +76,13 @@ def unpacked_anchors(raw: bytes, where: str) -> SharedMoments:
 
 
 def unpacked_plain_anchors(raw: bytes, where: str) -> SharedMoments:
-    """The anchors of a block of version 2 to 4, which had no CPU times."""
+    """Decode the anchors of versions 2 to 4, which have no CPU times."""
     changes = Changes(rows_of(unpacked(raw, _CLOCKS, _MOST_ROWS, where)), where)
     return read_anchors(changes, has_cpu=False)
 
 
 def read_anchors(changes: ChangeReader, *, has_cpu: bool = True) -> SharedMoments:
-    """All anchors that were written from a reset on."""
+    """Decode all anchors after a reset."""
     anchors, cpus = {}, {}
     number = mono_ns = offset_ns = step_ns = 0
     times = [0] * _TIMES
@@ -102,7 +101,7 @@ def read_anchors(changes: ChangeReader, *, has_cpu: bool = True) -> SharedMoment
 
 
 def read_first_anchors(raw: bytes, where: str) -> SharedMoments:
-    """The anchors of version 1 of the format."""
+    """Decode the anchors of version 1 of the format."""
     numbers, anchors = Varints(raw, where), {}
     number = mono_ns = offset_ns = 0
     while not numbers.is_at_end:

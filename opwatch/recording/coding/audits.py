@@ -1,7 +1,7 @@
-"""What an audit of a trim saw, as bytes that a recording keeps beside everything else, and back.
+"""Encode the evidence of a trim audit as a separate document, and decode such documents.
 
-It is a document of its own: the names of fields of its classes stand in it, so that it is read without the
-rest of the recording. What is shown of an audit is worked out from it anew.
+The document contains the field names of its classes, so the rest of the recording is not needed for reading.
+Everything shown of an audit is derived from this evidence again.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from opwatch.recording.schema import json_text
 from opwatch.trim.audit.audit import AuditEvidence
 from opwatch.trim.stack.layers import Kind, Stack
 
-# A stack of a few layers has a dozen classes, and no class forty fields.
+# A stack of a few layers has a dozen classes, and no class has forty fields.
 _MOST_SHAPES, _MOST_NAMES = 64, 64
-# What the values of a document may take in memory.
+# Limit of the memory for a document's values.
 _MOST_MEMORY = 96 << 20
 # MAX_ERRNO of the kernel.
 _MOST_ERROR = 4095
@@ -24,7 +24,8 @@ _MOST_ERROR = 4095
 
 @frozen
 class SeenAudit:
-    """What was seen of one filesystem or device. `blind`: where this kernel runs no programs."""
+    """The evidence for one filesystem or device. `blind`: the contexts in which this kernel skips BPF
+    programs."""
 
     subject: str
     evidence: AuditEvidence
@@ -32,7 +33,7 @@ class SeenAudit:
 
 
 def audit_bytes(audit: SeenAudit) -> bytes:
-    """The document."""
+    """Encode an audit as a document."""
     to_plain = ToPlain(_no_bytes, lambda value, to_plain: None)
     values = to_plain.values(audit)
     shapes = {name: list(fields) for name, fields in to_plain.shapes.items()}
@@ -40,7 +41,7 @@ def audit_bytes(audit: SeenAudit) -> bytes:
 
 
 def audit_of(raw: bytes, where: str) -> SeenAudit:
-    """What audit_bytes() was given, or BadInput."""
+    """Decode the output of audit_bytes(), or raise BadInput."""
     document = table_of(parse_json(raw, where, _MOST_MEMORY), where)
     table = table_of(document.get("shapes"), f"{where}: shapes")
     if len(table) > _MOST_SHAPES:
@@ -66,8 +67,8 @@ def _names(value: object, where: str) -> tuple[str, ...]:
 
 
 def _check(stack: Stack, where: str) -> None:
-    """Refuse layers that stand upon each other in a circle, are there twice, or belong to nothing: whoever
-    walks down a stack would not come to an end, or not to all of them."""
+    """Refuse cyclic, duplicate or disconnected layers: walking down such a stack would not end, or not reach
+    every layer."""
     below = {layer.device: set(layer.below) for layer in stack.layers}
     if len(below) != len(stack.layers):
         raise BadInput(f"{where}: a layer is there twice")

@@ -1,7 +1,7 @@
-"""Columns of changes that are mostly noise, such as clocks: each in as many bits as it needs.
+"""Columns of noisy changes such as clocks, with as few bits per value as possible.
 
-A column has a middle, and what its values differ from it by is written as Rice numbers: what is left of a
-number without its lowest bits, as so many ones and a zero, then these bits.
+A column has a middle value. Deviations from the middle are Rice-coded: the number without its low bits as a
+count of ones and a zero, then the low bits.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from opwatch.recording.coding.varints import MODULUS, Varints, changes_in, put, 
 
 _MASK = MODULUS - 1
 _SIGN = 1 << 63
-# A number of more ones is written whole behind so many.
+# Larger numbers are written as this many ones, followed by all bits.
 _MOST_ONES = 24
 _WHOLE_BITS = 64
-# All values of the column are its middle.
+# All values of the column equal the middle.
 _CONSTANT = 64
 
 
 class Changes:
-    """Reads changes that are numbers already, as Varints reads those that are bytes."""
+    """Reads changes from numbers, with the interface of Varints."""
 
     def __init__(self, values: Iterable[int], where: str) -> None:
         self._values, self._where = iter(values), where
@@ -41,7 +41,7 @@ class Changes:
 
 
 def packed(raw: bytes, width: int) -> bytes:
-    """Rows of `width` changes, as put_change() wrote them one after another."""
+    """Encode rows of `width` changes in put_change() format as columns."""
     values = changes_in(raw)
     out, bits = bytearray(), []
     put(out, len(values) // width)
@@ -57,7 +57,7 @@ def _bytes_of(bits: str) -> bytes:
 
 
 def _column(out: bytearray, values: Sequence[int]) -> str:
-    """The bits of a column; its middle and how it is written go to `out`."""
+    """Return the bits of a column; append its parameters to `out`."""
     middle = _median(values)
     folded = [_folded(value - middle) for value in values]
     usual = _median(folded).bit_length()
@@ -73,7 +73,7 @@ def _median(values: Sequence[int]) -> int:
 
 
 def _folded(change: int) -> int:
-    """A number from 0: small ones for small changes, whichever way they go."""
+    """Return the change as a number from 0, small for small changes of either sign."""
     change &= _MASK
     return (MODULUS - change << 1) - 1 if change & _SIGN else change << 1
 
@@ -94,7 +94,7 @@ def _rice(value: int, low_bits: int) -> str:
 
 
 def unpacked(raw: bytes, width: int, most_rows: int, where: str) -> list[list[int]]:
-    """The columns of what packed() packed."""
+    """Decode the columns from the output of packed()."""
     numbers = Varints(raw, where)
     rows = numbers.up_to(most_rows, "the number of rows")
     heads = [(numbers.up_to(_CONSTANT, "the bits of a column"), numbers.change()) for _ in range(width)]
@@ -109,12 +109,12 @@ def unpacked(raw: bytes, width: int, most_rows: int, where: str) -> list[list[in
 
 
 def rows_of(columns: Sequence[Sequence[int]]) -> Iterator[int]:
-    """All values, row by row."""
+    """Return all values, row by row."""
     return chain.from_iterable(zip(*columns, strict=True))
 
 
 class _Bits:
-    """Ones and zeros, from the first on."""
+    """A reader of bits."""
 
     def __init__(self, text: str, where: str) -> None:
         self._text, self._where, self._at = text, where, 0
@@ -135,7 +135,7 @@ class _Bits:
         return -(value >> 1) - 1 if value & 1 else value >> 1
 
     def check_end(self) -> None:
-        """Refuse more than what fills the last byte."""
+        """Refuse trailing data other than padding of the last byte."""
         rest = self._text[self._at :]
         if len(rest) > 7 or "1" in rest:
             raise BadInput(f"{self._where}: there is more than its columns")

@@ -1,5 +1,5 @@
-"""Bytes that drives answered: kept once while they do not change, and as a difference to an earlier answer of
-the same length when little of them has."""
+"""Store the answers of drives: once while unchanged, and as a difference to an earlier answer of the same
+length if most bytes are equal."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ MOST_BYTES = 4 << 20
 _MOST_KNOWN, _MOST_BASES = 1024, 8
 # A deflate stream without a header.
 _RAW = -15
-# A difference that is longer than this share of the whole is written whole, and is a base from then on.
+# A difference longer than this share of the whole is stored whole, and becomes a base for later answers.
 _WORTH = 0.5
 
 
 @frozen
 class Content:
-    """A row of `contents`. `base` is another row, which has none; None for what is written whole."""
+    """A row of `contents`. `base` is the row whose bytes are the dictionary, or None if stored whole."""
 
     content: int
     base: int | None
@@ -29,7 +29,7 @@ class Content:
 
 
 class ContentWriter:
-    """Gives each content its number."""
+    """Numbers contents and creates their rows."""
 
     def __init__(self) -> None:
         self._known: dict[bytes, int] = {}
@@ -37,7 +37,7 @@ class ContentWriter:
         self._last = 0
 
     def keep(self, raw: bytes) -> tuple[int, Content | None]:
-        """(its number, the row to write, None where it is there already)."""
+        """Return (number, row to write, or None if already written)."""
         if len(raw) > MOST_BYTES:
             raise ValueError(f"an answer of {len(raw)} bytes has no place in a recording")
         digest = hashlib.sha256(raw).digest()
@@ -64,11 +64,11 @@ class ContentWriter:
 
 
 def deflated(raw: bytes, base: bytes = b"") -> bytes:
-    """A raw deflate stream: SQLite says where it ends, and reads it back whole or not at all."""
+    """Return a raw deflate stream. SQLite stores the length, and returns a blob whole or not at all."""
     writer = zlib.compressobj(9, zlib.DEFLATED, _RAW, 9, zdict=base)
     return writer.compress(raw) + writer.flush()
 
 
 def expanded(raw: bytes, most: int, where: str, base: bytes = b"") -> bytes:
-    """What deflated() made."""
+    """Decompress the output of deflated()."""
     return inflated(raw, most, where, wbits=_RAW, base=base)

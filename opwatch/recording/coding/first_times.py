@@ -1,4 +1,4 @@
-"""Clocks and statistics as version 1 of the format has them: one after another in one stream."""
+"""Clocks and statistics in version 1 of the format: a single stream."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from opwatch.trace.stat import StatSample
 def read_first_times(
     times: Varints, state: TimesBefore, counted: Mapping[str, Counted]
 ) -> tuple[SampleFacts, Clocks, list[StatSample | None]]:
-    """Facts, clocks and statistics of the next sample, whose counters are `counted`."""
+    """Return the facts, clocks and statistics of the next sample, given its counters."""
     number = (state.number + times.number()) & MASK
     end_ns = (state.end_ns + times.change() + rounded(state.step_ns)) & MASK
     state.end_at(end_ns)

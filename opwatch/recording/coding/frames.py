@@ -1,10 +1,10 @@
-"""Samples of one disk as differences, each to the one before it; the first of a minute to nothing at all.
+"""Encode a disk's samples as differences to the previous sample; the first of a minute in full.
 
-A difference is five streams of numbers (see varints): clocks, facts with the kernel's statistics, and three
-of its operations. Disks that are read together share an anchor, which is written once for all of them. All
-arithmetic is modulo 2^64: whatever the bytes are, the result is a sample.
+A difference consists of five streams of numbers (see varints): clocks, facts with the kernel's statistics,
+and three for the operations. Disks read together share an anchor, which is written once. All arithmetic is
+modulo 2^64, so any input decodes to a sample.
 
-What is computed here is part of the format: it may not change with the rest of the program.
+The computations here are part of the format, and must not change with the rest of the program.
 """
 
 from __future__ import annotations
@@ -40,13 +40,12 @@ _STRETCH = 64
 _MASK = MODULUS - 1
 _MS = 10**6
 
-# Clocks, facts, counters, slots, counts. In version 1 the first two are one.
+# Clocks, facts, counters, slots, counts. In version 1 the first two are one stream.
 Streams = tuple[bytes, ...]
 
 
 class FrameWriter:
-    """Writes the samples of one disk. A writer that has just been made, or reset, writes the next sample
-    whole."""
+    """Encodes the samples of one disk. The first sample of a new or reset writer is encoded in full."""
 
     def __init__(self) -> None:
         self.reset()
@@ -63,8 +62,11 @@ class FrameWriter:
         shared: Anchor | None = None,
         cpu: CpuTimes | None = None,
     ) -> Streams:
-        """Write a sample as its difference to the one before. `number` is the entry's, `shared` its anchor,
-        `cpu` its CPU times; `reason` stands for the sentence why there is no witness, 0 for none."""
+        """Encode a sample as the difference to the previous one.
+
+        `number`, `shared` and `cpu` are the entry's number, anchor and CPU times. `reason` is the number of
+        the sentence on why the witness is missing, or 0.
+        """
         clocks, facts, counters, slots, counts = (bytearray() for _ in range(5))
         now = sample.reading.sample
         changed = [at for at, op in enumerate(OPS) if self._has_changed(op, now.ops[op])]
@@ -91,7 +93,7 @@ class FrameWriter:
 
 
 def goes_back(then: DiskSample, now: DiskSample) -> bool:
-    """Whether anything that only grows is less in the later sample."""
+    """Return true if a counter that only grows is lower in the later sample."""
     before, after = then.reading.sample, now.reading.sample
     if after.end_ns < before.end_ns:
         return True
@@ -110,13 +112,13 @@ def goes_back(then: DiskSample, now: DiskSample) -> bool:
 
 
 def _is_same(then: OpSample, now: OpSample) -> bool:
-    """Whether two samples of an operation are equal, without the list that == makes of each histogram."""
+    """Compare two samples of an operation without converting each histogram to a list, as == does."""
     return then[: len(SCALARS)] == now[: len(SCALARS)] and slots_of(then) == slots_of(now)
 
 
 @frozen
 class Known:
-    """What samples refer to: anchors and CPU times of a stretch by entry, and why a witness was missing."""
+    """Values that samples refer to: anchors and CPU times by entry, and reasons for a missing witness."""
 
     anchors: Mapping[int, Anchor] = field(default_factory=dict)
     reasons: Mapping[int, str] = field(default_factory=dict)
@@ -125,7 +127,7 @@ class Known:
 
 @frozen
 class FrameStreams:
-    """The streams of one disk while they are read. Version 1 has no `clocks`: they are in `facts`."""
+    """The streams of a disk while reading. Version 1 has no `clocks`, because `facts` includes the clocks."""
 
     clocks: ChangeReader | None
     facts: Varints
@@ -140,8 +142,10 @@ class FrameStreams:
 
 
 class FrameReader:
-    """Reads what a FrameWriter wrote, from a sample that was written whole on. advance() goes to the next
-    sample, sample() makes a value of it."""
+    """Reads the output of FrameWriter, starting with a complete sample.
+
+    advance() moves to the next sample; sample() returns the current one.
+    """
 
     def __init__(self, layout: Layout, streams: FrameStreams, disk: WatchedDisk) -> None:
         self._layout, self._streams, self._disk = layout, streams, disk
@@ -156,7 +160,7 @@ class FrameReader:
         return self._streams.are_at_end
 
     def advance(self) -> tuple[int, int]:
-        """Go to the next sample; returns the number of its entry, and when it was read."""
+        """Move to the next sample; return the entry's number and the sample's time."""
         layout, streams, words = self._layout, self._streams, self._words
         changed = streams.counters.up_to((1 << len(layout.ops)) - 1, "the mask of operations")
         for at in range(len(layout.ops)):
@@ -177,7 +181,7 @@ class FrameReader:
         return self._times[0].number, self._times[1].end_ns
 
     def sample(self, known: Known, where: str) -> DiskSample:
-        """The sample that advance() came to."""
+        """Return the current sample."""
         if self._times is None:
             raise ValueError("there is no sample before the first advance()")
         facts, when, (before, after) = self._times
@@ -193,7 +197,7 @@ class FrameReader:
         return DiskSample(self._disk, Reading(counted, before, after, why), facts.misses, anchor, cpu)
 
     def _apply(self, words: memoryview, counters: Varints, slots: Varints, counts: Varints) -> None:
-        """Bring the words of one operation up to date."""
+        """Add the changes to the words of one operation."""
         layout = self._layout
         changed = slots.up_to((1 << len(layout.slots)) - 1, "the mask of histograms")
         rows: list[list[tuple[int, int]]] = []
@@ -222,7 +226,7 @@ class FrameReader:
 
 
 def _places(layout: Layout, group: str) -> tuple[int | None, int | None, int | None]:
-    """Where requests and bytes that ended stand among the words, and their time, if they are counted."""
+    """Return the indices of a group's completed requests, bytes and latency sum, or None if missing."""
     if group not in layout.ops:
         return None, None, None
     begin = 2 + layout.ops.index(group) * layout.width

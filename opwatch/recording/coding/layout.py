@@ -1,4 +1,4 @@
-"""Which counters a sample of a recording has, by name: those of this version, or of the one that wrote it."""
+"""Names of the counters in a recording's samples, for this version or the file's."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import struct
 from opwatch.frozen import frozen
 from opwatch.trace.abi import OPS, SCALARS, SLOTS, TargetSample, decode_sample
 
-# What earlier versions had instead: the time of requests, added when they completed.
+# Substitutes in earlier versions: the time of requests, added when they completed.
 _NEAREST = {"in_flight_ns": "sum_ns"}
 
 
 @frozen
 class Layout:
-    """The names of what a sample counts, in the order in which the file has them."""
+    """Names of a sample's counters, in the order of the file."""
 
     ops: tuple[str, ...] = OPS
     counters: tuple[str, ...] = SCALARS
@@ -21,7 +21,7 @@ class Layout:
 
     @property
     def width(self) -> int:
-        """Words of one operation."""
+        """Number of words per operation."""
         return len(self.counters) + sum(self.slots)
 
     @property
@@ -29,12 +29,11 @@ class Layout:
         return 2 + len(self.ops) * self.width
 
     def decoded(self, raw: bytes) -> TargetSample:
-        """The sample that these words are. What a later version counts besides is 0 in a sample of an earlier
-        one; what it no longer counts is passed over."""
+        """Decode a sample from words. Counters missing in the file are 0; unknown counters are skipped."""
         return decode_sample(raw if self == Layout() else self._translated(raw))
 
     def _translated(self, raw: bytes) -> bytes:
-        """The same counters in the order of this version."""
+        """Return the same counters in this version's order."""
         values = memoryview(raw).cast("Q")
         rows = {op: values[2 + at * self.width :][: self.width] for at, op in enumerate(self.ops)}
         names = [name if name in self.counters else _NEAREST.get(name) for name in SCALARS]

@@ -1,9 +1,10 @@
-"""How one operation has changed between two samples: its plain counters, which slots, and by how much.
+"""Encode the change of an operation between two samples: plain counters, changed slots, and their growth.
 
-Three streams of numbers (see varints). Counters that follow from the slots are written as what is left after
-that. Where the extension is there, it writes the same: this is done for each disk and second.
+The result is three streams of numbers (see varints). Counters predictable from the slots are written as
+differences to the prediction. The extension, if built, writes identical streams faster, which matters because
+each disk is encoded every second.
 
-What is computed here is part of the format: it may not change with the rest of the program.
+The computations here are part of the format, and must not change with the rest of the program.
 """
 
 from __future__ import annotations
@@ -23,34 +24,34 @@ _Plain = tuple[Any, ...]
 _Slots = tuple[Sequence[int], ...]
 _of_views: Callable[[_Plain | None, Any, _Plain, Any], Written] | None = None
 with contextlib.suppress(ImportError):
-    # Where the extension is not built, recordings are written all the same.
+    # Recording works without the extension, too.
     from opwatch._native import operation_change as _of_views
 
 _STRETCH = 64
 _MASK = MODULUS - 1
-# What a varint begins to take two bytes at.
+# The smallest number that takes two bytes.
 _ONE_BYTE = 0x80
-# Histograms of the format: bits of precision of times and of sizes, and the unit of a size.
+# Histograms of the format: precision in bits of times and of sizes, and the unit of sizes.
 _LATENCY_BITS, _SIZE_BITS, _SECTOR = 5, 3, 512
 
 
 def slots_of(op: OpSample) -> _Slots:
-    """The counts of its histograms."""
+    """Return the counts of the operation's histograms."""
     return op.latency.counts, op.queue.counts, op.sizes.counts, op.statuses
 
 
 def written(then: OpSample | None, now: OpSample) -> Written:
-    """The difference of two samples; of one sample to nothing where there is none before it."""
+    """Encode the difference between two samples, or the whole sample if there is no earlier one."""
     if _of_views:
         counters, slots = (None, None) if then is None else (_plain(then), slots_of(then))
-        # No views of words, but lists: those of samples that were made up or added up.
+        # Counts in lists, as in computed samples, are not accepted by the extension.
         with contextlib.suppress(TypeError):
             return _of_views(counters, slots, _plain(now), slots_of(now))
     return plainly_written(then, now)
 
 
 def plainly_written(then: OpSample | None, now: OpSample) -> Written:
-    """The same without the extension, of counters in any form."""
+    """Encode the same without the extension, for counts of any type."""
     counters, slots, counts = bytearray(), bytearray(), bytearray()
     rows = _put_slots(slots, counts, then, now)
     _put_counters(counters, then, now, rows)
@@ -58,13 +59,13 @@ def plainly_written(then: OpSample | None, now: OpSample) -> Written:
 
 
 def _plain(op: OpSample) -> _Plain:
-    """The plain counters."""
+    """Return the plain counters."""
     return op[: len(SCALARS)]
 
 
 @cache
 def _middles(bits: int, slots: int) -> list[int]:
-    """What a value in each slot is about."""
+    """Return the middle value of each slot."""
     middles = []
     for slot in range(slots):
         octave = max((slot >> bits) - 1, 0)
@@ -83,7 +84,7 @@ def _lows(bits: int, slots: int) -> list[int]:
 
 
 def expected(layout: Layout, changed: Sequence[Sequence[tuple[int, int]]]) -> dict[int, int]:
-    """Place of a counter -> what it has grown by, if the slots that have changed tell all of it."""
+    """Predict the growth of counters from the slots that changed, by the counter's index."""
     latency, queue, sizes = changed[:3]
     times, widths = _middles(_LATENCY_BITS, layout.slots[0]), _lows(_SIZE_BITS, layout.slots[2])
     ended, ended_ns = _totals(latency, times)
@@ -102,8 +103,10 @@ def expected(layout: Layout, changed: Sequence[Sequence[tuple[int, int]]]) -> di
 
 
 def grown_alike(layout: Layout) -> tuple[int, int] | None:
-    """Places of the integral of requests in flight and of the latencies, which mostly grow alike: they
-    differ by the age of requests in flight. None where there is no such integral."""
+    """Return the indices of the in-flight integral and of the latency sum, or None without the integral.
+
+    Both mostly grow alike, and differ by the age of requests in flight.
+    """
     names = ("in_flight_ns", "sum_ns")
     if not set(names) <= set(layout.counters):
         return None
@@ -112,13 +115,13 @@ def grown_alike(layout: Layout) -> tuple[int, int] | None:
 
 @cache
 def _guessed(layout: Layout) -> tuple[tuple[int, str], ...]:
-    """The counters that follow from slots, each with its place."""
+    """Return the index and name of each counter that can be predicted from slots."""
     names = ("completed", "issued", "ends", "bytes", "sum_ns", "queued", "queue_sum_ns")
     return tuple((layout.counters.index(name), name) for name in names if name in layout.counters)
 
 
 def _totals(slots: Sequence[tuple[int, int]], values: Sequence[int]) -> tuple[int, int]:
-    """(how many there are, the sum of what each is about)."""
+    """Return (number of values, estimated sum of the values)."""
     count = amount = 0
     for slot, by in slots:
         count += by
@@ -127,7 +130,7 @@ def _totals(slots: Sequence[tuple[int, int]], values: Sequence[int]) -> tuple[in
 
 
 def _changes(then: Sequence[int] | None, now: Sequence[int]) -> list[tuple[int, int]]:
-    """(slot, by how much) of what has changed. Most stretches have not."""
+    """Return (slot, growth) of the slots that changed. Most blocks of slots are equal."""
     if then is None:
         return [(slot, count) for slot, count in enumerate(now) if count]
     changes = []
@@ -145,7 +148,7 @@ def _changes(then: Sequence[int] | None, now: Sequence[int]) -> list[tuple[int, 
 def _put_slots(
     slots: bytearray, counts: bytearray, then: OpSample | None, now: OpSample
 ) -> list[list[tuple[int, int]]]:
-    """Write which slots have changed, and by how much. That is returned as well."""
+    """Append the changed slots and their growth; also return them."""
     earlier: Sequence[Sequence[int] | None] = (None,) * len(SLOTS) if then is None else slots_of(then)
     rows = [_changes(first, second) for first, second in zip(earlier, slots_of(now), strict=True)]
     put(slots, sum(1 << at for at, row in enumerate(rows) if row))
@@ -154,7 +157,7 @@ def _put_slots(
             continue
         put(slots, len(row))
         after = 0
-        # Nearly all of them take one byte, and there are dozens a sample.
+        # Fast path for one-byte numbers, because a sample has dozens.
         for slot, by in row:
             gap = slot - after
             slots.append(gap) if gap < _ONE_BYTE else put(slots, gap)
@@ -166,7 +169,7 @@ def _put_slots(
 def _put_counters(
     counters: bytearray, then: OpSample | None, now: OpSample, rows: Sequence[Sequence[tuple[int, int]]]
 ) -> None:
-    """Write what the slots do not tell of the plain counters."""
+    """Append the growth of plain counters beyond the prediction from the slots."""
     by_slots = expected(Layout(), rows)
     before = [0] * len(SCALARS) if then is None else _plain(then)
     left = [(value - first) & _MASK for value, first in zip(_plain(now), before, strict=True)]

@@ -1,8 +1,8 @@
-"""Dataclasses as plain values, and back: lists in the order of their fields, without a name.
+"""Convert dataclasses to JSON-compatible lists of values in field order, and back.
 
-The names of the fields of each class are written once a file. By them a class of another version is read:
-what it has besides is passed over, what it lacks is as the class has it by default. Every value is held
-against the type of its field: what comes back is sound, or BadInput says where it is not.
+The field names of each class are written once per file. A class of another version is read by these names:
+unknown fields are skipped, missing fields get their defaults. Every value is checked against the field's
+type: the result is valid, or BadInput names the invalid field.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _LEAST, _MOST = -(1 << 63), (1 << 64) - 1
 _MOST_ITEMS = 1 << 16
-# Names in annotations that their modules import for the type checker only.
+# Names in annotations that their modules import only for the type checker.
 _LATE = {
     kind.__name__: kind
     for kind in (
@@ -53,8 +53,7 @@ _LATE = {
         Count,
     )
 }
-# Where a field is of one of these classes, its value may be of any that is listed with it, whose name is
-# written before it.
+# Fields of these classes may hold any of the listed classes; the class name is written before the value.
 _FAMILIES: dict[type, tuple[type, ...]] = {
     facts.LayerFacts: (
         facts.LayerFacts,
@@ -74,7 +73,7 @@ _FAMILIES: dict[type, tuple[type, ...]] = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FieldOf:
-    """A field of a class. `must` says that it has no default."""
+    """A field of a class. `must` is true if the field has no default."""
 
     name: str
     kind: Any
@@ -83,7 +82,7 @@ class FieldOf:
 
 @cache
 def fields_of_class(kind: type) -> tuple[FieldOf, ...]:
-    """The fields of a dataclass or named tuple, with their types."""
+    """Return the fields of a dataclass or named tuple, with their types."""
     hints = typing.get_type_hints(kind, localns=_LATE)
     if dataclasses.is_dataclass(kind):
         return tuple(
@@ -98,9 +97,11 @@ def _must(one: dataclasses.Field[Any]) -> bool:
 
 
 class ToPlain:
-    """Makes plain values. `keep_bytes` puts bytes away and gives their number; `intern` may do so with whole
-    values of the classes it knows, and gives None for all others. `shapes` collects the classes that were
-    written."""
+    """Converts values to plain ones.
+
+    `keep_bytes` stores bytes and returns their number. `intern` may do the same with whole values of some
+    classes, and returns None for others. `shapes` collects the fields of the classes written.
+    """
 
     def __init__(
         self, keep_bytes: Callable[[bytes], int], intern: Callable[[object, ToPlain], int | None]
@@ -109,7 +110,7 @@ class ToPlain:
         self.shapes: dict[str, tuple[str, ...]] = {}
 
     def of(self, value: object) -> Plain:
-        """The plain value of anything but a union of two classes: see of_field()."""
+        """Return the plain value of anything but a union of classes, see _of_field()."""
         if isinstance(value, enum.Enum):
             return value.value
         if value is None or isinstance(value, bool | int | float | str):
@@ -130,7 +131,7 @@ class ToPlain:
         raise TypeError(f"a recording has no place for {type(value).__name__}")
 
     def values(self, value: object) -> list[Plain]:
-        """The values of the fields, in their order."""
+        """Return the values of the fields, in field order."""
         kind: Any = type(value)
         fields = fields_of_class(kind)
         self.shapes[kind.__name__] = tuple(one.name for one in fields)
@@ -148,15 +149,18 @@ class ToPlain:
 
 @cache
 def _choices(kind: Any) -> tuple[Any, ...]:  # noqa: ANN401
-    """What a union may be besides None."""
+    """Return the members of a union except NoneType, or the type itself."""
     if typing.get_origin(kind) in (types.UnionType, typing.Union):
         return tuple(one for one in typing.get_args(kind) if one is not type(None))
     return (kind,)
 
 
 class FromPlain:
-    """Makes values of plain ones. `shapes` are the fields of each class as the file has them; `bytes_at` and
-    `interned` give back what was put away."""
+    """Converts plain values back.
+
+    `shapes` are the fields of each class in the file; `bytes_at` and `interned` return stored bytes and
+    values.
+    """
 
     def __init__(
         self,
@@ -167,7 +171,7 @@ class FromPlain:
         self._shapes, self._bytes_at, self._interned = shapes, bytes_at, interned
 
     def value(self, kind: Any, plain: Plain, where: str) -> Any:  # noqa: ANN401
-        """The value of this type."""
+        """Return the value of the given type."""
         match _form(kind):
             case _Form.SCALAR:
                 return _scalar(kind, plain, where)
@@ -187,8 +191,7 @@ class FromPlain:
                 return _moment(plain, where)
 
     def instance(self, kind: Any, plain: Plain, where: str) -> Any:  # noqa: ANN401
-        """An instance of a class, from the list of its values or from the number under which it was put
-        away."""
+        """Return an instance of a class, from a list of values or from the number of a stored value."""
         if type(plain) is int:
             return self._interned(kind, plain, where)
         names = self._shapes.get(kind.__name__)
@@ -200,7 +203,7 @@ class FromPlain:
         for one in fields_of_class(kind):
             if one.name in given:
                 plain_value = given[one.name]
-                # Most fields are numbers and texts: their place is worth a text only where they are none.
+                # Fast path for most fields, because building the text of their position is expensive.
                 if type(plain_value) is one.kind and one.kind in (str, bool):
                     arguments[one.name] = plain_value
                     continue
@@ -210,7 +213,7 @@ class FromPlain:
         return kind(**arguments)
 
     def _relative(self, kind: type, plain: Plain, where: str) -> Any:  # noqa: ANN401
-        """An instance of one of the classes of a family, which is named."""
+        """Return an instance of a family's class, selected by the name before the values."""
         values = _list(plain, where)
         member = next((one for one in _FAMILIES[kind] if [one.__name__] == values[:1]), None)
         if len(values) != 2 or member is None:
@@ -253,7 +256,7 @@ class FromPlain:
 
 
 class _Form(enum.Enum):
-    """How a type is read."""
+    """Ways to read a type."""
 
     SCALAR = enum.auto()
     UNION = enum.auto()

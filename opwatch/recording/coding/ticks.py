@@ -1,4 +1,4 @@
-"""The times of a statistic of the kernel's, each a difference to the one before."""
+"""Encode the times of a kernel statistic as differences to predicted values."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ from opwatch.recording.coding.varints import MODULUS, Varints, put, put_change
 from opwatch.trace.stat import KernelTicks
 
 _GROUPS = ("read", "write", "discard", "flush")
-# Those of groups, busy, queued, and the length of a jiffy.
+# The groups' times, busy, queued, and the length of a jiffy.
 TICKS = len(_GROUPS) + 3
 _MASK = MODULUS - 1
 
 
 def put_ticks(facts: bytearray, ticks: KernelTicks, before: list[int], waited: Mapping[str, int]) -> None:
-    """Write which groups there are, which values changed, and by how much. Those of a group are nearly what
-    its requests were in the device, `waited`, and what is queued is nearly the sum of the groups: they are
-    written by how much they grew beyond that."""
+    """Append the mask of groups, the mask of changed values, and the changes.
+
+    A group's time grows by nearly its requests' time in the device, `waited`, and `queued` by nearly the sum
+    of all groups. Only the differences from these predictions are written.
+    """
     if not ticks.groups.keys() <= set(_GROUPS):
         raise ValueError(f"a group of times that has no place in a recording: {sorted(ticks.groups)}")
     facts.append(sum(1 << at for at, group in enumerate(_GROUPS) if group in ticks.groups))
@@ -34,7 +36,7 @@ def put_ticks(facts: bytearray, ticks: KernelTicks, before: list[int], waited: M
 
 
 def read_ticks(facts: Varints, before: list[int], waited: Mapping[str, int]) -> KernelTicks:
-    """What put_ticks() wrote."""
+    """Read the output of put_ticks()."""
     mask = facts.up_to((1 << len(_GROUPS)) - 1, "the groups of times")
     groups = [group for at, group in enumerate(_GROUPS) if mask >> at & 1]
     changed = facts.up_to((1 << TICKS) - 1, "the times that changed")
@@ -55,5 +57,5 @@ _BUSY, _QUEUED, _JIFFY = range(len(_GROUPS), TICKS)
 
 
 def _expected(groups: Iterable[str], waited: Mapping[str, int]) -> Iterator[tuple[int, int]]:
-    """Place and growth of each group's time, if its requests wait nowhere but in the device."""
+    """Yield the index and predicted growth of each group's time, if requests wait only in the device."""
     return ((_GROUPS.index(group), waited[group]) for group in groups)

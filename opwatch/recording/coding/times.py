@@ -1,7 +1,8 @@
-"""Clocks and the kernel's statistics of a sample, each a difference to what could be expected.
+"""Encode a sample's clocks and kernel statistics as differences to predicted values.
 
-Clocks are noise, and have a stream of their own; what is rarely anything but 0 stands among the facts. Each
-sample has CLOCKS changes, of statistics that it has not as well: they are columns in the end.
+Clocks are noise and have their own stream; values that are nearly always 0 are stored with the facts. Each
+sample has CLOCKS changes, including those of missing statistics, because the stream is finally split into
+columns.
 """
 
 from __future__ import annotations
@@ -22,23 +23,23 @@ from opwatch.trace.stat import StatSample
 
 GROUPS = ("read", "write", "flush", "discard")
 _GROUPS = frozenset(GROUPS)
-# What a group is known by among the statistics before.
+# Keys of the groups in the previous statistics.
 _REQUESTS, _BYTES = ({group: (kind, group) for group in GROUPS} for kind in ("requests", "bytes"))
 _NOTHING = (0, 0, 0)
-# When it ended, how long it took; of each statistic when it began, how long it took, requests in flight.
+# End and length of the reading; for each of the two statistics start, length and requests in flight.
 CLOCKS = 8
 MASK = MODULUS - 1
 HAS_BEFORE, HAS_AFTER, HAS_MISSES, SHARES_ANCHOR, HAS_TICKS, HAS_CPU = 1, 2, 4, 8, 16, 32
 _FLAGS = 63
 _OF_STAT = 3
 _KINDS_OF_CPU_TIME = 4
-# Of one group: requests and bytes that ended, and the whole ms that they were in the device.
+# Of one group: completed requests and bytes, and the requests' time in the device in whole ms.
 Counted = tuple[int, int, int]
 _MS = 10**6
 
 
 class ChangeReader(Protocol):
-    """Gives changes, one after another."""
+    """An iterator over changes."""
 
     @property
     def is_at_end(self) -> bool: ...
@@ -47,7 +48,7 @@ class ChangeReader(Protocol):
 
 @dataclass(slots=True)
 class TimesBefore:
-    """What the times and statistics of the next sample are written as differences to."""
+    """Values of the previous sample, from which the next sample's times and statistics are predicted."""
 
     number: int = 0
     end_ns: int = 0
@@ -59,14 +60,14 @@ class TimesBefore:
     ticks: list[int] = field(default_factory=lambda: [0] * TICKS)
 
     def end_at(self, end_ns: int) -> None:
-        """Note when a reading ended, and how long after the one before."""
+        """Store the end of a reading, and the time since the previous one."""
         self.step_ns = end_ns - self.end_ns if self.end_ns else 0
         self.end_ns = end_ns
 
 
 @frozen
 class Clocks:
-    """When a reading was made. `stats` are begin, length and requests in flight of both statistics."""
+    """The time of a reading. `stats`: (start, length, requests in flight) of both kernel statistics."""
 
     begin_ns: int
     end_ns: int
@@ -75,8 +76,11 @@ class Clocks:
 
 @frozen
 class SampleFacts:
-    """What is known of a sample besides its counters. `anchor` is None where it is the entry's,
-    and so are its CPU times, `cpu`, where the flags do not say that they are its own."""
+    """A sample's values other than counters.
+
+    `anchor` is None if the sample has the entry's anchor. `cpu` is None if the sample has the entry's CPU
+    times, or has separate but unknown ones according to the flags.
+    """
 
     number: int
     flags: int
@@ -87,23 +91,24 @@ class SampleFacts:
 
 
 def counted_of(sample: TargetSample) -> dict[str, Counted]:
-    """What was counted of the operations that the kernel's groups are named after."""
+    """Return the counters that correspond to the groups of the kernel's statistics."""
     ops = {group: sample.ops[group] for group in GROUPS}
     return {group: (op.ends, op.bytes, op.sum_ns // _MS) for group, op in ops.items()}
 
 
 def _waited(state: TimesBefore, counted: Mapping[str, Counted]) -> dict[str, int]:
-    """By how many ms the times of each group have grown, as far as they were in the device."""
+    """Return the growth in ms of each group's time in the device."""
     return {group: now[2] - state.counted.get(group, _NOTHING)[2] for group, now in counted.items()}
 
 
 def rounded(step_ns: int) -> int:
-    """A step in whole milliseconds: readings come at equal intervals of these, or nearly."""
+    """Return an interval rounded to milliseconds, because readings come at nearly equal intervals of whole
+    ms."""
     return (step_ns + _MS // 2) // _MS * _MS
 
 
 def put_clocks(clocks: bytearray, state: TimesBefore, sample: DiskSample) -> None:
-    """Write the clocks of a sample, which are CLOCKS changes."""
+    """Append the clocks of a sample as CLOCKS changes."""
     reading = sample.reading
     now = reading.sample
     put_change(clocks, now.end_ns - state.end_ns - rounded(state.step_ns))
@@ -136,8 +141,10 @@ def put_facts(
     is_shared: bool,
     has_cpu: bool = False,
 ) -> None:
-    """Write all of a sample but its clocks and counters. `is_shared`: its anchor is that of its entry.
-    `has_cpu`: its CPU times are not."""
+    """Append a sample's values other than clocks and counters.
+
+    `is_shared`: sample and entry have the same anchor. `has_cpu`: sample and entry have different CPU times.
+    """
     reading, anchor = sample.reading, sample.anchor
     put(facts, (number - state.number) & MASK)
     flags = (HAS_BEFORE if reading.before else 0) | (HAS_AFTER if reading.after else 0)
@@ -192,7 +199,7 @@ def _put_stat(
 
 @cache
 def _there(names: tuple[str, ...]) -> tuple[int, tuple[str, ...]]:
-    """The mask of these groups, which fits a byte, and the groups in their order."""
+    """Return the groups' mask, which fits into a byte, and the groups in format order."""
     there = tuple(group for group in GROUPS if group in names)
     return sum(1 << GROUPS.index(group) for group in there), there
 
@@ -200,7 +207,7 @@ def _there(names: tuple[str, ...]) -> tuple[int, tuple[str, ...]]:
 def read_times(
     clocks: ChangeReader, facts: Varints, state: TimesBefore, counted: Mapping[str, Counted]
 ) -> tuple[SampleFacts, Clocks, list[StatSample | None]]:
-    """Facts, clocks and statistics of the next sample, whose counters are `counted`."""
+    """Return the facts, clocks and statistics of the next sample, given its counters."""
     when = _read_clocks(clocks, state)
     known = read_facts(facts, state, (state.number + facts.number()) & MASK)
     stats = [
@@ -214,7 +221,7 @@ def read_times(
 
 
 def read_facts(facts: Varints, state: TimesBefore, number: int) -> SampleFacts:
-    """The facts that follow the number of the entry, up to the statistics."""
+    """Read the facts after the entry's number, up to the statistics."""
     state.number = number
     flags, reason = facts.up_to(_FLAGS, "the flags"), facts.number()
     misses = None
@@ -236,7 +243,7 @@ def read_stat(
     before: dict[tuple[str, str], int],
     counted: Mapping[str, Counted],
 ) -> StatSample:
-    """The statistic whose clocks are known already."""
+    """Read a statistic, given its clocks."""
     begin_ns, end_ns, in_flight = clocks
     units: list[dict[str, int]] = []
     for unit, kind in enumerate(("requests", "bytes")):

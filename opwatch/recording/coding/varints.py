@@ -1,4 +1,4 @@
-"""Whole numbers of 64 bits in as few bytes as they need: seven bits a byte, the lowest first."""
+"""Variable-length integers of up to 64 bits: seven bits per byte, the lowest first."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ MODULUS = 1 << 64
 _MASK = MODULUS - 1
 _SIGN = 1 << 63
 _MOST_BYTES = 10
-# What a change begins to take two bytes at.
+# The smallest change that takes two bytes.
 _ONE_BYTE = 0x40
 
 
@@ -21,9 +21,9 @@ def put(out: bytearray, value: int) -> None:
 
 
 def put_change(out: bytearray, change: int) -> None:
-    """Append a difference modulo 2^64: small ones take little room, whichever way they go."""
+    """Append a difference modulo 2^64. Small differences are short, positive or negative."""
     if 0 <= change < _ONE_BYTE:
-        # Most changes take this way.
+        # Fast path for most changes.
         out.append(change << 1)
         return
     change &= _MASK
@@ -31,7 +31,7 @@ def put_change(out: bytearray, change: int) -> None:
 
 
 def changes_in(raw: bytes) -> list[int]:
-    """What put_change() has written here: nothing is looked for that it would not write."""
+    """Decode the output of put_change(), without checks for invalid input."""
     changes = []
     value = shift = 0
     for byte in raw:
@@ -45,7 +45,7 @@ def changes_in(raw: bytes) -> list[int]:
 
 
 class Varints:
-    """Reads what put() and put_change() wrote. BadInput, with the place, where there is none."""
+    """Reads the output of put() and put_change(). Raises BadInput with the position of invalid input."""
 
     __slots__ = ("_at", "_raw", "_where")
 
@@ -58,7 +58,7 @@ class Varints:
 
     @property
     def at(self) -> int:
-        """How many bytes were read."""
+        """Number of bytes read."""
         return self._at
 
     def number(self) -> int:
@@ -82,7 +82,7 @@ class Varints:
         return -(value >> 1) - 1 if value & 1 else value >> 1
 
     def up_to(self, most: int, what: str) -> int:
-        """A number that may be no larger."""
+        """Return the next number; raise BadInput if larger than `most`."""
         value = self.number()
         if value > most:
             raise BadInput(f"{self._where}: {what} is {value}, and can be {most} at most")

@@ -1,1 +1,1 @@
-"""A recording, whoever made it, as the entries of its run."""
+"""Reading recordings from any source as the entries of a run."""

@@ -1,4 +1,4 @@
-"""What the command that ran under a recording took of the CPUs: the event that says so."""
+"""CPU time of the command that ran under a recording, stored as an event."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from opwatch.recording.schema import COMMAND_CPU, json_text
 
 
 def cpu_words(cpu: CommandCpu) -> str:
-    """What the event of a command's end says of it."""
+    """Return the words of the event at a command's end."""
     return json_text({"user_s": round(cpu.user_s, 6), "system_s": round(cpu.system_s, 6)})
 
 
 def cpu_of(event: RecordedEvent, where: str) -> CommandCpu:
-    """What the event of a command's end says; DataError if it is damaged."""
+    """Parse the event at a command's end; raise BadInput if damaged."""
     fields = Fields(table_of(parse_json(event.words, where), where), where)
     return CommandCpu(fields.amount("user_s"), fields.amount("system_s"))
 
 
 def command_cpu(run: RecordedRun) -> CommandCpu | None:
-    """That of the command of a recording; None where there was none, or its recorder did not keep it."""
+    """Return the CPU time of a recording's command, or None if there is no such event."""
     for event in run.events:
         if event.kind == COMMAND_CPU:
             return cpu_of(event, f"{run.name}: table events, {COMMAND_CPU}")

@@ -1,4 +1,4 @@
-"""An event of a recording in words for people."""
+"""Events of a recording as text for people."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from opwatch.recording.schema import COMMAND_CPU
 
 
 def event_words(event: RecordedEvent) -> str:
-    """Return the event's words: of one that programs read again, its names and values."""
+    """Return the event's words; of an event for programs, the names and values."""
     if not event.words.startswith("{"):
         return event.words
     try:

@@ -1,4 +1,4 @@
-"""Files of other programs that a recording keeps beside its samples."""
+"""Other programs' files in a recording."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from opwatch.frozen import frozen
 from opwatch.recording.reading.reader import RecordedEvent, RecordedRun
 from opwatch.recording.schema import FILE
 
-# A larger file is kept, but not read again; what the values of one that is take in memory.
+# Maximum size of a file that is read, and maximum memory for its values. Larger files are kept but not read.
 _MOST_READ = 16 << 20
 MOST_FILE_MEMORY = 96 << 20
 
 
 @frozen
 class KeptFile:
-    """A file by its name, with the rows of `contents` that it consists of."""
+    """A file's name and its rows of `contents`."""
 
     name: str
     size: int
@@ -26,7 +26,7 @@ class KeptFile:
 
 
 def kept_files(run: RecordedRun) -> Iterator[KeptFile]:
-    """The files of a recording, in the order in which they were kept. BadInput where an event is none."""
+    """Yield the files of a recording in order; raise BadInput for an invalid event."""
     for event in run.events:
         if event.kind == FILE:
             yield _kept_file(event, f"{run.name}: table events, a file")
@@ -42,7 +42,7 @@ def _kept_file(event: RecordedEvent, where: str) -> KeptFile:
 
 
 def bytes_of(run: RecordedRun, file: KeptFile) -> bytes:
-    """The bytes of a file. BadInput for one that is larger than what is read again."""
+    """Return the bytes of a file; raise BadInput if it is too large to be read."""
     if file.size > _MOST_READ:
         raise BadInput(f"{run.name}: {file.name} has {file.size} bytes, and is read up to {_MOST_READ}")
     raw = bytearray()

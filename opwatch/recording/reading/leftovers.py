@@ -1,6 +1,7 @@
-"""What a recorder that was killed has left: two files that belong together.
+"""Read the two files left by a killed recorder: the database and its log.
 
-To read them where they lie, SQLite would write beside them, through whatever others have planted there.
+The files are copied first: if opened in place, SQLite would write beside them, possibly through links planted
+by other users.
 """
 
 from __future__ import annotations
@@ -18,24 +19,24 @@ from pathlib import Path
 from opwatch.errors import BadInput, OpwatchError
 from opwatch.frozen import frozen
 
-# Where SQLite keeps its locks in a file: a recorder has all of these bytes.
+# Location of SQLite's locks in a file. A recorder locks all of these bytes.
 _LOCKS_BEGIN, _LOCKS = 0x40000002, 510
-# struct flock: type, whence, begin, length, process.
+# struct flock: type, whence, start, length, process.
 _FLOCK = struct.Struct("@hhqqi4x")
 _PART = 1 << 30
-# Magic, version, page size, checkpoints, two salts, two sums; then of each page its number, the size of the
-# file at a commit, the salts, two sums.
+# Log header: magic, version, page size, checkpoints, two salts, two checksums. Frame header: page number,
+# file size at a commit, two salts, two checksums.
 _HEAD, _FRAME = struct.Struct(">8I"), struct.Struct(">6I")
 _MAGIC = 0x377F0682
 _LEAST_PAGE, _MOST_PAGE = 512, 1 << 16
-# More frames are not looked at: a recorder moves its log into the file every 256 pages.
+# Limit of the frames read; a recorder checkpoints its log every 256 pages.
 _MOST_FRAMES = 1 << 20
-# Of st_blocks.
+# Unit of st_blocks.
 _BLOCK = 512
 
 
 def log_beside(path: Path) -> Path | None:
-    """The log of what its recorder had not brought into the file yet; None where there is nothing in one."""
+    """Return the log with data not yet in the file, or None without a log or if empty."""
     real = path.resolve()
     log = real.with_name(real.name + "-wal")
     with contextlib.suppress(OSError):
@@ -46,20 +47,20 @@ def log_beside(path: Path) -> Path | None:
 
 
 def is_being_written(descriptor: int) -> bool:
-    """Whether its recorder lives. It is asked for, and no lock is taken: we write nothing."""
+    """Return true if a recorder has the file open. Only queries the lock, because readers write nothing."""
     question = _FLOCK.pack(fcntl.F_RDLCK, os.SEEK_SET, _LOCKS_BEGIN, _LOCKS, 0)
     try:
         answer = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, question)
     except OSError:
-        # Some file systems have no locks: nobody can hold one.
+        # Some file systems have no locks, so nothing can be locked.
         return False
     return bool(_FLOCK.unpack(answer)[0] != fcntl.F_UNLCK)
 
 
 @contextlib.contextmanager
 def copied(path: Path, log: Path) -> Iterator[Path]:
-    """Copy both files as they are now, under names of our own. These are gone when the context ends: open the
-    copy in it."""
+    """Copy both files to a temporary folder, which is removed at the end of the context. Open the copy within
+    it."""
     with contextlib.ExitStack() as stack:
         files = [stack.enter_context(regular_file(name)) for name in (path, log)]
         size = sum(min(status.st_size, status.st_blocks * _BLOCK) for status in map(os.fstat, files))
@@ -86,7 +87,7 @@ def _no_room(path: Path, why: str) -> str:
 
 @contextlib.contextmanager
 def regular_file(path: Path) -> Iterator[int]:
-    """A descriptor to read from, of a file and nothing else: a pipe would keep us waiting."""
+    """Return a descriptor for reading a regular file; a pipe would block."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -110,7 +111,7 @@ def _copy(source: int, name: Path) -> None:
 
 
 def data_ranges(descriptor: int) -> Iterator[tuple[int, int]]:
-    """Yield where the data of a file are: what a hole stands for takes no time and no room."""
+    """Yield the ranges of a file that contain data, without holes, which take no time and no space."""
     end = 0
     with contextlib.suppress(OSError):
         while True:
@@ -121,15 +122,14 @@ def data_ranges(descriptor: int) -> Iterator[tuple[int, int]]:
 
 @frozen
 class CommittedPages:
-    """The pages that the log holds, and how many pages the file has with them; 0 where nothing is
-    committed."""
+    """The pages in the log, and the file's number of pages after the last commit; 0 without a commit."""
 
     numbers: frozenset[int] = frozenset()
     total: int = 0
 
 
 def committed_pages(log: int) -> CommittedPages:
-    """Read the frames of a log that belong to its last commit or an earlier one."""
+    """Return the pages of the log's committed frames."""
     head = os.pread(log, _HEAD.size, 0)
     if len(head) < _HEAD.size:
         return CommittedPages()
@@ -144,7 +144,7 @@ def committed_pages(log: int) -> CommittedPages:
         if len(frame) < _FRAME.size:
             break
         number, size, *now, _, _ = _FRAME.unpack(frame)
-        # Behind the newest frames there are those of an earlier log, with other salts.
+        # After the newest frames there are leftovers of an earlier log, with other salts.
         if now != salts or not number:
             break
         waiting.add(number)

@@ -1,5 +1,8 @@
-"""A recording goes on behind a minute that is damaged: samples are absolute, so that the next interval covers
-what was lost. What came or left in that minute follows from the samples behind it."""
+"""Continue a recording after a damaged minute.
+
+Samples are absolute, so the next interval covers the lost time. Disks that came or left in the lost minute
+are deduced from the later samples.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,11 @@ _Entry = TypeVar("_Entry", Ticked, Ended)
 
 
 def mended(entry: RunEntry, newest: Mapping[int, DiskSample]) -> Iterator[RunEntry]:
-    """Yield an entry behind a gap so that it can follow those before. `newest` has the last sample of each
-    disk that is known to be watched. Another disk begins with its first sample; its drive is unknown."""
+    """Make an entry after a gap consistent with the entries before the gap, and yield the result.
+
+    `newest` has the last sample of each disk known to be watched. Other disks begin with their first sample,
+    and with an unknown drive.
+    """
     samples = samples_in(entry)
     match entry:
         case Ticked():
@@ -36,14 +42,14 @@ def mended(entry: RunEntry, newest: Mapping[int, DiskSample]) -> Iterator[RunEnt
         case Ended():
             leaving = {place: one for place, one in entry.leaving.items() if place in newest}
             end = _only(entry, newest)
-            # What left in the gap has its last sample before it.
+            # Disks that left in the gap keep their last sample from before the gap.
             yield replace(end, samples={**newest, **end.samples}, leaving=leaving)
         case _:
             yield entry
 
 
 def _only(entry: _Entry, places: Mapping[int, DiskSample]) -> _Entry:
-    """The entry without other places."""
+    """Return the entry with these places only."""
     return replace(
         entry,
         samples={place: one for place, one in entry.samples.items() if place in places},

@@ -1,4 +1,4 @@
-"""Which drives a recording tells of, without what they did."""
+"""List the drives of a recording without reading all samples."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _FOREVER_NS = 1 << 62
 
 
 def models_of(run: RecordedRun) -> dict[str, str]:
-    """The model of the drive below each device, where the recording has it."""
+    """Return the drive model below each device, if the recording has it."""
     steps = Steps(_FOREVER_NS, 0)
     drives: dict[str, str] = {}
     models: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Notes of the user's in a recording, each with its time."""
+"""The user's notes in a recording, with their times."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ from opwatch.recording.schema import NOTE
 
 @frozen
 class KeptNote:
-    """A note. `at` is None where the recording does not tell the time; `is_early`: given with the command, or
-    by an importer."""
+    """A note.
+
+    `at` is None if the recording has no wall time. `is_early`: the note was given with the command or by an
+    importer.
+    """
 
     text: str
     mono_ns: int
@@ -23,13 +26,13 @@ class KeptNote:
     is_early: bool
 
     def line(self) -> str:
-        """The note for people: with the local time, if it was written while the run went on."""
+        """Return the note for people, with the local time if written during the run."""
         if self.is_early or not self.at:
             return f"note: {self.text}"
         return f"note at {self.at.astimezone():%Y-%m-%d %H:%M:%S}: {self.text}"
 
     def document(self) -> dict[str, Any]:
-        """The line of JSON: docs/schema/note.json."""
+        """Return the JSON line: docs/schema/note.json."""
         time = self.at.isoformat(timespec="milliseconds") if self.at else None
         return {
             "schema": SCHEMA,
@@ -41,7 +44,7 @@ class KeptNote:
 
 
 def kept_notes(run: RecordedRun) -> Iterator[KeptNote]:
-    """All notes, in the order in which they came."""
+    """Yield all notes in order."""
     for event in run.events:
         if event.kind == NOTE:
             at = run.wall(event.mono_ns) if event.mono_ns else None

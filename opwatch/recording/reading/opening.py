@@ -1,4 +1,4 @@
-"""A recording as others may have made it: its tables are looked at before anything in them is believed."""
+"""Open a recording from any source: check the tables before using any of their values."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ from opwatch.recording.schema import (
     tables,
 )
 
-# What SQLite can hold as a number.
+# Range of SQLite's integers.
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
-# What SQLite says of a damaged file may repeat bytes of it that are no text. MemoryError: a page claims more
-# than SQLite may allocate.
+# SQLite's message on a damaged file may quote bytes that are not text. MemoryError: a page claims more than
+# SQLite may allocate.
 _ERRORS = (sqlite3.Error, UnicodeDecodeError, MemoryError)
 MAGIC = b"SQLite format 3\0"
 _MOST_VALUE = 8 << 20
 _MOST_DOCUMENT = 1 << 20
 _MOST_SCHEMA = 64
-# No row takes less of a file.
+# Minimum size of a row in the file, in bytes.
 _LEAST_ROW = 4
 _TYPES = {"INTEGER": int, "TEXT": str, "BLOB": bytes}
 _LIMITS = {
@@ -56,18 +56,19 @@ _LIMITS = {
 
 
 class Damaged(BadInput):
-    """A row that is not what was written: its checksum differs, or SQLite cannot read its page. Rows that a
-    program made up have right checksums, and are refused by BadInput alone."""
+    """A row was changed after writing: the checksum differs, or SQLite cannot read the page.
+
+    Rows fabricated by a program have valid checksums, and are refused with BadInput only.
+    """
 
 
 class CheckedFile:
-    """Reads rows of a recording. Each value has the type of its column, or BadInput says in which table and
-    row it has not."""
+    """Reads rows of a recording, and checks the type of each value; BadInput names the table and row of a
+    wrong type."""
 
     def __init__(self, path: Path) -> None:
         self.name = str(path)
-        # `missing`: bytes that the file has lost at its end.
-        # `size`: bytes of the file and of its log, holes left out.
+        # `missing`: bytes lost at the end of the file. `size`: bytes of the file and its log, without holes.
         self.size, self.missing = _size_and_missing(path)
         self._most_rows, self._most_bytes = self.size // _LEAST_ROW, self.size + _MOST_VALUE // 8
         try:
@@ -90,11 +91,13 @@ class CheckedFile:
         values: tuple[int, ...] = (),
         most_bytes: int | None = None,
     ) -> Iterator[tuple[Any, ...]]:
-        """All rows of a table, or those that `behind` (the rest of the statement) selects. Damaged for one
-        that is not what was written; BadInput where they have more than `most_bytes`, for callers that keep
-        all of them."""
+        """Yield the rows of a table, or only rows selected by `behind` (the rest of the statement).
+
+        Raises Damaged for a changed row, and BadInput if the rows exceed `most_bytes`, for callers that keep
+        all rows.
+        """
         if not all(_LEAST <= value <= _MOST for value in values):
-            # Whatever is damaged may ask for a number that no row can have.
+            # Damaged data may ask for a number that no row can have.
             return
         names, is_checked, taken = columns(table, self.version), has_check(table, self.version), 0
         checks = [_check_of(column) for column in declarations(table, self.version)]
@@ -160,8 +163,10 @@ def _word(kind: Any) -> str:  # noqa: ANN401
 
 
 def _size_and_missing(path: Path) -> tuple[int, int]:
-    """Return how many bytes of data the file and its log have, holes left out, and how many it has lost at
-    its end: those of pages that its header or its log counts, and that are in neither."""
+    """Return (data bytes of the file and its log without holes, bytes lost at the end).
+
+    Lost bytes belong to pages that the header or the log counts and neither file contains.
+    """
     with regular_file(path) as descriptor:
         if is_being_written(descriptor):
             raise BadInput(f"{path} is being written: look at it when its recorder has ended")
@@ -185,8 +190,11 @@ def _data_bytes(descriptor: int) -> int:
 
 
 def _connected(path: Path, *, is_cut: bool) -> sqlite3.Connection:
-    """A connection that only reads: nothing is made beside the file, and what a killed recorder has left
-    there is read with it. `is_cut`: what is left of the file is read all the same."""
+    """Return a read-only connection, which creates nothing beside the file.
+
+    The connection also reads the log of a killed recorder. With `is_cut`, the rest of a truncated file is
+    readable.
+    """
     log = log_beside(path)
     if not log:
         return _opened(path, "mode=ro&immutable=1", is_cut=is_cut)
@@ -195,7 +203,7 @@ def _connected(path: Path, *, is_cut: bool) -> sqlite3.Connection:
 
 
 def _opened(path: Path, way: str, *, is_cut: bool) -> sqlite3.Connection:
-    """A connection that has the file open and all that belongs to it: their names are wanted no more."""
+    """Return a connection with all files already open, so their names are no longer needed."""
     address = f"file:{quote(os.fsencode(path.absolute()))}?{way}"
     connection = sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False)
     connection.text_factory = _text
@@ -203,7 +211,8 @@ def _opened(path: Path, way: str, *, is_cut: bool) -> sqlite3.Connection:
         for limit, most in _LIMITS.items():
             connection.setlimit(limit, most)
         for setting in (
-            # SQLite takes a file that is shorter than its header says only from whoever wants to mend it.
+            # SQLite opens a file shorter than its header says only with this setting, which is meant for
+            # repair.
             f"writable_schema={'ON' if is_cut else 'OFF'}",
             "trusted_schema=OFF",
             "query_only=ON",
@@ -213,7 +222,7 @@ def _opened(path: Path, way: str, *, is_cut: bool) -> sqlite3.Connection:
             "temp_store=MEMORY",
         ):
             connection.execute(f"PRAGMA {setting}").fetchall()
-        # It is opened by the first that wants something of it.
+        # The first statement opens the file.
         connection.execute("PRAGMA application_id").fetchall()
     except BaseException:
         connection.close()
@@ -222,8 +231,7 @@ def _opened(path: Path, way: str, *, is_cut: bool) -> sqlite3.Connection:
 
 
 def small_document(text: bytes | str, where: str) -> Any:  # noqa: ANN401
-    """A JSON document of the size that those of a recording have. What a text of three bytes stands for may
-    take seventy."""
+    """Parse a JSON document of limited size, because three bytes of text may take 70 bytes of memory."""
     if len(text) > _MOST_DOCUMENT:
         raise BadInput(f"{where}: a document of {len(text)} bytes, and can have {_MOST_DOCUMENT} at most")
     return parse_json(text, where)

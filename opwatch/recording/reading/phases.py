@@ -1,4 +1,4 @@
-"""Phases of a run: parts that have a name, from one event to another."""
+"""Phases of a run: named parts between two events."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from opwatch.samples.entry_parts import first_moment
 
 @frozen
 class Phase:
-    """A part of a run, by the clock of the samples. `end_ns` is None where the recording ends within it."""
+    """A part of a run by the samples' clock. `end_ns` is None if the recording ends during the phase."""
 
     name: str
     begin_ns: int
@@ -23,8 +23,7 @@ class Phase:
 
 
 def phases_of(run: RecordedRun) -> list[Phase]:
-    """All phases, in the order in which they began. An end belongs to the newest phase of its name that has
-    none."""
+    """Return all phases by start time. An end belongs to the newest open phase of its name."""
     phases: list[Phase] = []
     for event in sorted(run.events, key=lambda event: event.mono_ns):
         if event.kind == PHASE_BEGAN:
@@ -39,7 +38,7 @@ def phases_of(run: RecordedRun) -> list[Phase]:
 
 
 def phase_named(run: RecordedRun, name: str) -> Phase:
-    """The only phase of this name."""
+    """Return the only phase with this name."""
     phases = phases_of(run)
     chosen = [phase for phase in phases if phase.name == name]
     if len(chosen) == 1:
@@ -51,7 +50,7 @@ def phase_named(run: RecordedRun, name: str) -> Phase:
 
 
 def entries_within(run: RecordedRun, phase: Phase) -> Iterator[RunEntry]:
-    """A run of its own, from the first samples in it to the last: nothing of what came before or after."""
+    """Yield a separate run from the phase's first samples to its last, with nothing from before or after."""
     moments = (first_moment(entry) for entry in run.entries(phase.begin_ns) if isinstance(entry, Ticked))
     first_ns = next((moment for moment in moments if moment >= phase.begin_ns), None)
     if first_ns is not None:

@@ -1,4 +1,4 @@
-"""A recording, entry by entry: equal to what was recorded, or BadInput with the place."""
+"""Read a recording entry by entry: the entries equal those recorded, or BadInput names the invalid row."""
 
 from __future__ import annotations
 
@@ -44,29 +44,29 @@ from opwatch.samples.slow import SlowRequest
 from opwatch.trace.abi import SLOTS
 
 _MOST_FACTS, _MOST_FACT_BYTES = 1 << 16, 8 << 20
-# No run comes near, and what is added to it still fits SQLite's integers.
+# Far above any run, and sums with such numbers still fit SQLite's integers.
 _MOST_ENTRIES = 1 << 62
 _MOST_BLOCKS = 1 << 20
 _MOST_EVENTS = 1 << 16
-# So many minutes are asked for one by one, where their table is damaged.
+# Maximum number of minutes to read individually if their table is damaged.
 _MOST_LOOKED_FOR = 1 << 16
 _MOST_SHAPES, _MOST_NAMES = 256, 1024
-# Of what is read of a file when it is opened, and kept.
+# Limits of the tables that are read and kept when the file is opened.
 _MOST_SMALL, _MOST_EVENT_BYTES = 1 << 20, 16 << 20
-# Names of a sample: no version had more operations or counters.
+# No version had more operations or counters per sample.
 _MOST_OPS, _MOST_COUNTERS = 8, 48
-# Contents that are kept to be read again, and their bytes.
+# Cached contents: their number and bytes.
 _MOST_KEPT, _MOST_KEPT_BYTES = 32, 8 << 20
-# What contents may stand for in one reading: a look at a drive stands for some KiB.
+# Limit of the expanded contents in one reading; a drive sample takes some KiB.
 _CONTENTS, _CONTENTS_PER_BYTE = 64 << 20, 16
-# A minute has a row of `blocks`, and others for what is in it.
+# Minimum bytes of a minute in the file: a row of `blocks`, and rows of other tables.
 _LEAST_MINUTE = 64
 _FACTS: dict[str, type] = {kind.__name__: kind for kind in (WatchedDisk, DriveFacts, NvmeCommand, str)}
 
 
 @frozen
 class RecordedEvent:
-    """What happened beside the disks, after the entry of this number."""
+    """An event other than samples, after the entry with this number."""
 
     number: int
     mono_ns: int
@@ -77,7 +77,8 @@ class RecordedEvent:
 
 @frozen
 class Trailer:
-    """Tells of a recording's clean end. `left_out` counts the entries for which the disk was too slow."""
+    """The clean end of a recording. `left_out` is the number of entries left out because the disk was too
+    slow."""
 
     mono_ns: int
     reason: str
@@ -87,7 +88,7 @@ class Trailer:
 
 @frozen
 class MinuteBlock:
-    """A minute that was compressed: its entries, and when they became known."""
+    """A compressed minute: entries, start and end."""
 
     first: int
     last: int
@@ -98,7 +99,7 @@ class MinuteBlock:
 
 @frozen
 class LostMinute:
-    """A minute that cannot be read. The moments are 0 where they are not known."""
+    """A minute that cannot be read. The times are 0 if unknown."""
 
     error: Damaged
     begin_ns: int = 0
@@ -106,7 +107,7 @@ class LostMinute:
 
 
 class RecordedRun:
-    """A recording that is read. It is open from construction to close()."""
+    """A recording that is open for reading from construction to close()."""
 
     def __init__(self, path: Path) -> None:
         self._file = CheckedFile(path)
@@ -128,30 +129,33 @@ class RecordedRun:
 
     @property
     def missing(self) -> int:
-        """How many bytes were cut off the file, as far as it tells."""
+        """Number of bytes cut off the file, as far as known."""
         return self._file.missing
 
     def close(self) -> None:
         self._file.close()
 
     def wall(self, mono_ns: int) -> datetime | None:
-        """The wall time of a moment, by the last reading of both clocks before it, or the first of all; None
-        where there is none."""
+        """Return the wall time by the last clock reading before `mono_ns`, or by the first; None without
+        readings."""
         if self._clocks is None:
             order = "ORDER BY mono_ns, wall_ns, slack_ns"
             self._clocks = RecordedClocks(self._file.rows("clocks", f"{order} LIMIT {_MOST_BLOCKS}"))
         anchor = self._clocks.anchor(mono_ns)
-        # Sums of numbers of 64 bits are some hundred years from 1970: times of a calendar.
+        # Sums of 64-bit numbers are within some hundred years of 1970, which datetime can represent.
         return anchor.wall(mono_ns) if anchor else None
 
     def content(self, number: int) -> bytes:
-        """A row of `contents`: what a drive, a tool or another program said."""
+        """Return a row of `contents`: bytes from a drive, a tool or another program."""
         return self._content(number)
 
     def entries(self, since_ns: int = 0, steps: Steps | None = None) -> Iterator[RunEntry]:
-        """All entries in their order. With `since_ns`, stretches that lie wholly before it give only those
-        that say what is watched, with the samples around them; with `steps`, samples are missing that
-        in_steps() would leave out. Both go on together, entry by entry."""
+        """Yield all entries in order.
+
+        With `since_ns`, stretches that end earlier yield only the entries on watched disks, with the samples
+        around them. With `steps`, the samples that in_steps() would leave out are skipped. Both advance
+        together, entry by entry.
+        """
         succession, has_gap, lost, samples = Succession(self.name), False, None, 0
         streams = 0
         facts = replace(self._facts, slow=_SlowRequests(self._slow).next)
@@ -174,11 +178,11 @@ class RecordedRun:
                 has_gap, lost = True, error
                 yield NotWatched(self._gap(stretch, error))
         if lost and not succession.newest:
-            # There was nothing else.
+            # No other entries could be read.
             raise lost
 
     def _gap(self, stretch: RunStretch | LostMinute, error: Damaged) -> Event:
-        """Say what was left out, and why."""
+        """Return an event on the minutes left out, with the reason."""
         begin_ns, end_ns = stretch.begin_ns, stretch.end_ns
         begin, end = self.wall(begin_ns), self.wall(end_ns)
         when = f"{begin.astimezone():%H:%M:%S} to {end.astimezone():%H:%M:%S}" if begin and end else "its end"
@@ -203,7 +207,8 @@ class RecordedRun:
             last, is_lost = block.last, False
             if last > _MOST_ENTRIES:
                 raise BadInput(f"{self.name}: table blocks, row {row[0]}: no run has {last} entries")
-            # The one before a moment is wanted as well: the first interval begins with a sample in it.
+            # Also read the stretch before `since_ns`, which has the sample at the start of the first
+            # interval.
             if waiting and (block.begin_ns >= since_ns or self._says_what_is_watched(waiting)):
                 yield self._stretch(waiting, block, steps)
             waiting = block
@@ -215,7 +220,7 @@ class RecordedRun:
             yield LostMinute(error)
 
     def _block_rows(self) -> Iterator[tuple[Any, ...] | LostMinute]:
-        """The rows of `blocks`, one by one where a page of them is damaged."""
+        """Yield the rows of `blocks`, individually if a page is damaged."""
         newest = 0
         try:
             for row in self._file.rows("blocks", f"ORDER BY block LIMIT {_MOST_BLOCKS}"):
@@ -237,7 +242,7 @@ class RecordedRun:
     def _stretch(
         self, block: MinuteBlock, next_one: MinuteBlock | None, steps: Steps | None
     ) -> RunStretch | LostMinute:
-        """The entries of a minute, without samples that are not needed."""
+        """Return the entries of a minute, without samples that are not needed."""
         try:
             return self._read_stretch(block, next_one, steps)
         except Damaged as error:
@@ -256,14 +261,14 @@ class RecordedRun:
         return compressed_stretch(self._file, block.row, skipping)
 
     def _begins_with_samples(self, block: MinuteBlock) -> bool:
-        """Whether there are samples, and nothing rare that could come before them."""
+        """Return true if the block has samples and no rare entry before the first sample."""
         has_samples = any(self._file.rows("frames", "WHERE block = ? LIMIT 1", (block.row[0],)))
         return has_samples and not self._says_what_is_watched(block)
 
     def _at_the_end(self, table: str, behind: str) -> list[tuple[Any, ...]]:
-        """Rows of a table that was written to until the end: as many as can be read."""
+        """Return the readable rows of a table that is written until the end."""
         rows: list[tuple[Any, ...]] = []
-        # Where it is damaged, what stands before that is shown.
+        # Ignore the damage, and return the rows before it.
         with contextlib.suppress(Damaged):
             rows.extend(self._file.rows(table, behind, most_bytes=_MOST_EVENT_BYTES))
         return rows
@@ -308,7 +313,7 @@ class RecordedRun:
         return tuple(names)
 
     def _content(self, number: int) -> bytes:
-        """Bytes that were put away under a number."""
+        """Return the bytes with this number, from the cache or the file."""
         if number not in self._contents:
             if len(self._contents) >= _MOST_KEPT or self._kept_bytes > _MOST_KEPT_BYTES:
                 self._contents.clear()
@@ -318,7 +323,7 @@ class RecordedRun:
         return self._contents[number]
 
     def _slow(self, number: int, where: str) -> SlowRequest:
-        """A slow request, by its row."""
+        """Return the slow request in a row."""
         has_some = self._file.version >= SLOW_VERSION
         row = next(self._file.rows("slow", "WHERE request = ?", (number,)), None) if has_some else None
         if row is None:
@@ -344,10 +349,10 @@ class RecordedRun:
 
 
 class RecordedClocks:
-    """Readings of both clocks, in their order."""
+    """Readings of both clocks, ordered by time."""
 
     def __init__(self, rows: Iterable[tuple[Any, ...]]) -> None:
-        # There may be a million: as numbers of their own they would take 200 MiB.
+        # Arrays, because a million readings as separate integers would take 200 MiB.
         self._mono_ns, self._wall_ns, self._slack_ns = array("q"), array("q"), array("q")
         for mono_ns, wall_ns, slack_ns in rows:
             self._mono_ns.append(mono_ns)
@@ -355,7 +360,7 @@ class RecordedClocks:
             self._slack_ns.append(slack_ns)
 
     def anchor(self, mono_ns: int) -> Anchor | None:
-        """Return the last reading before a moment, or the first of all; None if there is none."""
+        """Return the last reading before `mono_ns`, or the first; None without readings."""
         at = max(bisect_right(self._mono_ns, mono_ns) - 1, 0)
         if at >= len(self._mono_ns):
             return None
@@ -363,8 +368,11 @@ class RecordedClocks:
 
 
 class _SlowRequests:
-    """Gives the slow requests of one reading. Entries refer to them in their order, and to each once: the
-    time that a file takes is that of its rows."""
+    """Returns the slow requests of a reading.
+
+    Entries must refer to them in order and once each, so the time for reading a file is limited by the number
+    of rows.
+    """
 
     def __init__(self, at: Callable[[int, str], SlowRequest]) -> None:
         self._at, self._newest = at, -1

@@ -1,4 +1,4 @@
-"""A row of the table `slow`: every value held against what it can be."""
+"""Read a row of the table `slow`, with a check of each value."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from opwatch.samples.slow import SlowRequest
 from opwatch.trace.ops import OPS
 from opwatch.trace.slow import Submitter
 
-# A name of a thread or of work, and the path of a control group.
+# Maximum length of a thread's or work's name, and of a cgroup's path.
 _LONGEST = {"name": 64, "cgroup": 4096}
 _BY_VALUE: dict[str | None, Submitter | None] = {one.value: one for one in Submitter} | {None: None}
 
 
 def slow_request(row: tuple[Any, ...], where: str) -> SlowRequest:
-    """The request that a row tells of. BadInput, with the place, for a row that tells of none."""
+    """Return the request in a row; BadInput names an invalid row."""
     _, place, end_ns, op, sector, size, latency_ns, queue_ns, submitter, pid, name, number, cgroup = row
     counts = (place, end_ns, sector, size, latency_ns, queue_ns, pid, number)
     if any(count is not None and count < 0 for count in counts) or place >= MOST_PLACES:

@@ -1,4 +1,4 @@
-"""Which samples of a run are needed when it is shown in longer intervals than it was recorded in."""
+"""Select the samples that are needed to show a run at longer intervals than recorded."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Steps:
-    """Intervals of `step_ns`, of which each is made of whole ones of `recorded_ns`. `due_ns` is the end of
-    the one that goes on, None before the first. Samples around `marks` are needed besides: a part begins or
-    ends with them."""
+    """Intervals of `step_ns`, each a multiple of `recorded_ns`.
+
+    `due_ns` is the end of the current interval, None before the first. Samples around `marks` are also
+    needed, because a part of the run starts or ends there.
+    """
 
     step_ns: int
     recorded_ns: int
@@ -17,21 +19,21 @@ class Steps:
     due_ns: int | None = None
 
     def begin(self, at_ns: int) -> None:
-        """Begin the first interval. Later calls change nothing."""
+        """Start the first interval; later calls have no effect."""
         if self.due_ns is None:
             self.due_ns = at_ns + self.step_ns
 
     def ends(self, at_ns: int) -> bool:
-        """Whether a reading of this moment ends an interval. Readings are late by what it takes to wake up
-        and to read, and not by the same each time."""
+        """Return true if a reading at this time ends the interval. Readings are late by varying wake-up and
+        read times."""
         return self.due_ns is None or at_ns + self.recorded_ns // 2 >= self.due_ns
 
     def go_on(self, at_ns: int) -> None:
-        """Go on to the next interval, after one that ended with a reading of this moment."""
+        """Start the next interval after a reading at this time."""
         if self.due_ns is not None:
             late_ns = at_ns + self.recorded_ns // 2 - self.due_ns
             self.due_ns += self.step_ns * (1 + late_ns // self.step_ns)
 
     def has_mark(self, begin_ns: int, end_ns: int) -> bool:
-        """Whether samples between two moments are needed for what they are."""
+        """Return true if a mark is between the two times."""
         return any(begin_ns <= mark <= end_ns for mark in self.marks)

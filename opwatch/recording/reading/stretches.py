@@ -1,5 +1,7 @@
-"""A stretch of a recording: a minute that was compressed, or what a recorder that was killed had not yet
-compressed. Its entries are put together again from samples, anchors and bodies."""
+"""Reconstruct the entries of a stretch from samples, anchors and bodies.
+
+A stretch is a compressed minute, or the entries that a killed recorder had not yet compressed.
+"""
 
 from __future__ import annotations
 
@@ -39,33 +41,32 @@ from opwatch.samples.sample import DiskSample, WatchedDisk
 from opwatch.samples.slow import SlowRequest
 from opwatch.trim.audit.live import DiscardSample
 
-# Each takes half a MiB of memory while it is read.
+# Each disk takes half a MiB of memory while reading.
 MOST_PLACES = 400
-# No minute has more samples or entries: the recorder closes it after 2^14 of both, that of version 1 after
-# 2^16.
+# Maximum rows of a minute: the recorder closes a minute after 2^14 samples and entries, or 2^16 in version 1.
 _MOST_ROWS, _MOST_FIRST_ROWS = (1 << 14) + 512, (1 << 16) + 512
 _MOST_OTHERS = 16 << 20
 _NUMBER = re.compile(rb"\[([0-9]{1,18}),")
-# What stands for itself, with whatever samples are left out around it.
+# Entries to keep even if the samples around them are skipped.
 _LOOKED = re.compile(rb'\[[0-9]{1,18},"(?:Looked|Slowed)",')
 _TICKED = re.compile(rb'\[[0-9]{1,18},"Ticked",')
 _MOST_TAIL = 64 << 20
-# An entry has a row of its own there, its anchor another, and each of its samples one.
+# Rows of `tail` per entry: the body, the anchor, and each sample.
 _ROWS_OF_ENTRY = 3
-# Of all streams of a minute: it has at most 16,000 samples and entries, which differ little.
+# Limit of all streams of a minute, which has at most 16,000 samples and entries with small differences.
 _MOST_BLOCK = 64 << 20
-# What the streams of all minutes may stand for: they are a few times as long as what is in the file, and of a
-# disk that does nothing ten times.
+# Limit of all streams of a file. Expanded streams are a few times as long as in the file, and ten times for
+# an idle disk.
 _STREAMS, _STREAMS_PER_BYTE = 1 << 18, 16
-# 24 imported disks without a request take more than two bytes for a sample.
+# Even 24 imported disks without requests take more than two bytes per sample.
 _SAMPLES, _BYTES_PER_SAMPLE = 4096, 2
-# Of what is rare in a minute, such as disks that come and leave.
+# Limit of the rare entries in a minute, such as disks that come and leave.
 _MOST_RARE = 16 << 20
 
 
 @frozen
 class DiskFrames:
-    """One disk of a stretch. `size`: how many bytes its streams are that were compressed."""
+    """The frames of a disk in a stretch. `size`: the size of the streams before compression."""
 
     fact: int
     samples: int
@@ -75,15 +76,18 @@ class DiskFrames:
 
 @frozen
 class Body:
-    """What an entry has besides samples: its kind and values, as text until somebody asks, for a document
-    takes many times the room of its text. `kind` is None where it stands in the document."""
+    """An entry's values other than samples.
+
+    They stay text until needed, because a parsed document takes many times the memory. If `kind` is None, the
+    kind is part of the text.
+    """
 
     kind: str | None
     text: bytes | str
     where: str
 
     def has(self, begin: re.Pattern[bytes]) -> bool:
-        """Whether its text, if it has not its kind beside it, begins so."""
+        """Return true if the kind is part of the text and the text starts with the pattern."""
         return self.kind is None and isinstance(self.text, bytes) and begin.match(self.text) is not None
 
     def read(self, number: int) -> tuple[str, Any]:
@@ -99,8 +103,10 @@ class Body:
 
 @frozen
 class Skipping:
-    """Allows to pass over samples that `steps` do not need, in a stretch that ends at `end_ns`. `is_followed`
-    says that the next stretch has samples before anything rare."""
+    """Permission to skip samples that `steps` does not need, in a stretch that ends at `end_ns`.
+
+    `is_followed`: the next stretch has samples before any rare entry.
+    """
 
     steps: Steps
     end_ns: int
@@ -108,13 +114,13 @@ class Skipping:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing that is left of it is needed."""
+        """True if the rest of the stretch is not needed."""
         return self.is_followed and not self.steps.ends(self.end_ns)
 
 
 @frozen
 class RunStretch:
-    """What lies between two entries, both included. `bodies` are what entries have besides samples."""
+    """The entries from `first` to `last`. `bodies` are the entries' values other than samples."""
 
     where: str
     first: int
@@ -127,8 +133,8 @@ class RunStretch:
     end_ns: int = 0
 
     def needed(self) -> set[int]:
-        """Entries that no steps leave out: all that have no samples, and the last samples before one of those
-        that is rare, or before an end."""
+        """Return the entries that steps must not skip: entries without samples, and the last samples before a
+        rare entry or an end."""
         looks = {number for number, body in self.bodies.items() if body.has(_LOOKED)}
         rare = {number for number, body in self.bodies.items() if body.kind is not None}
         newest = set()
@@ -143,7 +149,7 @@ class RunStretch:
 
 @frozen
 class Facts:
-    """What entries refer to by number: disks, drives, sentences, bytes, slow requests."""
+    """Values that entries refer to by number: disks, drives, sentences, bytes, slow requests."""
 
     layout: Layout
     shapes: Mapping[str, tuple[str, ...]]
@@ -159,7 +165,7 @@ class Facts:
 def compressed_stretch(
     file: CheckedFile, row: tuple[Any, ...], skipping: Skipping | None = None
 ) -> RunStretch:
-    """The stretch of a minute, from its row of `blocks`."""
+    """Return the stretch of a minute, from its row of `blocks`."""
     block, first, last, _, _, anchors, *_ = row
     where = f"{file.name}: block {block}"
     if file.version == FIRST_VERSION:
@@ -201,22 +207,22 @@ def _frames(file: CheckedFile, block: int, where: str) -> dict[int, DiskFrames]:
 
 
 def most_rows(file: CheckedFile) -> int:
-    """Return how many samples or entries a minute can have."""
+    """Return the maximum number of samples or entries in a minute."""
     return _MOST_FIRST_ROWS if file.version == FIRST_VERSION else _MOST_ROWS
 
 
 def most_samples(file: CheckedFile) -> int:
-    """Return how many samples a file has room for."""
+    """Return the maximum number of samples in the file."""
     return _SAMPLES + file.size // _BYTES_PER_SAMPLE
 
 
 def most_streams(file: CheckedFile) -> int:
-    """Return how many bytes the streams of a file may be."""
+    """Return the maximum size of the file's expanded streams."""
     return _STREAMS + _STREAMS_PER_BYTE * file.size
 
 
 def frequent_bodies(file: CheckedFile, row: tuple[Any, ...]) -> dict[int, Body]:
-    """Bodies that are compressed together, of a row of `blocks`."""
+    """Return the bodies compressed in a row of `blocks`."""
     where, others = f"{file.name}: block {row[0]}", row[6]
     text = contents.expanded(others, _MOST_OTHERS, where) if others else b""
     if text.count(b"\n") >= (most := most_rows(file)):
@@ -225,7 +231,7 @@ def frequent_bodies(file: CheckedFile, row: tuple[Any, ...]) -> dict[int, Body]:
 
 
 def tail_stretch(file: CheckedFile, first: int) -> RunStretch:
-    """The stretch of what follows the last block."""
+    """Return the stretch after the last block."""
     where = f"{file.name}: table tail"
     parts: dict[int, list[Streams]] = {}
     facts: dict[int, int] = {}
@@ -260,7 +266,7 @@ def tail_stretch(file: CheckedFile, first: int) -> RunStretch:
 
 
 def rare_bodies(file: CheckedFile, first: int, last: int | None) -> dict[int, Body]:
-    """Bodies that have a row of their own."""
+    """Return the bodies that have separate rows."""
     condition = "WHERE number >= ? " + ("" if last is None else "AND number <= ? ") + "ORDER BY number"
     bounds = (first,) if last is None else (first, last)
     bodies: dict[int, Body] = {}
@@ -273,7 +279,7 @@ def rare_bodies(file: CheckedFile, first: int, last: int | None) -> dict[int, Bo
 
 
 def has_rare(file: CheckedFile, first: int, last: int) -> bool:
-    """Whether there are bodies that have a row of their own."""
+    """Return true if there are bodies with separate rows."""
     condition = "WHERE number >= ? AND number <= ? ORDER BY number LIMIT 1"
     return any(True for _ in file.rows("entries", condition, (first, last)))
 
@@ -289,7 +295,7 @@ def _bodies(texts: Iterable[bytes], where: str) -> dict[int, Body]:
 
 
 class _Assembly(FromPlain):
-    """Makes values that refer to samples of their entry, to facts, and to discards written before."""
+    """Builds values that refer to samples of their entry, to facts, and to earlier discards."""
 
     def __init__(self, facts: Facts) -> None:
         super().__init__(facts.shapes, facts.content, self._referred)
@@ -305,7 +311,7 @@ class _Assembly(FromPlain):
         return value
 
     def pass_over(self, body: Body, number: int) -> None:
-        """Keep, of an entry that is left out, the discards that later ones may refer to."""
+        """Keep the discards of a skipped entry, because later entries may refer to them."""
         kind, values = body.read(number)
         names = self._facts.shapes.get(kind, ())
         if kind != "Ticked" or not isinstance(values, list) or len(values) != len(names):
@@ -330,7 +336,7 @@ class _Assembly(FromPlain):
 
 
 class _Head:
-    """Stands at the next sample of one disk."""
+    """The next sample of one disk."""
 
     def __init__(self, frames: DiskFrames, facts: Facts, known: Known, where: str) -> None:
         disk = facts.values.get(frames.fact)
@@ -344,7 +350,7 @@ class _Head:
         return self._reader.sample(self._known, self._where)
 
     def advance(self) -> bool:
-        """Go to the sample after it; False at the end."""
+        """Move to the next sample; return false at the end."""
         self._left -= 1
         if not self._left:
             if not self._reader.is_at_end:
@@ -358,8 +364,8 @@ class _Head:
 
 
 def looks_of(file: CheckedFile, row: tuple[Any, ...]) -> RunStretch | None:
-    """The stretch of a minute without its samples; None where anything but samples and looks at drives is in
-    it."""
+    """Return a minute's stretch without samples, or None if the minute has entries that are neither samples,
+    slow requests nor drive samples."""
     bodies = frequent_bodies(file, row)
     if not all(body.has(_LOOKED) or body.has(_TICKED) for body in bodies.values()):
         return None
@@ -368,7 +374,7 @@ def looks_of(file: CheckedFile, row: tuple[Any, ...]) -> RunStretch | None:
 
 
 def entries_of(stretch: RunStretch, facts: Facts) -> Iterator[tuple[int, RunEntry]]:
-    """The entries of a stretch, with their numbers, in order."""
+    """Yield the entries of a stretch with their numbers, in order."""
     known = Known(stretch.moments.anchors, facts.reasons, stretch.moments.cpus)
     heads = {
         place: _Head(frames, facts, known, f"{stretch.where}, place {place}")

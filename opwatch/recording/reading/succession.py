@@ -1,4 +1,4 @@
-"""Which entry may follow which: whoever goes through a recording need not ask again."""
+"""Check the order of entries, so that users of a recording need no checks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from opwatch.trim.audit.live import DiscardSample
 
 
 class Succession:
-    """Takes entries one after another. BadInput for one that cannot follow those before."""
+    """Checks a sequence of entries; raises BadInput for an entry that cannot follow its predecessors."""
 
     def __init__(self, where: str) -> None:
         self._where = where
@@ -29,7 +29,7 @@ class Succession:
 
     @property
     def newest(self) -> dict[int, DiskSample]:
-        """The last sample of every disk that is watched."""
+        """The last sample of every watched disk."""
         return self._newest
 
     def check(self, number: int, entry: RunEntry) -> None:
@@ -85,8 +85,8 @@ def _discards(entry: RunEntry) -> Mapping[int, DiscardSample]:
 
 
 def _has_grown(then: Trace, now: Trace) -> bool:
-    """Whether no kind of flow and no sender has less than before. What is gone counts as less."""
-    # Nothing is discarded in most intervals.
+    """Return true if no flow and no origin decreased or disappeared."""
+    # Fast path, because most intervals have no discards.
     if then == now:
         return True
     return _counts(now) >= _counts(then) and all(map(ge, now.loss, then.loss))

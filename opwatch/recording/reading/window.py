@@ -1,4 +1,4 @@
-"""A part of a run, or the same run in longer intervals: entries to entries."""
+"""Select part of a run, or the same run at longer intervals."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from opwatch.samples.newest import Newest
 
 
 def ended(entries: Iterable[RunEntry]) -> Iterator[RunEntry]:
-    """The entries of a run that has an end: where it has none, the newest samples are taken for it."""
+    """Yield the entries of a run; without an end, append an end from the newest samples."""
     newest = Newest()
     for entry in entries:
         newest.take(entry)
@@ -21,8 +21,8 @@ def ended(entries: Iterable[RunEntry]) -> Iterator[RunEntry]:
 
 
 def between(entries: Iterable[RunEntry], begin_ns: int, end_ns: int | None) -> Iterator[RunEntry]:
-    """The part of a run from the last samples before one moment to the last before another: a run of its
-    own."""
+    """Yield the part of a run from the last samples before `begin_ns` to the last before `end_ns`, as a
+    separate run."""
     newest, has_begun = Newest(), False
     for entry in entries:
         at_ns = first_moment(entry)
@@ -39,7 +39,7 @@ def between(entries: Iterable[RunEntry], begin_ns: int, end_ns: int | None) -> I
 
 
 def in_steps(entries: Iterable[RunEntry], steps: Steps) -> Iterator[RunEntry]:
-    """The run in longer intervals: samples are absolute, so that those in between can be left out."""
+    """Yield the run at longer intervals. Samples are absolute, so intermediate samples can be left out."""
     inside: Ticked | None = None
     for entry in entries:
         at_ns = first_moment(entry)
@@ -53,13 +53,13 @@ def in_steps(entries: Iterable[RunEntry], steps: Steps) -> Iterator[RunEntry]:
         if isinstance(entry, Left) and inside:
             inside = _without(inside, entry.place)
         if isinstance(entry, Ended) and inside and not entry.with_rest:
-            # What does not fill a step is shown as it is; a rest that is shown has it in it.
+            # Show an incomplete last interval, unless the end includes it.
             yield inside
         yield entry
 
 
 def _without(entry: Ticked, place: int) -> Ticked:
-    """An entry without a disk that left: what there was to show of it was shown then."""
+    """Return an entry without a disk that has left, whose last samples were shown at that time."""
     samples = {other: sample for other, sample in entry.samples.items() if other != place}
     discards = {other: sample for other, sample in entry.discards.items() if other != place}
     return Ticked(samples, discards, {other: one for other, one in entry.owners.items() if other != place})

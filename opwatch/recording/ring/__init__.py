@@ -1,1 +1,1 @@
-"""The last minutes of a watch, as short recordings one after the other of which the oldest go."""
+"""The last minutes of a watch, as a sequence of short recordings; the oldest are removed."""

@@ -1,4 +1,4 @@
-"""The recordings that a flight recorder has written by itself: the newest are kept."""
+"""The recordings that a flight recorder writes on its own. Only the newest are kept."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NAME = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d-[\w-]+\.opw", re.ASCII)
 
 
 class CaughtRecordings:
-    """A folder with at most `most` recordings, held from construction to close()."""
+    """A folder with at most `most` recordings, held open from construction to close()."""
 
     def __init__(self, folder: Path, most: int) -> None:
         self._path, self._most = folder, most
@@ -30,12 +30,12 @@ class CaughtRecordings:
         os.close(self._folder)
 
     def new_path(self, device: str) -> Path:
-        """Return the name of a recording that is written now, of what happened to a device."""
+        """Return the path of a new recording, named after the current time and the device."""
         safe = "".join(char if char.isalnum() and char.isascii() else "-" for char in device)
         return self._path / f"{datetime.now().astimezone():%Y-%m-%dT%H-%M-%S}-{safe}.opw"
 
     def make_room(self) -> list[Path]:
-        """Remove the oldest until one more has a place. Returns what was removed."""
+        """Remove the oldest recordings until there is room for a new one. Return the paths removed."""
         kept = sorted(self._listed(), key=lambda entry: entry[0])
         removed = []
         for _, name in kept[: max(len(kept) - self._most + 1, 0)]:
@@ -45,7 +45,7 @@ class CaughtRecordings:
         return removed
 
     def _listed(self) -> list[tuple[int, str]]:
-        """When each recording was written last, and its name."""
+        """Return (modification time, name) of each recording."""
         listed = []
         with os.scandir(self._folder) as entries:
             names = [entry.name for entry in entries]

@@ -1,4 +1,4 @@
-"""What a ring has, or a part of it, into a recording like any other."""
+"""Write the contents of a ring, or a part, to an ordinary recording."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from opwatch.recording.writing.recorder import RecordingTarget
 from opwatch.samples.entries import RunEntry
 from opwatch.samples.entry_parts import first_moment
 
-# So many entries are written and committed together.
+# Number of entries per transaction.
 _TOGETHER = 64
 
 
 def write_run(entries: Iterable[RunEntry], events: Iterable[RecordedEvent], target: RecordingTarget) -> None:
-    """Write entries and events. These stand behind the last entry that became known before them."""
+    """Write entries and events. Each event follows the last entry that became known before the event."""
     waiting = deque(events)
     target.begin()
     for count, entry in enumerate(entries, 1):
@@ -35,6 +35,6 @@ def write_run(entries: Iterable[RunEntry], events: Iterable[RecordedEvent], targ
 
 
 def _put(event: RecordedEvent, target: RecordingTarget) -> None:
-    # The contents that a file's event names are those of its segment.
+    # Skip files, because their contents are numbered by the segment.
     if event.kind != FILE:
         target.event(event.kind, event.words, event.mono_ns, event.status)

@@ -1,4 +1,4 @@
-"""The folder of a ring: its segments, whose it is now, and who reads it."""
+"""The folder of a ring: its segments, and the locks of its recorder and readers."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from opwatch.safefile import is_locked
 
 _SUFFIX = ".opw"
 _DIGITS = 10
-# Whoever writes the ring has the first locked, and those that read it share a lock on the second; who wants
-# the newest segment makes the third.
+# The recorder holds an exclusive lock on the first file, readers share a lock on the second. A reader that
+# needs the newest segment creates the third.
 _OWNER, _READERS, _REQUEST = "owner", "readers", "request"
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-# A recorder looks for requests four times a second; its disk may be slow.
+# A recorder checks for requests four times per second, but its disk may be slow.
 _ANSWER_S = 15.0
 _LOOK_S = 0.05
 
 
 @frozen
 class Segment:
-    """A recording in the ring. `size` is in bytes, with what SQLite has beside it."""
+    """A recording in the ring. `size` is in bytes, including SQLite's side files."""
 
     number: int
     path: Path
@@ -38,7 +38,7 @@ class Segment:
 
 
 class RingFolder:
-    """The folder is held by a descriptor from construction to close(): its name may lead elsewhere a moment
+    """The folder, held by a descriptor from construction to close(), because its name may lead elsewhere
     later."""
 
     def __init__(self, path: Path, *, make: bool = False) -> None:
@@ -80,7 +80,7 @@ class RingFolder:
         os.close(self._folder)
 
     def own(self) -> None:
-        """Be its only recorder until close()."""
+        """Become the ring's only recorder until close()."""
         owner = os.open(_OWNER, _FLAGS, 0o600, dir_fd=self._folder)
         try:
             fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -93,7 +93,7 @@ class RingFolder:
         self._owner = owner
 
     def is_owned(self) -> bool:
-        """Whether a recorder writes to it now."""
+        """Return true if a recorder is writing to the ring."""
         return self._is_locked(_OWNER, fcntl.LOCK_SH)
 
     @property
@@ -101,14 +101,14 @@ class RingFolder:
         return self._folder
 
     def device(self) -> int:
-        """The number of the device that it lies on."""
+        """Return the folder's device number."""
         return os.fstat(self._folder).st_dev
 
     def inode(self) -> int:
         return os.fstat(self._folder).st_ino
 
     def segments(self) -> list[Segment]:
-        """All segments, the oldest first."""
+        """Return all segments, the oldest first."""
         segments = []
         with os.scandir(self._folder) as entries:
             names = [entry.name for entry in entries]
@@ -123,25 +123,25 @@ class RingFolder:
         return sorted(segments, key=lambda segment: segment.number)
 
     def new_path(self) -> Path:
-        """A name behind those of all segments."""
+        """Return the path of a new last segment."""
         segments = self.segments()
         number = segments[-1].number + 1 if segments else 1
         return self.path / f"{number:0{_DIGITS}}{_SUFFIX}"
 
     def size(self, path: Path) -> int:
-        """How many bytes a segment has, with what lies beside it."""
+        """Return the size of a segment in bytes, including its side files."""
         return sum(self._size(path.name + side) for side in ("", *SIDES))
 
     def remove(self, segment: Segment) -> None:
         name = segment.path.name
-        # What lies beside it goes last: alone it would be taken for a part of another.
+        # Remove the database first: without the log it would be read in an older state.
         for one in (name, *(name + side for side in SIDES)):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(one, dir_fd=self._folder)
 
     @contextlib.contextmanager
     def kept(self) -> Iterator[None]:
-        """Keep every segment meanwhile, unless that takes very long."""
+        """Keep all segments during the context, unless the ring grows far beyond its limit."""
         readers = os.open(_READERS, _FLAGS, 0o600, dir_fd=self._folder)
         try:
             fcntl.flock(readers, fcntl.LOCK_SH)
@@ -150,11 +150,11 @@ class RingFolder:
             os.close(readers)
 
     def is_read(self) -> bool:
-        """Whether somebody has it kept as it is."""
+        """Return true if a reader keeps the segments."""
         return self._is_locked(_READERS, fcntl.LOCK_EX)
 
     def request(self) -> None:
-        """Have the recorder begin a new segment, so that the one before it can be read."""
+        """Ask the recorder to start a new segment, so that the newest entries can be read."""
         os.close(os.open(_REQUEST, _FLAGS, 0o600, dir_fd=self._folder))
         deadline = time.monotonic() + _ANSWER_S
         while self.is_requested() and self.is_owned():
@@ -169,12 +169,12 @@ class RingFolder:
         return self._size(_REQUEST, missing=-1) >= 0
 
     def answer(self) -> None:
-        """Tell whoever asked that the new segment has begun."""
+        """Signal that the new segment has been started."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(_REQUEST, dir_fd=self._folder)
 
     def _is_locked(self, name: str, probe: int) -> bool:
-        """Whether somebody holds a lock that keeps this one from us."""
+        """Return true if another process holds a lock that conflicts with `probe`."""
         try:
             lock = os.open(name, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=self._folder)
         except FileNotFoundError:

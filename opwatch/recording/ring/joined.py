@@ -1,4 +1,4 @@
-"""The segments of a ring as one run: what its recorder would have written into one file."""
+"""Join the segments of a ring into one run, as if recorded into a single file."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ _Link = tuple[int, RunEntry | RecordedEvent]
 
 
 class JoinedRun:
-    """The newest run in a ring, from the first segment that is still there. Open from construction to
-    close(). `lost` says what could not be read."""
+    """The newest run in a ring, from the oldest segment that still exists.
+
+    Open from construction to close(). `lost` lists the segments that could not be read, with reasons.
+    """
 
     def __init__(self, folder: RingFolder) -> None:
         self.name = str(folder.path)
@@ -35,16 +37,16 @@ class JoinedRun:
 
     @property
     def header(self) -> dict[str, str | int]:
-        """What the segments say of their run."""
+        """The run's header, without values that describe a segment."""
         return {name: value for name, value in self._runs[-1].header.items() if name not in _OF_SEGMENTS}
 
     @property
     def events(self) -> list[RecordedEvent]:
-        """What happened beside the disks; `number` is that of an entry in a segment."""
+        """Events other than samples. `number` is the number of an entry within its segment."""
         return sorted((event for run in self._runs for event in run.events), key=lambda event: event.mono_ns)
 
     def entries(self, last_only: bool = False) -> Iterator[RunEntry]:
-        """The entries of all segments, one after the other; with `last_only`, those of the last segment."""
+        """Yield the entries of all segments in order, or only those of the last segment."""
         for number, run in enumerate(self._runs[-1:] if last_only else self._runs):
             carried = _count(run, CARRIED) if number else 0
             for at, entry in enumerate(run.entries()):
@@ -53,14 +55,14 @@ class JoinedRun:
 
     def _newest_run(self, folder: RingFolder) -> Sequence[RecordedRun]:
         segments = folder.segments()
-        # The last one of a recorder that goes on is locked.
+        # A running recorder has the last segment locked.
         if segments and folder.is_owned():
             del segments[-1]
         runs: list[RecordedRun] = []
         for segment in reversed(segments):
             run = self._opened(segment.path)
             if run is None:
-                # What lies before a gap cannot be joined to what lies behind it.
+                # Segments before a gap cannot be joined with those after.
                 if runs:
                     break
                 continue
@@ -89,6 +91,6 @@ def _count(run: RecordedRun, name: str) -> int:
 
 
 def _follow(earlier: RecordedRun, later: RecordedRun) -> bool:
-    """Whether one segment was written right before the other."""
+    """Return true if `later` directly follows `earlier` in the same run."""
     is_same_run = earlier.header.get(RUN) == later.header.get(RUN)
     return is_same_run and _count(earlier, SEGMENT) + 1 == _count(later, SEGMENT)

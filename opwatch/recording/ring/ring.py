@@ -1,4 +1,4 @@
-"""A target that never grows beyond a bound: a segment after the other, and the oldest go."""
+"""A recording target of limited size: a sequence of segments, of which the oldest are removed."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from opwatch.recording.writing.file import RecordingFile
 from opwatch.samples.entries import RunEntry
 from opwatch.samples.newest import Newest
 
-# What is kept is made of so many segments, and one more that is being written.
+# Number of kept segments, in addition to the one being written.
 _SEGMENTS = 8
 _SHORTEST_S, _LONGEST_S = 1.0, 600.0
-# Beyond its bound by so much it loses its oldest even while somebody reads them.
+# Above this multiple of the size limit, the oldest segments are removed even during reading.
 _MOST_WHILE_READ = 2
-# Names in the header of a segment: of which run of a recorder it is, which of that run's, and how many of its
-# entries repeat what the one before it ended with.
+# Names in a segment's header: the recorder's run, the segment's number in the run, and the number of entries
+# repeated from the end of the previous segment.
 RUN, SEGMENT, CARRIED = "run", "segment", "carried"
 
 
 @frozen
 class RingBounds:
-    """Says for how long entries are kept, and in how many bytes at most."""
+    """Limits of the time and of the bytes that a ring keeps."""
 
     keep_s: float
     most_bytes: int
@@ -46,7 +46,7 @@ class Ring:
         self._header = dict(header) | {RUN: secrets.token_hex(16)}
         self._newest = Newest()
         self._count = 0
-        # When segments of ours ended, by the clock that nobody sets.
+        # End of our segments by the monotonic clock, which nothing can set.
         self._ended: dict[Path, float] = {}
         folder.answer()
         self._file = self._next_file()
@@ -81,7 +81,7 @@ class Ring:
         self._file.roll_back()
 
     def pause(self) -> None:
-        """Begin a new segment where that is due."""
+        """Start a new segment if due."""
         is_requested = self._folder.is_requested()
         is_long = time.monotonic() - self._begun >= self._bounds.segment_s
         if is_requested or is_long or self._is_large() or self._file.is_removed:
@@ -120,13 +120,13 @@ class Ring:
         return RecordingFile(self._folder.new_path(), header, quickly=True)
 
     def _forget(self) -> None:
-        """Remove the oldest: what ended before the time that is kept, and what is beyond the bytes."""
+        """Remove the oldest segments, beyond the kept time or beyond the size limit."""
         *segments, _ = self._folder.segments()
         size = sum(segment.size for segment in segments)
         may_go = not self._folder.is_read()
         for segment in segments:
             is_old = self._age(segment) > self._bounds.keep_s
-            # Room for what the newest may grow to.
+            # Leave room for the growth of the newest segment.
             is_too_much = size > self._bounds.most_bytes * _SEGMENTS // (_SEGMENTS + 1)
             if not may_go and size <= _MOST_WHILE_READ * self._bounds.most_bytes:
                 break
@@ -137,7 +137,7 @@ class Ring:
             size -= segment.size
 
     def _age(self, segment: Segment) -> float:
-        """How many seconds ago a segment ended."""
+        """Return the seconds since a segment ended."""
         if segment.path in self._ended:
             return time.monotonic() - self._ended[segment.path]
         return time.time() - segment.modified_ns / 1e9

@@ -1,1 +1,1 @@
-"""A recording while it is made."""
+"""Writing a recording."""

@@ -1,4 +1,4 @@
-"""A new recording and what writes into it, as the target of a recorder."""
+"""A new recording file with its writer, as the target of a recorder."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from opwatch.recording.writing.writer import RecordingWriter
 
 
 class RecordingFile(RecordingWriter):
-    """A recording that is open from construction to end() or abandon(). `path` is where it is: it follows a
-    file that was renamed."""
+    """A recording that is open from construction to end() or abandon(). `path` follows a file that is
+    renamed."""
 
     pause_s: float | None = None
     kept_s: float | None = None
@@ -27,20 +27,20 @@ class RecordingFile(RecordingWriter):
             raise
 
     def device(self) -> int:
-        """The number of the device that it lies on."""
+        """Return the number of the file's device."""
         return self._new.device()
 
     def inode(self) -> int:
-        """The number of the file on that device."""
+        """Return the file's inode number."""
         return self._new.inode()
 
     @property
     def is_removed(self) -> bool:
-        """Whether no name leads to it any more: what is written to it is lost."""
+        """True if the file has no name any more, so that everything written to it is lost."""
         return self._new.place() is None
 
     def pause(self) -> None:
-        """Refuse to go on when the file was removed."""
+        """Raise an error if the file was removed."""
         place = self._new.place()
         if not place:
             raise OpwatchError(
@@ -50,15 +50,15 @@ class RecordingFile(RecordingWriter):
         self.path = place
 
     def end(self, reason: str, mono_ns: int, left_out: int) -> None:
-        """End it cleanly; there is one file afterwards."""
+        """End the recording cleanly, as a single file."""
         self.pause()
         super().end(reason, mono_ns, left_out)
         self._new.close()
 
     def remove(self) -> None:
-        """Leave nothing of it."""
+        """Remove the recording and its side files."""
         self._new.remove()
 
     def abandon(self) -> None:
-        """Leave it as it is, without an end."""
+        """Close the recording without an end."""
         self._new.abandon()

@@ -1,4 +1,4 @@
-"""A new SQLite file that is surely the one we made: SQLite opens by name, and names may change meanwhile."""
+"""Create a new SQLite file and verify its identity, because SQLite opens by name, and names may change."""
 
 from __future__ import annotations
 
@@ -24,21 +24,22 @@ from opwatch.recording.schema import (
 )
 
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-# SQLite writes beside the file, under these names.
+# Files that SQLite creates beside the database.
 SIDES = ("-wal", "-journal", "-shm")
 
 
 class NewDatabase:
-    """Created 0600 and by nobody else. `connection` belongs to the thread that uses it first."""
+    """A database created by this process with mode 0600. The first thread to use `connection` owns it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        # The folder is opened once: its name may lead elsewhere a moment later.
+        # Open the folder once, because its name may lead elsewhere later.
         self._folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             self._refuse_what_is_there()
             self._refuse_leftovers()
-            # Kept open until SQLite has closed its own: closing any descriptor of a file gives up its locks.
+            # Keep the descriptor open until SQLite has closed its own: closing any descriptor of a file
+            # releases the process's locks.
             self._descriptor = os.open(path.name, _FLAGS, 0o600, dir_fd=self._folder)
         except FileExistsError:
             os.close(self._folder)
@@ -55,7 +56,7 @@ class NewDatabase:
             raise
 
     def _refuse_what_is_there(self) -> None:
-        """Before what lies beside it: the log of another recorder must not be removed."""
+        """Check this before the side files: the log of another recorder must not be removed."""
         with contextlib.suppress(FileNotFoundError):
             status = os.stat(self.path.name, dir_fd=self._folder, follow_symlinks=False)
             if stat.S_ISDIR(status.st_mode):
@@ -82,7 +83,7 @@ class NewDatabase:
                 )
 
     def _opened(self) -> sqlite3.Connection:
-        # The name is looked up in the folder that is open; SQLite follows no link as the last part of a name.
+        # SQLite looks up the name in the open folder, and does not follow a symbolic link as the last part.
         address = f"file:/proc/self/fd/{self._folder}/{quote(os.fsencode(self.path.name))}?mode=rw"
         connection = sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False)
         try:
@@ -90,9 +91,9 @@ class NewDatabase:
             for setting in (
                 f"page_size={PAGE_BYTES}",
                 "auto_vacuum=INCREMENTAL",
-                # The lock is of this file alone, so that nothing is mapped or locked for readers beside us.
+                # Lock only this file; no shared memory and no locks for concurrent readers.
                 "locking_mode=EXCLUSIVE",
-                # Until the file has its tables nothing is written beside it.
+                # Write no side file until the tables exist.
                 "journal_mode=MEMORY",
                 "synchronous=NORMAL",
                 "cache_size=-2048",
@@ -112,7 +113,7 @@ class NewDatabase:
             row = ("format", "opwatch recording")
             connection.execute(insertion("header"), (*row, row_check("header", row)))
             connection.execute("COMMIT")
-            # Opened by the first transaction that was written to it, and not again.
+            # The first transaction opened the log, which then stays open.
             self._check_identity("-wal")
         except BaseException:
             connection.close()
@@ -120,8 +121,11 @@ class NewDatabase:
         return connection
 
     def _check_identity(self, side: str) -> None:
-        """Refuse unless what SQLite has open under this name is a file of our own, with one name, and (of the
-        recording itself) the one that we made."""
+        """Refuse a file of another user.
+
+        The file opened by SQLite under this name must be a regular file of ours with a single name, and in
+        case of the database itself the file that we created.
+        """
         name, ours = self.path.name + side, os.fstat(self._descriptor)
         opened = [status for number, status in _descriptors(name) if number != self._descriptor]
         mine = [
@@ -139,14 +143,14 @@ class NewDatabase:
             )
 
     def _give_up(self) -> None:
-        """Leave nothing of it, unless the name is another's by now."""
+        """Remove the file, unless the name leads to another file by now."""
         self._unlink(self.path.name, os.fstat(self._descriptor))
         os.close(self._descriptor)
         os.close(self._folder)
         self._descriptor = -1
 
     def _unlink(self, name: str, ours: os.stat_result) -> None:
-        """Remove a name of this file, unless it leads to another one."""
+        """Remove a name of this file, unless the name leads to another file."""
         with contextlib.suppress(OSError):
             if self._is_at(name, ours):
                 os.unlink(name, dir_fd=self._folder)
@@ -158,7 +162,7 @@ class NewDatabase:
         return False
 
     def remove(self) -> None:
-        """Leave nothing of it, once it was made."""
+        """Remove the completed database and its side files."""
         if self._descriptor < 0:
             return
         with contextlib.suppress(sqlite3.Error):
@@ -169,15 +173,15 @@ class NewDatabase:
         self._give_up()
 
     def device(self) -> int:
-        """The number of the device that the file lies on."""
+        """Return the number of the file's device."""
         return os.fstat(self._descriptor).st_dev
 
     def inode(self) -> int:
-        """The number of the file on that device."""
+        """Return the file's inode number."""
         return os.fstat(self._descriptor).st_ino
 
     def place(self) -> Path | None:
-        """Return the name that leads to the file now, or None when it was removed."""
+        """Return the file's current path, or None if it was removed."""
         ours = os.fstat(self._descriptor)
         if not ours.st_nlink:
             return None
@@ -187,9 +191,9 @@ class NewDatabase:
         return renamed if self._is_at(str(renamed), ours) else None
 
     def close(self) -> None:
-        """Make one file of it again: what lies beside it is brought into it."""
+        """Close the database as a single file, with the log merged into it."""
         try:
-            # Pages that nothing lies in any more go with the next transaction.
+            # The next transaction frees unused pages.
             self.connection.execute("PRAGMA auto_vacuum=FULL").fetchall()
             self.connection.execute("UPDATE header SET value = value")
             self.connection.execute("PRAGMA journal_mode=MEMORY").fetchall()
@@ -197,8 +201,11 @@ class NewDatabase:
             self.abandon()
 
     def abandon(self) -> None:
-        """Close it as it is. What was committed stays, and is found by whoever opens the file. Of a file that
-        was removed nothing stays: SQLite leaves its log, which the next file of this name would not match."""
+        """Close the file without an end. Committed data stay readable.
+
+        If the file was removed, also remove the log left by SQLite, which would not match the next file of
+        the same name.
+        """
         if self._descriptor < 0:
             return
         logs = [] if self.place() else _descriptors(self.path.name + "-wal")
@@ -208,12 +215,12 @@ class NewDatabase:
             self._unlink(self.path.name + "-wal", log)
         os.close(self._descriptor)
         os.close(self._folder)
-        # Another file may have the number a moment later.
+        # Another file may get this number.
         self._descriptor = -1
 
 
 def _descriptors(name: str) -> list[tuple[int, os.stat_result]]:
-    """What this process has open under a name, in whatever folder."""
+    """Return (descriptor, status) of this process's open files named `name`, in any folder."""
     opened = []
     for entry in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):

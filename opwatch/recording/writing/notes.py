@@ -1,8 +1,8 @@
-"""Notes for a recording that is being written, from whoever may read it: `opwatch note`.
+"""Receive notes for a recording in progress from `opwatch note`.
 
-The recorder listens under a name that follows from the file, in the kernel's own table of names: nothing of
-it lies on a disk, where others might plant a link, and nothing stays when the recorder is killed. Such names
-have no owner, so that each side asks the kernel who the other one is.
+The recorder listens on an abstract Unix socket whose name is derived from the file. No file is needed, so
+another user cannot plant a link, and a killed recorder leaves nothing behind. Abstract names have no owner,
+therefore each side asks the kernel for the user of the other.
 """
 
 from __future__ import annotations
@@ -21,11 +21,10 @@ from opwatch.foreign import text_of
 from opwatch.times import spell
 
 MOST_BYTES = 4096
-# A recording has room for more events than these. What goes on for ever takes as many in the time that
-# it keeps.
+# Fewer than the events that a recording can hold. In a ring this limits the notes within the kept time.
 MOST_NOTES = 4096
 _ANSWER_BYTES = 1024
-# Whoever connects and says nothing is not waited for.
+# Timeout for clients that connect and send nothing.
 _PATIENCE_S = 1.0
 # struct ucred: process, user, group.
 _PEER = struct.Struct("@iII")
@@ -38,7 +37,7 @@ def _name(device: int, inode: int) -> bytes:
 
 
 def _user(peer: socket.socket) -> int:
-    """Who the other side was when it began to connect, or to listen."""
+    """Return the user ID of the other side at the time of its connect() or listen()."""
     user: int = _PEER.unpack(peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))[1]
     return user
 
@@ -48,15 +47,17 @@ def _new_socket() -> socket.socket:
 
 
 class NoteTaker:
-    """Takes notes in a thread of its own, from construction to close(). `take` gives the reason why a note
-    cannot be kept, or None; `within_s`, for how long notes stay, None for ever. `problem` is why none can be
-    taken."""
+    """Takes notes in a separate thread, from construction to close().
+
+    `take` returns the reason for refusing a note, or None. Notes are kept for `within_s`, or without limit if
+    None. `problem` is the reason if no notes can be taken.
+    """
 
     def __init__(
         self, device: int, inode: int, take: Callable[[str], str | None], within_s: float | None = None
     ) -> None:
         self._take, self._within_s = take, within_s
-        # When those were taken that are still kept.
+        # Times of the notes that are still kept.
         self._moments: deque[float] = deque()
         self.problem: str | None = None
         self._socket = _new_socket()
@@ -71,7 +72,7 @@ class NoteTaker:
         self._thread.start()
 
     def close(self) -> None:
-        """Take no more. All that were said to be kept were given to `take`."""
+        """Stop taking notes. Every acknowledged note has been given to `take`."""
         if self.problem:
             return
         with contextlib.suppress(OSError):
@@ -99,7 +100,7 @@ class NoteTaker:
         return reason.encode("utf-8", "replace") if reason else KEPT
 
     def _no_room(self) -> str | None:
-        """Why another note has no room, or None, and then it has."""
+        """Reserve room for a note, or return the reason for refusing the note."""
         now = _now()
         if self._within_s is not None:
             while self._moments and now - self._moments[0] > self._within_s:
@@ -112,7 +113,7 @@ class NoteTaker:
 
 
 def send_note(descriptor: int, name: str, text: str) -> None:
-    """Give a note to the recorder of a file that is open; `name` is how the user calls it."""
+    """Send a note to the recorder of an open file; `name` is the file's name as given by the user."""
     raw = text.encode("utf-8", "replace")
     if not raw.strip() or len(raw) > MOST_BYTES:
         raise UsageError(f"a note has 1 to {MOST_BYTES} bytes")

@@ -1,4 +1,4 @@
-"""Entries of a run that is going on, into a file: nobody who gives one ever waits for the disk."""
+"""Write the entries of a run in progress to a file. Callers never wait for the disk."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from opwatch.frozen import frozen
 from opwatch.samples.entries import Looked, RunEntry, Slowed, Ticked
 from opwatch.samples.entry_parts import samples_in
 
-# A sample takes 136 KiB while it waits.
+# A waiting sample takes 136 KiB.
 MOST_WAITING = 512
-# So many slow requests take no more memory than one sample.
+# Number of slow requests that take at most the memory of a sample.
 _AS_MUCH = 128
-# However short the intervals are, the file is committed no more often.
+# Minimum interval between commits, even with short intervals.
 _COMMIT_S = 0.25
-# A disk that does not answer at the end is waited for so long.
+# Maximum wait at the end for a disk that does not respond.
 _LAST_S = 10.0
 
 
@@ -42,18 +42,18 @@ class _File:
 
 
 class RecordingTarget(Protocol):
-    """Where entries are written. After its construction one thread alone uses it, but for `device`, `inode`
-    and `kept_s`."""
+    """The destination of entries. After construction a target belongs to one thread, except for `device`,
+    `inode` and `kept_s`."""
 
     @property
     def path(self) -> Path: ...
 
-    # pause() is called after each commit, and at least this often, in seconds; None for commits alone.
+    # pause() is called after each commit and at least at this interval in seconds; None for commits only.
     pause_s: float | None
 
     @property
     def kept_s(self) -> float | None:
-        """For how long it keeps what it was given, in seconds; None for ever."""
+        """Time in seconds for which entries are kept, None for unlimited."""
 
     def device(self) -> int: ...
     def inode(self) -> int: ...
@@ -69,8 +69,11 @@ class RecordingTarget(Protocol):
 
 
 class Recorder:
-    """Writes from construction to finish(). An error ends the recording and not the run: `tell` is called
-    once with it, and `problem` keeps it."""
+    """Writes from construction to finish().
+
+    An error ends the recording but not the run: `tell` is called once with the error, and `problem` stores
+    it.
+    """
 
     def __init__(
         self, target: RecordingTarget, tell: Callable[[str], None], most_waiting: int = MOST_WAITING
@@ -87,12 +90,15 @@ class Recorder:
         self._thread.start()
 
     def device(self) -> int:
-        """The number of the device that the file lies on."""
+        """Return the number of the file's device."""
         return self._target.device()
 
     def take(self, entry: RunEntry) -> None:
-        """Keep an entry. Where the disk is too slow, samples between others are left out, and counted: those
-        that follow cover their time."""
+        """Keep an entry.
+
+        If the disk is too slow, intermediate samples are left out and counted; the following interval covers
+        their time.
+        """
         size = _size(entry)
         with self._change:
             may_be_left_out = isinstance(entry, Ticked | Looked | Slowed)
@@ -104,11 +110,11 @@ class Recorder:
             self._change.notify()
 
     def event(self, kind: str, words: str, status: int | None = None, mono_ns: int | None = None) -> None:
-        """Note what happened beside the disks: now, or at a moment that became known later."""
+        """Keep an event of now, or of `mono_ns`."""
         self._note(_Event(kind, words, time.monotonic_ns() if mono_ns is None else mono_ns, status))
 
     def keep_file(self, name: str, raw: bytes) -> None:
-        """Keep what another program wrote."""
+        """Keep another program's file."""
         self._note(_File(name, raw, time.monotonic_ns()))
 
     def _note(self, one: _Event | _File) -> None:
@@ -118,7 +124,7 @@ class Recorder:
                 self._change.notify()
 
     def finish(self, reason: str, longest_s: float = _LAST_S) -> None:
-        """Write what waits, and the end of the file. `reason` says why the run has ended."""
+        """Write the waiting entries and the end of the file. `reason` is the reason for the run's end."""
         with self._change:
             self._reason = self._reason or reason
             self._change.notify()
@@ -145,7 +151,8 @@ class Recorder:
             self._target.abandon()
 
     def _write_what_waits(self) -> bool:
-        """Write what waits in one transaction. False when all is written."""
+        """Write the waiting entries in one transaction; return false if all are written and the run has
+        ended."""
         with self._change:
             has_news = self._change.wait_for(
                 lambda: self._waiting or self._reason is not None, self._target.pause_s
@@ -194,5 +201,5 @@ class Recorder:
 
 
 def _size(entry: RunEntry) -> int:
-    """How many samples there are in it, or what takes as much memory."""
+    """Return the size of an entry in samples, or in the memory of as many samples."""
     return 1 + len(entry.requests) // _AS_MUCH if isinstance(entry, Slowed) else len(samples_in(entry))

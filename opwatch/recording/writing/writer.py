@@ -1,4 +1,4 @@
-"""Entries into a recording. What belongs together is committed together; nothing here waits or sleeps."""
+"""Write entries to a recording in transactions. Nothing here waits or sleeps."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ from opwatch.samples.slow import SlowRequest
 from opwatch.trim.audit.live import DiscardSample
 
 BLOCK_NS = 60 * 10**9
-# No block has more rows than this, however short the intervals are.
+# Maximum number of rows per block, even with short intervals.
 _MOST_ROWS = 1 << 14
-# Larger numbers do not fit an integer of SQLite's.
+# The largest integer of SQLite.
 _MOST = (1 << 63) - 1
-# So much of a file beside the samples stands in one row.
+# Maximum bytes per row of another program's file.
 _PART = 1 << 20
-# Values of these classes are rows of their own, and referred to by number.
+# Values of these classes get their own rows and are referenced by number.
 _FACTS = (WatchedDisk, DriveFacts, NvmeCommand)
 
 
 @dataclass(slots=True)
 class _Place:
-    """One disk of the run, and what was written of it in the block that is open."""
+    """A disk of the run, with the samples in the open block."""
 
     writer: FrameWriter = field(default_factory=FrameWriter)
     fact: int = 0
@@ -56,8 +56,11 @@ class _Place:
 
 
 class RecordingWriter:
-    """Writes to a file that has just been made. Every call is a transaction of its own, or part of the one
-    that the caller began. `quickly`: the file is not kept for long, and may be larger for less work."""
+    """Writes to a new file.
+
+    Every call is a separate transaction, or part of the transaction that the caller started. `quickly` is for
+    files that are soon removed: less CPU time for a larger file.
+    """
 
     def __init__(
         self, database: NewDatabase, header: Mapping[str, str | int], *, quickly: bool = False
@@ -71,11 +74,11 @@ class RecordingWriter:
         self._shaped: set[str] = set()
         self._number = self._block = self._slow = 0
         self._samples: Mapping[int, DiskSample] = {}
-        # Minutes are counted from the first entry on, and readings are late by some of an interval: blocks
-        # begin with the samples that intervals of minutes are made of.
+        # Minutes count from the first entry. Readings may be late by part of an interval; the tolerance makes
+        # blocks start with the samples that one-minute intervals need.
         self._origin_ns = 0
         self._half_ns = min(int(header.get("interval_ns", 0)), BLOCK_NS) // 2
-        # These are of the block that is open.
+        # State of the open block.
         self._begin_ns = self._end_ns = self._due_ns = self._first = self._rows = 0
         self._anchored: list[bytes] = []
         self._others: list[bytes] = []
@@ -129,26 +132,26 @@ class RecordingWriter:
         self._samples = {}
 
     def _end_of_minute(self, at_ns: int) -> int:
-        """When the block ends that begins now."""
+        """Return the end of a block that starts now."""
         self._origin_ns = self._origin_ns or at_ns
         return self._origin_ns + BLOCK_NS * (1 + (at_ns + self._half_ns - self._origin_ns) // BLOCK_NS)
 
     def event(self, kind: str, words: str, mono_ns: int, status: int | None = None) -> None:
-        """Note what happened beside the disks: a command, a phase, a note, entries that were left out."""
+        """Keep an event: a command, a phase, a note, or entries left out."""
         self._insert("events", (self._number, mono_ns, kind, readable(words), status))
 
     def clock(self, anchor: Anchor) -> None:
-        """Note both clocks, for a run whose samples do not."""
+        """Keep a reading of both clocks, for runs without disk samples."""
         self._insert("clocks", (anchor.mono_ns, anchor.wall_ns, anchor.slack_ns))
 
     def keep_file(self, name: str, raw: bytes, mono_ns: int) -> None:
-        """Keep what another program wrote, beside the samples: its bytes are rows of `contents`."""
+        """Store another program's file as rows of `contents`."""
         contents = [self._keep_bytes(raw[at : at + _PART]) for at in range(0, len(raw), _PART)]
         document = {"name": readable(name), "size": len(raw), "contents": contents}
         self.event(FILE, json_text(document), mono_ns)
 
     def end(self, reason: str, mono_ns: int, left_out: int) -> None:
-        """End the run cleanly. Without that the file says that it has no end."""
+        """End the run cleanly. Without this call the file is marked as having no end."""
         self.begin()
         if self._rows:
             self._close_block()
@@ -183,7 +186,7 @@ class RecordingWriter:
         self._insert("tail", (self._number, place, fact, joined(streams)))
 
     def _put_body(self, entry: RunEntry, at_ns: int) -> None:
-        """Write what an entry has besides its samples."""
+        """Write an entry's values other than samples."""
         kind = type(entry).__name__
         is_frequent = isinstance(entry, Ticked | Looked | Slowed)
         if isinstance(entry, Ticked) and self._samples and not (entry.discards or entry.owners):
@@ -199,7 +202,7 @@ class RecordingWriter:
             self._insert("entries", (self._number, kind, at_ns, json_text(values)))
 
     def _close_block(self) -> None:
-        """Compress what is written one by one."""
+        """Compress the samples of the open block."""
         self._block += 1
         others = deflated(b"\n".join(self._others)) if self._others else b""
         anchors = packed_anchors(self._anchored)
@@ -224,7 +227,7 @@ class RecordingWriter:
         at.written = []
 
     def _write_counts(self, place: int, sample: DiskSample) -> None:
-        """Write plain counters for whoever reads the file without us."""
+        """Write plain counters for SQL users of the file."""
         now = sample.reading.sample
         for op, counted in now.ops.items():
             values = [getattr(counted, name) for name in COUNTED]
@@ -254,7 +257,7 @@ class RecordingWriter:
         return self._fact(value) if isinstance(value, _FACTS) else None
 
     def _put_slow(self, one: SlowRequest) -> int:
-        """Write a row for whoever looks for it by SQL; the entry has its number."""
+        """Write a row for SQL users and return its number."""
         self._slow += 1
         who = one.submitter.value if one.submitter else None
         name, cgroup = (readable(text) if text is not None else None for text in (one.name, one.cgroup))
@@ -264,7 +267,7 @@ class RecordingWriter:
         return self._slow
 
     def _fact(self, value: WatchedDisk | DriveFacts | NvmeCommand | str) -> int:
-        """The number of a value that is written once."""
+        """Return the number of a value, which is written once."""
         number = self._facts.get(value)
         if number is None:
             number = self._facts[value] = len(self._facts) + 1
@@ -275,8 +278,10 @@ class RecordingWriter:
 
 
 class DiscardReferences:
-    """Finds samples of discards that have not changed since they were written in the same block. Such a one
-    is referred to, by how many were written in the block before it."""
+    """Finds samples of discards that are unchanged since the last one in the block.
+
+    Such samples are replaced by a reference: the number of samples written before in the block.
+    """
 
     def __init__(self) -> None:
         self.may_refer = False
@@ -287,7 +292,7 @@ class DiscardReferences:
         self._newest: dict[tuple[str, str | None], tuple[int, DiscardSample]] = {}
 
     def reference(self, sample: DiscardSample) -> int | None:
-        """What to refer to a sample by; None for one that has to be written, which is counted as written."""
+        """Return the reference to an unchanged sample, or None if the caller has to write the sample."""
         if not self.may_refer:
             return None
         at, newest = self._newest.get((sample.disk, sample.device), (0, None))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * Count requests by owner, a cgroup or a process, in addition to their target. Only the programs
- * that also report slow requests do this. The verifier removes this code if owners are not counted.
+ * Count requests by owner, a cgroup or a process, in addition to their target. Only separate
+ * programs (rq_slow, bio_owned) do this. The verifier removes the code if owners are not counted.
  */
 #ifndef OPWATCH_OWNERS_H
 #define OPWATCH_OWNERS_H

@@ -83,7 +83,7 @@ class Trust:
 
 
 def _drift(traced: int, least: int, most: int) -> Drift:
-    """Return the distance of the traced count from the kernel's lower and upper bounds."""
+    """Return the distance of the traced count from the kernel's bounds, and their width as slack."""
     if least == traced == most:
         return _NO_DRIFT
     distance = least - traced if traced < least else most - traced if traced > most else 0

@@ -24,7 +24,7 @@ _MOST_ROWS = (1 << 14) + 512
 
 @frozen
 class SharedMoments:
-    """Clocks and CPU times by entry, without entries whose CPU times are unknown."""
+    """Clocks and CPU times by entry. `cpus` has no entries with unknown CPU times."""
 
     anchors: Mapping[int, Anchor] = field(default_factory=dict)
     cpus: Mapping[int, CpuTimes] = field(default_factory=dict)

@@ -85,7 +85,7 @@ def _discards(entry: RunEntry) -> Mapping[int, DiscardSample]:
 
 
 def _has_grown(then: Trace, now: Trace) -> bool:
-    """Return true if no flow and no origin decreased or disappeared."""
+    """Return true if no flow, origin or loss counter decreased or disappeared."""
     # Fast path, because most intervals have no discards.
     if then == now:
         return True

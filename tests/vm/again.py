@@ -1,4 +1,4 @@
-"""Runs once more what the emulator itself broke off."""
+"""Retry a run that failed because QEMU itself aborted."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ ATTEMPTS = 3
 
 
 def until_the_emulator_holds(attempt: Callable[[], _Outcome]) -> _Outcome:
-    """What the attempt returns. An assertion of QEMU ends a guest and says nothing of the tests in it. With
-    10.0 one fails now and then where a PCI device goes: a processor still has the number of a section of the
-    memory map that went with it (iotlb_to_section in system/physmem.c). The last such end is a failure."""
+    """Return the result of `attempt`, retrying up to ATTEMPTS times when QEMU aborts on a failed assertion.
+    Such an abort ends the guest but says nothing about the tests in it. QEMU 10.0 occasionally aborts when a
+    PCI device is removed: a CPU still holds the number of a memory map section that was removed with the
+    device (iotlb_to_section in system/physmem.c). The last abort is raised."""
     for left in reversed(range(ATTEMPTS)):
         try:
             return attempt()

@@ -1,4 +1,4 @@
-"""The bench's data: kernels.toml as records, and where things are kept."""
+"""The bench's data: kernels.toml as records, and the paths of stored files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CHECKOUT = HERE.parent.parent
 
 
 def cache_dir() -> Path:
-    """Where downloads and the logs of failed guests are kept: OPWATCH_VM_CACHE, else .cache/vm."""
+    """Return the directory for downloads and logs of failed guests: OPWATCH_VM_CACHE, otherwise .cache/vm."""
     return Path(os.environ.get("OPWATCH_VM_CACHE") or CHECKOUT / ".cache" / "vm").absolute()
 
 
@@ -36,7 +36,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Qemu:
-    """Which emulator the devices need."""
+    """The emulator that the devices need."""
 
     package: str
     binary: str
@@ -47,13 +47,13 @@ class Qemu:
 
 @dataclass(frozen=True)
 class Config:
-    """All of kernels.toml."""
+    """The contents of kernels.toml."""
 
     qemu: Qemu
     kernels: tuple[Kernel, ...]
 
     def kernel(self, name: str) -> Kernel:
-        """The kernel of that name; an unknown name lists the known ones."""
+        """Return the kernel with this name; the error for an unknown name lists the known names."""
         for kernel in self.kernels:
             if kernel.name == name:
                 return kernel
@@ -67,7 +67,7 @@ def _kernel(entry: dict[str, Any]) -> Kernel:
 
 
 def parse(text: str) -> Config:
-    """The records in the text of a kernels.toml."""
+    """Return the records in the text of a kernels.toml."""
     data: dict[str, Any] = tomllib.loads(text)
     qemu = dict(data["qemu"])
     major, minor = qemu.pop("minimum")
@@ -78,5 +78,5 @@ def parse(text: str) -> Config:
 
 
 def load(path: Path = HERE / "kernels.toml") -> Config:
-    """The records in kernels.toml."""
+    """Return the records in kernels.toml."""
     return parse(path.read_text())

@@ -1,4 +1,4 @@
-"""Which kernels to test, and why not if not."""
+"""Choose the kernels to test, and report the reason for each one that is skipped."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tests.vm.requirements import IN_GUEST
 
 _SAID = "in guests"
 
-# The files in guest/ run in a guest only: they make and break block devices.
+# The files in guest/ run only in a guest because they create and destroy block devices.
 collect_ignore = [] if os.environ.get(IN_GUEST) else ["guest"]
 
 
 def chosen_kernels(bench_itself: bool = False) -> list[Kernel]:
-    """The kernels that OPWATCH_VM_KERNEL names, separated by commas; all if it is not set. CI runs those with
-    a tier, and for the tests of the bench itself only those that it cannot do without."""
+    """Return the kernels named in OPWATCH_VM_KERNEL (comma-separated), or all if the variable is not set. CI
+    runs the kernels with a tier; for the bench's own tests CI runs only those that are not optional."""
     known = config.load()
     names = os.environ.get("OPWATCH_VM_KERNEL", "")
     if names:
@@ -36,7 +36,7 @@ def chosen_kernels(bench_itself: bool = False) -> list[Kernel]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Runs a test that takes `kernel` once per kernel."""
+    """Run a test that takes `kernel` once per kernel."""
     if "kernel" in metafunc.fixturenames:
         kernels = chosen_kernels(bench_itself="file" not in metafunc.fixturenames)
         metafunc.parametrize("kernel", kernels, ids=[k.name for k in kernels], scope="module")
@@ -52,7 +52,7 @@ def _missing() -> str | None:
 
 @pytest.fixture(scope="session")
 def bench() -> None:
-    """The emulator is at hand; what is missing is the reason to skip."""
+    """Make sure that the emulator is available; otherwise skip with the reason."""
     reason = _missing()
     if reason:
         unmet("vm", reason)
@@ -64,7 +64,7 @@ def bench() -> None:
 
 @pytest.fixture(scope="module")
 def bootable(bench: None, kernel: Kernel) -> Kernel:
-    """A kernel that is in the cache."""
+    """Return a kernel that is in the cache."""
     try:
         assets.kernel_image(kernel)
     except FetchError as error:
@@ -73,7 +73,7 @@ def bootable(bench: None, kernel: Kernel) -> Kernel:
 
 
 def not_to_be_had(kernel: Kernel, error: FetchError) -> NoReturn:
-    """Skip, with the reason. Where guests are required that is a failure, unless it may be missing."""
+    """Skip with the reason. If guests are required, fail instead, unless the kernel is optional."""
     if kernel.optional:
         pytest.skip(f"{error}; it may be missing: {kernel.optional}")
     unmet("vm", str(error))
@@ -81,12 +81,13 @@ def not_to_be_had(kernel: Kernel, error: FetchError) -> NoReturn:
 
 @pytest.fixture
 def report(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
-    """Takes lines to show at the end of the run; it may be in another process that they are said."""
+    """Return a function that takes lines to show at the end of the run. The lines travel in the test report
+    because the test may run in another process."""
     return lambda line: record_property(_SAID, line)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Shows what ran in guests, with the reasons of what did not."""
+    """Show the tests that ran in guests, and the reasons of those that did not."""
     reports = (
         run_report for kind in ("passed", "failed") for run_report in terminalreporter.stats.get(kind, [])
     )
@@ -98,6 +99,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    """Keeps a host's run out of guest/ even when a file there is named."""
+    """Keep a run on the host out of guest/ even if the command line names a file there."""
     inside = "guest" in collection_path.parts and "vm" in collection_path.parts
     return True if inside and not os.environ.get(IN_GUEST) else None

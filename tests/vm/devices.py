@@ -30,7 +30,7 @@ class Disk:
 
 @dataclass(frozen=True)
 class Device:
-    """One recipe."""
+    """One device of devices.toml."""
 
     name: str
     what: str
@@ -41,7 +41,7 @@ class Device:
 
 
 def parse(text: str) -> dict[str, Device]:
-    """The recipes in the text of a devices.toml."""
+    """Return the devices in the text of a devices.toml."""
     devices = {}
     for name, entry in tomllib.loads(text).items():
         devices[name] = Device(
@@ -56,12 +56,12 @@ def parse(text: str) -> dict[str, Device]:
 
 
 def load(path: Path = HERE / "devices.toml") -> dict[str, Device]:
-    """The recipes in devices.toml."""
+    """Return the devices in devices.toml."""
     return parse(path.read_text())
 
 
 def choose(names: Sequence[str], known: Mapping[str, Device]) -> list[Device]:
-    """The recipes of these names, each once; an unknown name lists the known ones."""
+    """Return the devices with these names, each once; the error for an unknown name lists the known names."""
     for name in names:
         if name not in known:
             raise BenchError(f"no device {name!r} in tests/vm/devices.toml: {', '.join(known)}")
@@ -69,12 +69,12 @@ def choose(names: Sequence[str], known: Mapping[str, Device]) -> list[Device]:
 
 
 def image_path(folder: Path, node: str) -> Path:
-    """Where the image of a block node lies."""
+    """Return the path of the image of a block node."""
     return folder / f"{node}.img"
 
 
 def make_images(devices: Sequence[Device], folder: Path) -> None:
-    """Creates the sparse images."""
+    """Create the sparse images."""
     for device in devices:
         for node, disk in device.disks.items():
             with image_path(folder, node).open("wb") as image:
@@ -87,7 +87,7 @@ def _blockdev(node: str, disk: Disk, folder: Path) -> str:
 
 
 def qemu_args(devices: Sequence[Device], folder: Path) -> list[str]:
-    """The arguments for these devices with their images in this folder."""
+    """Return the QEMU arguments for these devices with their images in this directory."""
     args: list[str] = []
     ports = 0
     for device in devices:
@@ -103,12 +103,12 @@ def qemu_args(devices: Sequence[Device], folder: Path) -> list[str]:
 
 
 def visible(devices: Sequence[Device]) -> int:
-    """How many whole disks the guest will show."""
+    """Return the number of whole disks that the guest will show."""
     return sum(device.visible for device in devices)
 
 
 def modprobes(devices: Sequence[Device]) -> list[tuple[str, ...]]:
-    """What to load for these devices, each once, those with parameters first."""
+    """Return the modules to load for these devices, each once, those with parameters first."""
     lines = list(dict.fromkeys(words for device in devices for words in device.modprobe))
     wanted: dict[str, tuple[str, ...]] = {}
     for module, *parameters in lines:

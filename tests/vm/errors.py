@@ -1,10 +1,11 @@
-"""What can go wrong on the bench itself, as opposed to in the command it runs."""
+"""Failures of the bench itself, as opposed to failures of the command that it runs."""
 
 from __future__ import annotations
 
 
 class BenchError(Exception):
-    """The bench failed; says where and what to do. `exit_status` is what the runner exits with."""
+    """The bench failed; the message says where and how to fix it. `exit_status` is the runner's exit
+    status."""
 
     exit_status = 125
 
@@ -20,7 +21,7 @@ class CommandTimeout(BenchError):
 
 
 class GuestError(BenchError):
-    """The guest is of no more use. `console` holds everything it printed."""
+    """The guest is unusable. `console` holds all of its output."""
 
     def __init__(self, message: str, console: str) -> None:
         tail = "\n".join(console.splitlines()[-60:])
@@ -29,11 +30,11 @@ class GuestError(BenchError):
 
 
 class GuestLost(GuestError):
-    """The virtual machine ended, or never came up."""
+    """The virtual machine ended, or never started."""
 
 
 class EmulatorFailed(GuestLost):
-    """The emulator gave up by an assertion of its own: nothing that ran in the guest is to blame."""
+    """The emulator aborted on a failed assertion, which no program in the guest can be blamed for."""
 
 
 class GuestPanic(GuestLost):
@@ -41,4 +42,4 @@ class GuestPanic(GuestLost):
 
 
 class GuestHung(GuestError):
-    """The virtual machine runs but its agent answers no more."""
+    """The virtual machine runs but its agent no longer answers."""

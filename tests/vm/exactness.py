@@ -1,4 +1,4 @@
-"""docs/exactness.md: what each driver did to the count, on each kernel, as the guests noted it.
+"""Write docs/exactness.md: each driver's counts and drift on each kernel, as noted by the guests.
 
 python3 -m tests.vm.exactness        after `make test-vm`, to write the page
 """
@@ -84,12 +84,12 @@ TIMES = (
     "max ms",
     "kernel's mean ms",
 )
-# A cell without a value.
+# Text for a cell without a value.
 _ABSENT = dict.fromkeys(("between", "mean ms", "max ms", "kernel's mean ms"), "-")
 
 
 def keep(kernel: str, file: str, rows: bytes) -> None:
-    """Keep what one guest noted; a file without rows leaves none behind."""
+    """Store the rows that one guest noted; without rows, remove the file of an earlier run."""
     path = KEPT / f"{kernel}-{file}.jsonl"
     path.unlink(missing_ok=True)
     if rows:
@@ -109,7 +109,7 @@ def _cell(name: str, value: object) -> str:
 
 
 def render(rows: list[dict[str, Any]]) -> str:
-    """The page."""
+    """Return the text of the page."""
     lines = _table(COLUMNS, rows)
     timed = [row | row["times"] for row in rows if row.get("times")]
     if timed:
@@ -119,12 +119,12 @@ def render(rows: list[dict[str, Any]]) -> str:
 
 
 def _numbers(kernel: str) -> list[int]:
-    """A key for sorting: 5.10 comes before 6.1, and 6.1 before 6.12."""
+    """Return a sort key that puts 5.10 before 6.1, and 6.1 before 6.12."""
     return [int(digits) for digits in re.findall(r"\d+", kernel)]
 
 
 def load(folder: Path) -> list[dict[str, Any]]:
-    """Every row kept, by kernel and driver."""
+    """Return every stored row, sorted by kernel, driver and operation."""
     rows = [json.loads(line) for path in folder.glob("*.jsonl") for line in path.read_text().splitlines()]
     return sorted(rows, key=lambda row: (_numbers(row["kernel"]), row["kernel"], row["driver"], row["op"]))
 

@@ -1,4 +1,5 @@
-"""Requirements with reasons: what cannot run says why, and OPWATCH_REQUIRE makes that a failure."""
+"""Requirements of tests: a test that cannot run gives the reason, and OPWATCH_REQUIRE turns that into a
+failure."""
 
 from __future__ import annotations
 
@@ -17,13 +18,13 @@ IN_GUEST = "OPWATCH_VM_GUEST"
 
 
 def lacks() -> dict[str, str]:
-    """What kernels.toml says this guest's kernel has not, and why."""
+    """Return the features that this guest's kernel lacks, and why, from kernels.toml."""
     known: dict[str, str] = json.loads(os.environ.get(LACKS, "{}"))
     return known
 
 
 def need_tool(name: str) -> str:
-    """The path of a program of the host's userspace."""
+    """Return the path of a program in the host's userspace; fail or skip if it is not installed."""
     path = shutil.which(name)
     if path is None:
         unmet("vm", f"{name} is not installed")
@@ -31,7 +32,8 @@ def need_tool(name: str) -> str:
 
 
 def need_feature(name: str, present: bool, complaint: str = "") -> None:
-    """A feature of the kernel: is missing if and only if the support matrix says so."""
+    """Check a kernel feature against the support matrix: skip if both say it is missing, fail if they
+    disagree."""
     if present and name in lacks():
         pytest.fail(f"this kernel has {name}, and kernels.toml says it has not", pytrace=False)
     if present:
@@ -42,7 +44,7 @@ def need_feature(name: str, present: bool, complaint: str = "") -> None:
 
 
 def need_module(name: str, *parameters: str) -> None:
-    """Loads a module; its absence contradicts the matrix unless that says so."""
+    """Load a module; fail if it is missing and the support matrix does not say so."""
     if not parameters and Path("/sys/module", name).is_dir():
         need_feature(name, present=True)
         return

@@ -35,7 +35,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The status to exit with."""
+    """Run the command in a guest and return the exit status."""
     options = _parser().parse_args(arguments)
     names = [name for name in options.devices.split(",") if name]
     try:

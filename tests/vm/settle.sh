@@ -1,5 +1,5 @@
 #!/bin/sh
-# Loads modules and waits until as many whole disks are there as are to come.
+# Load modules, then wait until COUNT whole disks have appeared.
 # usage: settle.sh COUNT [MODULE [PARAMETER...] [-- MODULE...]]...
 set -eu
 
@@ -7,7 +7,7 @@ want=$1
 shift
 
 load() {
-	# shellcheck disable=SC2086 # parameters hold no blanks
+	# shellcheck disable=SC2086 # parameters contain no blanks
 	[ -z "$1" ] || modprobe $1
 }
 

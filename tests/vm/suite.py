@@ -1,4 +1,4 @@
-"""The test files that run in a guest, and running one of them."""
+"""The test files for the guest, and running one of them."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from tests.vm.requirements import IN_GUEST, LACKS
 
 GUEST = HERE / "guest"
 _JUNIT = "/run/results.xml"
-# What a file belongs to that does not say so.
+# The tiers of a file that has no TIERS.
 FULL = ("full",)
-# A test that takes longer than this part of its file's time shows where it stands.
+# A test that takes longer than this share of its file's timeout prints its stack.
 _STANDSTILL = 0.8
 _AFTERMATH = "uptime; free -m; ps -eo pid,stat,time,args --sort=-time | head -n 15; dmesg | tail -n 40"
 
 
 @dataclass(frozen=True)
 class GuestFile:
-    """A test file with what its guest must have.
+    """A test file with the requirements on its guest.
 
-    The file says so in constants: DEVICES (names of devices.toml), CPUS, MOST_CPUS, TIERS, TIMEOUT_S. The
-    time is there to end what hangs: many times what the tests take on a machine that is busy with others.
+    The file states them in constants: DEVICES (names from devices.toml), CPUS, MOST_CPUS, TIERS, TIMEOUT_S.
+    The timeout only ends tests that hang: it is many times the usual duration on a busy machine.
     """
 
     path: Path
@@ -44,12 +44,12 @@ class GuestFile:
     most_cpus: int = 0
 
 
-# What a file imports that notes rows for docs/exactness.md.
+# Files that import this module note rows for docs/exactness.md.
 _ROWS = "tests.vm.guest.support.exact"
 
 
 def imports(source: str, module: str) -> bool:
-    """Whether it imports the module or a name of it, without importing it here."""
+    """Return whether `source` imports the module or a name from the module, without executing the source."""
     parent, _, name = module.rpartition(".")
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.ImportFrom) and node.module == module:
@@ -66,7 +66,7 @@ def imports(source: str, module: str) -> bool:
 
 
 def read_constants(source: str) -> dict[str, object]:
-    """The module's constants in capitals, without importing it."""
+    """Return the constants that state the file's requirements, without importing the file."""
     constants: dict[str, object] = {}
     for node in ast.parse(source).body:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
@@ -80,7 +80,7 @@ def read_constants(source: str) -> dict[str, object]:
 
 
 def guest_file(path: Path) -> GuestFile:
-    """The file with its requirements."""
+    """Return the file with its requirements."""
     source = path.read_text()
     constants = read_constants(source)
     names, tiers = constants.get("DEVICES", ()), constants.get("TIERS", FULL)
@@ -94,7 +94,7 @@ def guest_file(path: Path) -> GuestFile:
 
 
 def left_out(kernel: Kernel, file: GuestFile, chosen: str) -> str | None:
-    """Why the file is not for this kernel, None if it is: `chosen` is "ci", or "" for everything."""
+    """Return why this kernel skips the file, or None if it runs. `chosen` is "ci", or "" for everything."""
     if chosen not in ("", "ci"):
         raise BenchError(f"OPWATCH_VM_TIER is {chosen!r}: it can be ci, or nothing, which means everything")
     if kernel.files and file.path.stem not in kernel.files:
@@ -105,20 +105,20 @@ def left_out(kernel: Kernel, file: GuestFile, chosen: str) -> str | None:
 
 
 def guest_files() -> list[GuestFile]:
-    """Every test file for the guest."""
+    """Return every test file for the guest."""
     return [guest_file(path) for path in sorted(GUEST.glob("*/test_*.py")) if path.parent.name != "arm64"]
 
 
 @dataclass(frozen=True)
 class Run:
-    """What came of a file in a guest, and the seconds to the first command and for the tests."""
+    """The results of a file in a guest, the boot time, and the duration of the tests."""
 
     results: Results
     boot_s: float
     tests_s: float
 
     def line(self) -> str:
-        """The results in a line for people."""
+        """Return the results as one line of text."""
         return f"{self.results.line()}; up after {self.boot_s:.1f} s, {self.tests_s:.0f} s of tests"
 
 
@@ -130,8 +130,8 @@ def _argv(file: GuestFile) -> list[str]:
 
 
 def run(kernel: Kernel, file: GuestFile, sink: Callable[[bytes], object]) -> Run:
-    """Boots a guest and runs the file's tests in it. Their output goes to the sink, and if not all is well,
-    what the guest looks like afterwards."""
+    """Boot a guest and run the file's tests in it. Their output goes to the sink; after a failure, so does
+    the state of the guest."""
     chosen = devices.choose(file.devices, devices.load())
     env = {IN_GUEST: kernel.name, LACKS: json.dumps(kernel.lacks), "PYTHONUNBUFFERED": "1"}
     with Machine(kernel, chosen, Shape(cpus=file.cpus, most_cpus=file.most_cpus)) as machine:

@@ -1,4 +1,4 @@
-"""Another architecture: it boots, loads the programs and counts to the request."""
+"""The arm64 guest boots, loads the BPF programs and counts to the exact request."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.vm.requirements import IN_GUEST
 
 TEST = CHECKOUT / "tests/vm/guest/arm64/test_smoke.py"
 _JUNIT = "/run/results.xml"
-# Half a minute where nothing else runs, a minute the first time.
+# Half a minute on an idle machine, a minute the first time.
 TIMEOUT_S = 900.0
 
 

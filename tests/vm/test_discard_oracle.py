@@ -1,4 +1,4 @@
-"""The images on the host show whether a guest's discard did anything: the oracle for trim tests."""
+"""The images on the host show whether a guest's discard had an effect: the oracle for trim tests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.vm.config import Kernel
 
 BYTES = 8 << 20
 
-# device, its serial number, its image, whether a discard empties the image
+# device, its serial number, its image, whether a discard frees space in the image
 CASES = (
     ("nvme", "opw-nvme", "plain", True),
     ("virtio-blk", "opw-virtio-blk", "vblk", True),

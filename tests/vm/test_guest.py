@@ -1,4 +1,4 @@
-"""Runs every test file of guest/ on every kernel, each in a guest of its own."""
+"""Run every test file of guest/ on every kernel, each in a separate guest."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FILES = suite.guest_files()
 
 
 def _sink(data: bytes) -> None:
-    # Kept by pytest, and shown with a failure; at once with -s.
+    # pytest captures this output and shows it with a failure; with -s it appears at once.
     sys.stdout.write(data.decode(errors="replace"))
 
 
@@ -27,7 +27,7 @@ def _sink(data: bytes) -> None:
     [pytest.param(f, id=f.path.stem, marks=[pytest.mark.notes_rows] * f.notes_rows) for f in FILES],
 )
 def test_in_guest(bootable: Kernel, file: GuestFile, report: Callable[[str], None]) -> None:
-    """No test fails there, and the skips are those of the support matrix."""
+    """Check that no test fails in the guest, and that all skips are listed in the support matrix."""
     reason = suite.left_out(bootable, file, os.environ.get("OPWATCH_VM_TIER", ""))
     if reason:
         pytest.skip(reason)

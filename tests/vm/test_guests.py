@@ -1,4 +1,4 @@
-"""The bench itself: guests that boot, stand still, end or go wrong, one at a time."""
+"""Tests of the bench itself: guests that boot, hang, end or fail, one at a time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BOOTS = 3
 
 
 def test_boots_within_the_limit(bootable: Kernel, report: Callable[[str], None]) -> None:
-    """The shortest of some boots: others may have the processors during one."""
+    """Take the shortest of several boots because other processes may hold the CPUs during one."""
     boots: list[float] = []
     while not boots or (min(boots) >= BOOT_LIMIT_S and len(boots) < BOOTS):
         with Machine(bootable) as machine:

@@ -1,4 +1,4 @@
-"""The bench itself: what comes back from a guest."""
+"""Tests of the bench itself: status and output of commands in a guest."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.vm.config import CHECKOUT, Kernel
 from tests.vm.errors import CommandTimeout
 
 
-# No test here may boot another: two processes that each hold a guest would wait for each other's places.
+# No test here may boot a second guest: two processes that each hold a slot would wait for each other's.
 @pytest.fixture(scope="module")
 def machine(bootable: Kernel) -> Iterator[Machine]:
     with Machine(bootable) as running:

@@ -2,10 +2,10 @@
 #ifndef OPWATCH_VM_AGENT_H
 #define OPWATCH_VM_AGENT_H
 
-/* PID 1 must not return: says why on the console and switches the machine off. */
+/* Print the reason on the console and power off, because PID 1 must not return. */
 void die(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
 
-/* Loads the modules, enters the host's file system and mounts what a userspace expects. */
+/* Load the modules, enter the host's file system and mount the usual pseudo file systems. */
 void boot(void);
 
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * From the initramfs to a usable root: the host's file system, read-only over 9p, under a tmpfs, so
- * that the guest has the host's userspace and can spoil nothing of it.
+ * Switch from the initramfs to the real root: the host's file system, read-only over 9p, below a
+ * tmpfs overlay. The guest runs the host's userspace but cannot modify it.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -46,7 +46,7 @@ static void mount_at(const char *type, const char *source, const char *target, u
 		die("mount %s on %s", type, target);
 }
 
-/* Mounts what not every kernel has. */
+/* Mount a file system that some kernels lack; a failure is only reported. */
 static void try_mount(const char *type, const char *target)
 {
 	if (mkdir(target, 0755) && errno != EEXIST)
@@ -66,7 +66,7 @@ static void load_module(const char *path)
 	close(fd);
 }
 
-/* /modules lists the files in the order of their dependencies. */
+/* /modules lists the files in dependency order. */
 static void load_modules(void)
 {
 	char line[256];
@@ -97,7 +97,7 @@ static void enter_root(void)
 		die("enter the root");
 }
 
-/* The kernel's modules, from wherever the cache keeps them: the command line gives `source`. */
+/* Bind-mount the kernel's modules from `source`, a path from the kernel command line. */
 static void mount_modules(const char *source)
 {
 	char target[300];

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
  * The guest's PID 1 and agent: boots, then runs the commands that the host sends over a virtio
- * port. Static, so that it needs nothing of the userspace it mounts.
+ * port. Linked statically, because it starts before any shared library is mounted.
  *
- * Frame, both ways: __u32 length of the payload, little endian; one byte of kind; the payload.
+ * Frame in both directions: __u32 payload length (little endian), __u8 kind, payload.
  *   host:  run  (cwd, argc, argv..., environment..., each ended by NUL), ping, kill
  *   guest: ready (kernel release), out, err, exit (__s32 wait status), pong
  */
@@ -153,7 +153,7 @@ static void receive_frame(int fd, struct frame *frame)
 	frame->payload[frame->length] = '\0';
 }
 
-/* The strings of a run frame as a NULL-ended array into the payload. */
+/* Return the strings of a run frame as a NULL-terminated array of pointers into the payload. */
 static char **split_strings(struct frame *frame)
 {
 	size_t count = 0;
@@ -225,7 +225,7 @@ static void start_command(struct agent *agent, struct frame *frame)
 	agent->err = err[0];
 }
 
-/* Passes on what is in the pipe; closes it at its end. */
+/* Forward the pipe's content to the host; close the pipe at end of file. */
 static void drain(struct agent *agent, int *pipe_fd, enum kind kind)
 {
 	static char data[65536];
@@ -245,7 +245,7 @@ static void finish_command(struct agent *agent, int32_t status)
 {
 	drain(agent, &agent->out, KIND_OUT);
 	drain(agent, &agent->err, KIND_ERR);
-	/* What the command left in the background keeps running, unheard. */
+	/* Background processes of the command keep running; their output is dropped. */
 	if (agent->out >= 0)
 		close(agent->out);
 	if (agent->err >= 0)

@@ -1,6 +1,6 @@
-"""Apt sources as records, and the source of another suite derived from the machine's own.
+"""Parse apt sources, and derive the source of another suite from the machine's own configuration.
 
-Pure functions over text: the repository names no package host, so the only place to learn one is
+Pure functions over text. The repository names no package host, so a host can only be learned from
 the machine's own configuration.
 """
 
@@ -11,13 +11,13 @@ from pathlib import Path
 
 Stanza = dict[str, str]
 
-# Other names a machine may use for a release, besides the code name.
+# Release names that a source may use instead of the code name.
 ALIASES = ("stable", "oldstable", "oldoldstable", "testing", "unstable", "sid")
 _OPTION_NAMES = {"arch": "Architectures", "lang": "Languages", "target": "Targets"}
 
 
 def parse_deb822(text: str) -> list[Stanza]:
-    """The enabled stanzas of a .sources file; continuation lines are kept in their field."""
+    """Return the enabled stanzas of a .sources file; continuation lines stay in their field."""
     stanzas: list[Stanza] = [{}]
     last = ""
     for line in text.splitlines():
@@ -45,7 +45,7 @@ def _options(text: str) -> Stanza:
 
 
 def parse_one_line(text: str) -> list[Stanza]:
-    """The entries of a .list file, as deb822 stanzas."""
+    """Return the entries of a .list file as deb822 stanzas."""
     stanzas = []
     for line in text.splitlines():
         entry = line.split("#", 1)[0].strip()
@@ -64,7 +64,7 @@ def parse_one_line(text: str) -> list[Stanza]:
 
 
 def read(etc_apt: Path) -> list[Stanza]:
-    """Every entry configured under an /etc/apt."""
+    """Return every entry configured under an /etc/apt directory."""
     stanzas = []
     lists = [etc_apt / "sources.list", *sorted(etc_apt.glob("sources.list.d/*.list"))]
     for path in lists:
@@ -86,7 +86,7 @@ def _is_main_archive(stanza: Stanza, codename: str) -> bool:
 
 def _is_security_archive(stanza: Stanza, codename: str) -> bool:
     names = (codename, *ALIASES)
-    # Before Debian 11 the suite was called as "stretch/updates".
+    # Before Debian 11 the security suite was named "stretch/updates".
     suites = [f"{name}{tail}" for name in names for tail in ("-security", "/updates")]
     return "deb" in stanza.get("Types", "").split() and any(
         suite in suites for suite in stanza.get("Suites", "").split()
@@ -94,8 +94,8 @@ def _is_security_archive(stanza: Stanza, codename: str) -> bool:
 
 
 def derive(stanzas: Iterable[Stanza], codename: str, suite: str) -> Stanza | None:
-    """The machine's source of its own release with the suite changed; None if it has none. Suites of security
-    updates are in an archive of their own, so theirs is derived from the machine's source of those."""
+    """Return the machine's own source with its suite replaced by `suite`, or None if no source matches. A
+    security suite is in a separate archive, so its source is derived from the machine's security source."""
     serves = _is_security_archive if suite.endswith("-security") else _is_main_archive
     for stanza in stanzas:
         if serves(stanza, codename):
@@ -104,7 +104,7 @@ def derive(stanzas: Iterable[Stanza], codename: str, suite: str) -> Stanza | Non
 
 
 def own(stanzas: Iterable[Stanza], codename: str) -> list[Stanza]:
-    """The binary sources of the machine's own release, updates and security included."""
+    """Return the binary sources of the machine's own release, including updates and security."""
     names = (codename, *ALIASES)
     return [
         s
@@ -115,5 +115,5 @@ def own(stanzas: Iterable[Stanza], codename: str) -> list[Stanza]:
 
 
 def render(stanzas: Iterable[Stanza]) -> str:
-    """The stanzas as the text of a .sources file."""
+    """Return the stanzas as the text of a .sources file."""
     return "\n".join("".join(f"{k}: {v}\n" for k, v in s.items()) for s in stanzas)

@@ -1,7 +1,7 @@
-"""A guest of another architecture: its kernel and userspace from the archive, our extension cross-compiled.
+"""An arm64 guest: its kernel and userspace come from the archive, our extension is cross-compiled.
 
-Only for a smoke test: it is emulated as fast as others, but everything in it has to be fetched or compiled,
-while the other guests have this machine's own files.
+Used only for a smoke test. Emulation is as fast as for the other guests, but every file must be fetched
+or compiled, whereas the other guests use this machine's own files.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from tests.vm.boot.qemu import Shape
 from tests.vm.config import CHECKOUT, HERE, Kernel, cache_dir
 from tests.vm.errors import BenchError, FetchError
 
-# Where a kernel mounts something, and packages that we leave out would have made the folder.
+# Mount points that would come from packages we leave out.
 _FOLDERS = ("dev", "proc", "sys", "run", "tmp", "root", "mnt")
 EXTENSION = CHECKOUT / "opwatch" / "_native.cpython-311-aarch64-linux-gnu.so"
 
 
 @dataclass(frozen=True)
 class Foreign:
-    """arm64.toml."""
+    """The contents of arm64.toml."""
 
     kernel: Kernel
     emulator: str
@@ -39,7 +39,7 @@ class Foreign:
 
 
 def load(path: Path = HERE / "arm64.toml") -> Foreign:
-    """The record in arm64.toml."""
+    """Return the contents of arm64.toml."""
     data = tomllib.loads(path.read_text())
     names = ("name", "series", "distribution", "package")
     kernel = Kernel(suites=tuple(data["suites"]), **{name: data[name] for name in names})
@@ -48,12 +48,12 @@ def load(path: Path = HERE / "arm64.toml") -> Foreign:
 
 
 def missing(foreign: Foreign) -> str | None:
-    """What this machine lacks for it, as a reason."""
+    """Return the reason why this machine cannot build the guest, or None if every tool is installed."""
     packages_of = {foreign.emulator: "qemu-system-arm", foreign.compiler: f"gcc-{foreign.triplet}"}
     lacking = [package for program, package in packages_of.items() if not shutil.which(program)]
     if lacking:
         return f"not installed: {' '.join(lacking)}"
-    # The compiler only recommends its C library, and would take this machine's headers instead.
+    # The compiler only recommends its C library; without the library it would use this machine's headers.
     argv = [foreign.compiler, "-E", "-include", "stdint.h", "-x", "c", os.devnull]
     if subprocess.run(argv, capture_output=True, check=False).returncode:
         return "not installed: libc6-dev-arm64-cross"
@@ -89,7 +89,7 @@ def _download(apt: Apt, foreign: Foreign) -> list[Path]:
 
 
 def root_of(foreign: Foreign) -> Path:
-    """The folder that becomes the guest's root, fetched the first time."""
+    """Return the directory that becomes the guest's root, fetching its packages the first time."""
     root = cache_dir() / "arm64"
     if assets.image_in(root) is None:
         with slots.fetching():
@@ -99,7 +99,8 @@ def root_of(foreign: Foreign) -> Path:
 
 
 def build_extension(foreign: Foreign, root: Path) -> None:
-    """opwatch._native for the guest, beside the machine's own: Python takes the one of its architecture."""
+    """Build opwatch._native for the guest. The file lies next to the host's extension; each Python loads the
+    file that matches its own architecture."""
     sources = [*(CHECKOUT / "opwatch/_native").rglob("*.c"), *(CHECKOUT / "opwatch/ftl").rglob("*.c")]
     include = ["bpf", "build/bpf", "opwatch"]
     foreign_include = [f"include/{foreign.python}", "include", f"include/{foreign.triplet}"]
@@ -119,7 +120,7 @@ def build_extension(foreign: Foreign, root: Path) -> None:
 
 
 def prepare(kernel: Kernel) -> Boot:
-    """What the guest starts from, with the extension built anew."""
+    """Return the boot files for the guest, with a freshly built extension."""
     foreign = load()
     root = root_of(foreign)
     build_extension(foreign, root)
@@ -135,12 +136,12 @@ def prepare(kernel: Kernel) -> Boot:
 
 
 def machine(foreign: Foreign) -> Machine:
-    """The guest; `enter_checkout` it before anything else."""
+    """Return the guest machine. Call `enter_checkout` before running anything else in the guest."""
     return Machine(foreign.kernel, (), Shape(memory_mib=1536), prepare=prepare)
 
 
 def enter_checkout(guest: Machine) -> None:
-    """The checkout at its own path in the guest."""
+    """Mount the checkout in the guest at the same path as on the host."""
     mount = f"mkdir -p {CHECKOUT} && mount -t 9p -o ro,trans=virtio,version=9p2000.L checkout {CHECKOUT}"
     done = guest.run(["sh", "-c", mount], cwd=Path("/"))
     if done.status:

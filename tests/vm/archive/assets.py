@@ -28,7 +28,7 @@ class Image:
 
 @dataclass(frozen=True)
 class Emulator:
-    """How to start QEMU: the command with its data folders, and its environment."""
+    """QEMU's command line with its data directories, its environment and its version."""
 
     argv: tuple[str, ...]
     env: dict[str, str]
@@ -36,9 +36,9 @@ class Emulator:
 
 
 def image_in(root: Path) -> Image | None:
-    """The kernel under this folder, if there is one with its modules."""
+    """Return the kernel under this directory, or None if the kernel or its modules are missing."""
     for modules in _module_folders(root):
-        # Debian's packages of 7.2 and later have the kernel among its modules.
+        # Debian's packages of 7.2 and later store the kernel in its modules directory.
         for vmlinuz in (root / "boot" / f"vmlinuz-{modules.name}", modules / "vmlinuz"):
             if vmlinuz.is_file() and (modules / "modules.dep").is_file():
                 return Image(modules.name, vmlinuz, modules)
@@ -50,7 +50,8 @@ def _module_folders(root: Path) -> list[Path]:
 
 
 def _image_package(apt: Apt, kernel: Kernel) -> str | None:
-    """The image package of the series: what the meta-package stands for, else one that is still there."""
+    """Return the image package that the meta-package depends on; otherwise the newest remaining package of
+    the series."""
     package = packages.real_package(apt.call("apt-cache", "show", kernel.package), kernel.series)
     if package is None:
         names = apt.call("apt-cache", "pkgnames", f"linux-image-{kernel.series}").split()
@@ -67,7 +68,7 @@ def _fetch_kernel(kernel: Kernel, root: Path) -> None:
             if package is None:
                 reasons.append(f"{suite}: it has no {kernel.package} of the {kernel.series} series")
                 continue
-            # The headers with it: later the archive may hold those of another version only.
+            # Fetch the headers now: later the archive may only hold the headers of another version.
             parts = packages.image_parts(apt.call("apt-cache", "show", package))
             wanted = [package, *parts, *packages.header_packages(package)]
             archives = packages.download(apt, wanted, apt.root / "download")
@@ -83,8 +84,8 @@ def _fetch_kernel(kernel: Kernel, root: Path) -> None:
 
 
 def _header_links(root: Path) -> Iterator[tuple[Path, Path]]:
-    """(link, target): `build` and `source` point at the unpacked headers instead of at installed ones. Not
-    relative: a guest has the modules in another place."""
+    """Yield (link, target) pairs that make `build` and `source` point at the unpacked headers instead of at
+    installed ones. The targets are absolute because a guest mounts the modules at another path."""
     for modules in _module_folders(root):
         headers = root / "usr/src" / f"linux-headers-{modules.name}"
         common = headers.with_name(headers.name.rpartition("-")[0] + "-common")
@@ -103,7 +104,7 @@ def _link_headers(root: Path) -> None:
 
 
 def index_modules(root: Path) -> None:
-    """Writes modules.dep, which a package's installation would have written."""
+    """Write modules.dep, which installing the package would have written."""
     for modules in _module_folders(root):
         base = modules.parents[2]
         depmod = shutil.which("depmod", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
@@ -117,7 +118,7 @@ def index_modules(root: Path) -> None:
 
 
 def kernel_image(kernel: Kernel) -> Image:
-    """The kernel from the cache, fetched if it is not there."""
+    """Return the kernel from the cache, fetching it first if needed."""
     root = cache_dir() / "kernels" / kernel.name
     image = image_in(root)
     if image is None or not _headers_linked(root):
@@ -133,13 +134,13 @@ def kernel_image(kernel: Kernel) -> Image:
 
 
 def parse_version(text: str) -> tuple[int, int] | None:
-    """Major and minor from `qemu --version`; None if there are none."""
+    """Return (major, minor) from the output of `qemu --version`, or None if it holds no version."""
     match = re.search(r"version (\d+)\.(\d+)", text)
     return (int(match.group(1)), int(match.group(2))) if match else None
 
 
 def probe_emulator(argv: tuple[str, ...], env: dict[str, str]) -> Emulator | None:
-    """The emulator if that command is one."""
+    """Return the emulator that this command starts, or None if the command is missing or is not QEMU."""
     try:
         done = subprocess.run(
             [*argv, "--version"],
@@ -163,7 +164,7 @@ def _unpacked(qemu: Qemu, root: Path) -> Emulator | None:
 
 
 def emulator(qemu: Qemu) -> Emulator:
-    """The machine's QEMU if it is new enough, else one unpacked in the cache."""
+    """Return the machine's QEMU if it is new enough; otherwise a QEMU unpacked in the cache."""
     installed = shutil.which(qemu.binary)
     candidate = probe_emulator((installed,), {}) if installed else None
     if candidate and candidate.version >= qemu.minimum:

@@ -1,4 +1,5 @@
-"""Fetches packages with apt into the cache and unpacks them there: no root, nothing installed."""
+"""Fetch packages with apt into the cache and unpack them there, without root and without installing
+anything."""
 
 from __future__ import annotations
 
@@ -20,10 +21,10 @@ _ATTEMPTS = 3
 
 @dataclass(frozen=True)
 class Apt:
-    """An apt configuration of its own: its sources, its lists, its archive."""
+    """A private apt configuration with its own sources, lists and archive."""
 
     root: Path
-    # Another architecture than the machine's; nothing of it counts as installed.
+    # The packages' architecture if it differs from the machine's; no package of it counts as installed.
     architecture: str = ""
 
     def _options(self) -> list[str]:
@@ -46,7 +47,8 @@ class Apt:
         return [word for k, v in pairs.items() for word in ("-o", f"{k}={v}")]
 
     def call(self, tool: str, *args: str, cwd: Path | None = None) -> str:
-        """What `apt-get` or `apt-cache` printed; a failure shows what it complained about."""
+        """Return the output of `apt-get` or `apt-cache`; raise FetchError with the error output on
+        failure."""
         argv = [tool, *self._options(), *args]
         done = subprocess.run(argv, cwd=cwd, capture_output=True, text=True, check=False)
         if done.returncode:
@@ -54,7 +56,7 @@ class Apt:
         return done.stdout
 
     def retry(self, tool: str, *args: str, cwd: Path | None = None) -> str:
-        """Does what `call` does; a transfer that breaks is taken up again a few times."""
+        """Do the same as `call`, but retry a few times if a transfer breaks."""
         for _ in range(_ATTEMPTS - 1):
             try:
                 return self.call(tool, *args, cwd=cwd)
@@ -64,7 +66,7 @@ class Apt:
 
 
 def codename() -> str:
-    """The code name of this machine's Debian release."""
+    """Return the code name of this machine's Debian release."""
     release = platform.freedesktop_os_release()
     if release.get("ID") != "debian":
         raise FetchError(
@@ -75,7 +77,8 @@ def codename() -> str:
 
 
 def open_apt(root: Path, suite: str, with_own: bool = False, architecture: str = "") -> Apt:
-    """A private apt that knows the suite (and the machine's own ones), lists brought up to date."""
+    """Return a private apt with updated lists for `suite` and, with `with_own`, for the machine's own
+    suites."""
     stanzas = aptsource.read(Path("/etc/apt"))
     derived = aptsource.derive(stanzas, codename(), suite)
     if derived is None:
@@ -92,7 +95,7 @@ def open_apt(root: Path, suite: str, with_own: bool = False, architecture: str =
 
 
 def real_package(show: str, series: str) -> str | None:
-    """The image package a kernel meta-package stands for; None if it is of another series."""
+    """Return the image package that a kernel meta-package depends on, or None if it is of another series."""
     version = re.search(r"^Version: (?:\d+:)?(\S+)", show, re.MULTILINE)
     depends = re.search(r"^Depends:.*?(linux-image-\d\S*)", show, re.MULTILINE)
     if not version or not depends or not version.group(1).startswith(series):
@@ -101,29 +104,29 @@ def real_package(show: str, series: str) -> str | None:
 
 
 def series_package(names: Iterable[str], series: str) -> str | None:
-    """The newest image package of a series among package names: a suite that has moved on may still hold
-    some that it held before."""
+    """Return the newest image package of a series among package names. A suite that has moved on to the next
+    series may still hold older packages."""
     flavour = re.compile(rf"linux-image-{re.escape(series)}[\d.]*(?:[+-][a-z]*[\d.]*)?-amd64")
     fitting = [name for name in names if flavour.fullmatch(name)]
     return max(fitting, key=lambda name: [int(digits) for digits in re.findall(r"\d+", name)], default=None)
 
 
 def image_parts(show: str) -> list[str]:
-    """What else holds the files of an image package, as `apt-cache show` tells it: Debian's packages of 7.2
-    and later keep the kernel and its modules each in one of its own."""
+    """Return the packages that an image package depends on for its files, from `apt-cache show`. Debian's
+    packages of 7.2 and later keep the kernel and its modules in separate packages."""
     depends = re.search(r"^Depends:(.*)$", show, re.MULTILINE)
     words = re.findall(r"linux-(?:binary|modules|base)-\d\S*", depends.group(1)) if depends else []
     return list(dict.fromkeys(words))
 
 
 def header_packages(image: str) -> tuple[str, str]:
-    """The header packages of an image package: its architecture's and the common ones."""
+    """Return the header packages of an image package: the architecture's and the common one."""
     headers = image.replace("linux-image-", "linux-headers-", 1).removesuffix("-unsigned")
     return headers, headers.rpartition("-")[0] + "-common"
 
 
 def unpack(archives: Sequence[Path], into: Path) -> None:
-    """The packages' files under `into`, all of them or none."""
+    """Unpack the packages into directory `into`, either all or none."""
     part = into.with_name(into.name + ".part")
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
@@ -137,7 +140,7 @@ def unpack(archives: Sequence[Path], into: Path) -> None:
 
 
 def download(apt: Apt, wanted: Sequence[str], folder: Path) -> list[Path]:
-    """The .debs of exactly these packages."""
+    """Download exactly these packages and return their .deb files."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     apt.retry("apt-get", "-q", "download", *wanted, cwd=folder)
@@ -148,7 +151,7 @@ def download(apt: Apt, wanted: Sequence[str], folder: Path) -> list[Path]:
 
 
 def download_with_dependencies(apt: Apt, package: str, suite: str) -> list[Path]:
-    """The .debs of the package and of what it needs that is not installed."""
+    """Download the package with its dependencies that are not installed, and return the .deb files."""
     archives = apt.root / "cache" / "archives"
     for old in archives.glob("*.deb"):
         old.unlink()

@@ -1,4 +1,4 @@
-"""The kernel as QEMU starts it fastest: unpacked on the host, so that the guest need not do it."""
+"""Unpack the kernel on the host: QEMU boots an ELF kernel faster because the guest need not unpack it."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ _ZSTD = b"\x28\xb5\x2f\xfd"
 
 
 def payload(bzimage: bytes) -> bytes | None:
-    """The compressed kernel in a bzImage, by the offsets of the x86 boot protocol; None if none."""
+    """Return the compressed kernel in a bzImage, by the offsets of the x86 boot protocol; None if not
+    found."""
     if len(bzimage) < _PAYLOAD + 8 or bzimage[_MAGIC : _MAGIC + 4] != b"HdrS":
         return None
     offset, length = struct.unpack_from("<II", bzimage, _PAYLOAD)
     start = (bzimage[_SETUP_SECTORS] + 1) * 512 + offset
-    # The last four bytes are the unpacked size, which is the decompressor's business.
+    # The last four bytes hold the unpacked size, which the decompressor does not need.
     return bzimage[start : start + length - 4] or None
 
 
 def unpack(bzimage: bytes) -> bytes | None:
-    """The ELF kernel in a bzImage; None if its compression is not one we can undo here."""
+    """Return the ELF kernel in a bzImage, or None if we cannot undo its compression."""
     packed = payload(bzimage)
     if packed is None:
         return None
@@ -42,7 +43,7 @@ def unpack(bzimage: bytes) -> bytes | None:
 
 
 def boot_file(vmlinuz: Path) -> Path:
-    """What to give to `-kernel`: the ELF kernel beside vmlinuz, or vmlinuz itself."""
+    """Return the file for `-kernel`: the ELF kernel next to vmlinuz, or vmlinuz itself."""
     elf = vmlinuz.with_name("vmlinux" + vmlinuz.name.removeprefix("vmlinuz"))
     if elf.is_file():
         return elf

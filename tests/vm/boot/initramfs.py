@@ -1,4 +1,4 @@
-"""Builds the initramfs: the agent as /init and the modules it needs to reach the host's files."""
+"""Build the initramfs: the agent as /init, and the modules that the agent needs to reach the host's files."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from tests.vm.archive.assets import Image
 from tests.vm.config import HERE, cache_dir
 from tests.vm.errors import BenchError
 
-# What the guest cannot load from the host's files, because it leads to them.
+# Modules that the guest needs before it can read the host's files.
 BOOT_MODULES = ("virtio_pci", "9pnet_virtio", "9p", "overlay", "virtio_console")
 
 AGENT = HERE / "agent"
 
 
 def module_name(path: str) -> str:
-    """The name modprobe knows a module file by."""
+    """Return the name that modprobe uses for a module file."""
     return Path(path).name.split(".ko", 1)[0].replace("-", "_")
 
 
 def parse_dep(text: str) -> dict[str, tuple[str, ...]]:
-    """The content of a modules.dep: file to the files it needs."""
+    """Parse modules.dep: return the files that each file depends on."""
     graph = {}
     for line in text.splitlines():
         file, _, needs = line.partition(":")
@@ -35,7 +35,7 @@ def parse_dep(text: str) -> dict[str, tuple[str, ...]]:
 def closure(
     names: Iterable[str], graph: Mapping[str, Sequence[str]], builtin: Iterable[str] = ()
 ) -> list[str]:
-    """The files to load for these modules, each after what it needs; built-in ones are left out."""
+    """Return the files to load for these modules, dependencies first; built-in modules are left out."""
     files = {module_name(file): file for file in graph}
     inside = {module_name(file) for file in builtin}
     order: list[str] = []
@@ -57,7 +57,7 @@ def closure(
 
 
 def cpio_entry(name: str, mode: int, data: bytes, inode: int) -> bytes:
-    """One file or folder in the kernel's "newc" archive format."""
+    """Return one file or directory in the kernel's "newc" archive format."""
     path = name.encode() + b"\0"
     fields = (inode, mode, 0, 0, 1, 0, len(data), 0, 0, 0, 0, len(path), 0)
     head = b"070701" + b"".join(b"%08X" % field for field in fields)
@@ -67,13 +67,13 @@ def cpio_entry(name: str, mode: int, data: bytes, inode: int) -> bytes:
 
 
 def cpio(files: Mapping[str, tuple[int, bytes]]) -> bytes:
-    """An archive of these paths with mode and content."""
+    """Return an archive of these paths with mode and content."""
     entries = [cpio_entry(n, m, d, i) for i, (n, (m, d)) in enumerate(files.items(), start=1)]
     return b"".join(entries) + cpio_entry("TRAILER!!!", 0, b"", 0)
 
 
 def read_module(path: Path) -> bytes:
-    """The module, decompressed: the guest's emulated processor is the slower one."""
+    """Return the module, decompressed: the host unpacks faster than the guest's emulated CPU."""
     if path.suffix == ".xz":
         return lzma.decompress(path.read_bytes())
     if path.suffix == ".zst":
@@ -82,7 +82,7 @@ def read_module(path: Path) -> bytes:
 
 
 def build_agent(into: Path, compiler: str = "") -> Path:
-    """The static agent, compiled anew when its source has changed; by the host's compiler, if by no other."""
+    """Return the static agent, compiled if its source has changed, with the host's compiler by default."""
     sources = sorted(AGENT.glob("*.c"))
     newest = max(path.stat().st_mtime for path in AGENT.iterdir())
     if into.is_file() and into.stat().st_mtime > newest:
@@ -99,7 +99,7 @@ def build_agent(into: Path, compiler: str = "") -> Path:
 
 
 def build(image: Image, agent: Path | None = None) -> bytes:
-    """The archive for this kernel, with the host's own agent if no other is given."""
+    """Return the initramfs for this kernel, with the host's own agent by default."""
     graph = parse_dep((image.modules / "modules.dep").read_text())
     builtin = (image.modules / "modules.builtin").read_text().split()
     order = closure(BOOT_MODULES, graph, builtin)

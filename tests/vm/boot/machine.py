@@ -1,4 +1,4 @@
-"""A guest: boots a kernel, runs commands in it, and tells a lost guest from a failed command."""
+"""A guest: boots a kernel, runs commands in it, and distinguishes a lost guest from a failed command."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ from tests.vm.errors import (
     GuestPanic,
 )
 
-# How long each start may take. Under emulation a kernel now and then loses its timer while it boots, and
-# stands still ("rcu: Possible timer handling issue"). No command has run then: it is started again.
+# Time limit of each boot attempt. Under emulation a kernel occasionally loses its timer while booting and
+# hangs ("rcu: Possible timer handling issue"). No command has run by then, so we boot the guest again.
 BOOT_TIMEOUTS_S = (90.0, 90.0, 300.0)
 _PANIC = ("Kernel panic - not syncing", "Oops: ", "BUG: kernel NULL pointer")
 _ASSERTION = re.compile(r"^qemu-system-\S+: \S+:\d+: \w+: Assertion .* failed\.$", re.MULTILINE)
@@ -47,7 +47,7 @@ Sink = Callable[[bytes], object]
 
 @dataclass(frozen=True)
 class Boot:
-    """What a guest starts from. `modules` is where the guest finds them under its root."""
+    """The files that a guest boots from. `modules` is the path of the modules under the guest's root."""
 
     emulator: assets.Emulator
     kernel: Path
@@ -55,12 +55,12 @@ class Boot:
     modules: Path
     board: qemu.Board = qemu.PC
     root: Path = Path("/")
-    # More folders of the host, by the tag that the guest mounts them with.
+    # Additional host directories, by the tag that the guest mounts them with.
     shares: tuple[tuple[str, Path], ...] = ()
 
 
 def boot_with_files_of_the_host(kernel: Kernel) -> Boot:
-    """A kernel of the bench, with this machine's file system."""
+    """Return the boot files of one of the bench's kernels, with this machine's file system as root."""
     image = assets.kernel_image(kernel)
     emulator = assets.emulator(load().qemu)
     return Boot(emulator, bootimage.boot_file(image.vmlinuz), initramfs.build(image), image.modules)
@@ -68,7 +68,7 @@ def boot_with_files_of_the_host(kernel: Kernel) -> Boot:
 
 @dataclass(frozen=True)
 class Completed:
-    """A command that ended; status as a shell has it."""
+    """A finished command, with its exit status as a shell reports it."""
 
     status: int
     stdout: bytes
@@ -77,7 +77,7 @@ class Completed:
 
 
 def guest_env() -> dict[str, str]:
-    """The environment of commands: the caller's PATH and OPWATCH_ variables, and no udev."""
+    """Return the environment for commands: the caller's PATH and OPWATCH_ variables, without udev."""
     path = os.environ.get("PATH", "/usr/bin:/bin") + ":/usr/local/sbin:/usr/sbin:/sbin"
     env = {
         "PATH": path,
@@ -92,7 +92,7 @@ def guest_env() -> dict[str, str]:
 
 
 class Machine:
-    """A guest from boot to power-off; `boot_s` is the time to the first command."""
+    """A guest from boot to power-off; `boot_s` is the time until the guest accepts the first command."""
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class Machine:
         self._stack.close()
 
     def _boot(self, stack: contextlib.ExitStack, boot: Boot) -> None:
-        """Starts it again where it stands still before its first command; the last time it is a failure."""
+        """Boot the guest, again if it hangs before its first command. The last hang is raised as an error."""
         *early, last = BOOT_TIMEOUTS_S
         for timeout_s in early:
             with contextlib.ExitStack() as attempt:
@@ -161,7 +161,7 @@ class Machine:
     def _launch(self, stack: contextlib.ExitStack, emulator: assets.Emulator, args: list[str]) -> None:
         self._channel, channel_far = self._pair(stack)
         monitor, monitor_far = self._pair(stack)
-        # The guest's own monitor: both ends are QEMU's, so tests in the guest can unplug devices.
+        # The guest's own monitor. QEMU holds both ends, so that tests in the guest can unplug devices.
         inner, inner_far = self._pair(stack)
         self.qmp = Qmp(monitor)
         fds = [channel_far.fileno(), monitor_far.fileno(), inner.fileno(), inner_far.fileno()]
@@ -204,7 +204,7 @@ class Machine:
     # The channel
 
     def console(self) -> str:
-        """What the guest, and QEMU itself, have printed so far."""
+        """Return the output of the guest and of QEMU so far."""
         return self._printed("qemu.log") + self._printed("console")
 
     def _printed(self, name: str) -> str:
@@ -230,7 +230,7 @@ class Machine:
             raise self._lost() from None
 
     def _next(self, deadline: float) -> Frame | None:
-        """The next frame; None when the time is up."""
+        """Return the next frame, or None after the deadline."""
         while not self._frames:
             left = deadline - time.monotonic()
             if left <= 0:
@@ -267,7 +267,8 @@ class Machine:
         stdout: Sink | None = None,
         stderr: Sink | None = None,
     ) -> Completed:
-        """Runs one command to its end; output goes to the sinks as it comes, else to the result."""
+        """Run one command to its end. Output goes to the sinks as it arrives; without a sink it goes to the
+        result."""
         self._channel.settimeout(None)
         began = time.monotonic()
         self._send(protocol.run_frame(argv, str(cwd), guest_env() | dict(env or {})))
@@ -288,7 +289,7 @@ class Machine:
         return None
 
     def _give_up(self, argv: Sequence[str], timeout_s: float) -> None:
-        """Kills a command that ran out of time; a guest that does not even answer has hung."""
+        """Kill a command that ran out of time. A guest that does not answer a ping has hung."""
         self._channel.settimeout(None)
         self._send(Frame(Kind.PING))
         self._expect(Kind.PONG, self.pong_timeout_s)
@@ -297,16 +298,16 @@ class Machine:
         raise CommandTimeout(f"no end of {' '.join(argv)} within {timeout_s:g} s: killed")
 
     def read_file(self, path: str) -> bytes:
-        """The content of a file in the guest."""
+        """Return the content of a file in the guest."""
         done = self.run(["cat", path])
         if done.status:
             raise BenchError(done.stderr.decode(errors="replace").strip())
         return done.stdout
 
     def disk_bytes(self, node: str) -> int:
-        """What the image of a block node occupies on the host: the oracle for discards."""
+        """Return the space that the image of a block node occupies on the host: the oracle for discards."""
         return devices.image_path(self.folder, node).stat().st_blocks * 512
 
     def monitor(self, command: str, **arguments: object) -> object:
-        """A command for QEMU's monitor, such as device_del."""
+        """Run a command of QEMU's monitor, such as device_del."""
         return self.qmp.execute(command, **arguments)

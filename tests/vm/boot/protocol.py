@@ -1,4 +1,4 @@
-"""The frames between host and guest; agent/serve.c has the other end."""
+"""Frames between host and guest; agent/serve.c implements the guest's side."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FRAME_MAX = 1 << 20
 
 
 class Kind(IntEnum):
-    """What a frame is; capitals go to the guest."""
+    """Kinds of frames; those in capitals go to the guest."""
 
     RUN = ord("R")
     PING = ord("P")
@@ -32,14 +32,14 @@ class Frame:
     payload: bytes = b""
 
     def encode(self) -> bytes:
-        """The bytes on the channel."""
+        """Return the frame as bytes for the channel."""
         if len(self.payload) > FRAME_MAX:
             raise ValueError(f"a frame holds at most {FRAME_MAX} bytes, not {len(self.payload)}")
         return _HEAD.pack(len(self.payload), self.kind) + self.payload
 
 
 def run_frame(argv: Sequence[str], cwd: str, env: Mapping[str, str]) -> Frame:
-    """The request to run a command."""
+    """Return the request to run a command."""
     strings = [cwd, str(len(argv)), *argv, *(f"{k}={v}" for k, v in env.items())]
     if any("\0" in text for text in strings):
         raise ValueError("an argument or variable holds a NUL")
@@ -47,20 +47,20 @@ def run_frame(argv: Sequence[str], cwd: str, env: Mapping[str, str]) -> Frame:
 
 
 def exit_status(payload: bytes) -> int:
-    """The command's status as a shell would have it: 128 + signal when killed."""
+    """Return the command's exit status as a shell reports it: 128 + signal if the command was killed."""
     wait = int.from_bytes(payload, "little")
     signal = wait & 0x7F
     return 128 + signal if signal else (wait >> 8) & 0xFF
 
 
 class Decoder:
-    """Cuts the stream into frames."""
+    """Splits the byte stream into frames."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """The frames that are complete with these bytes."""
+        """Yield the frames that these bytes complete."""
         self._buffer += data
         while len(self._buffer) >= _HEAD.size:
             length, kind = _HEAD.unpack_from(self._buffer)

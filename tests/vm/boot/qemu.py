@@ -1,4 +1,4 @@
-"""QEMU's arguments: the machine, the host's files, the channels. Devices are in devices.py."""
+"""QEMU's arguments for the machine, the host's files and the channels. Devices are in devices.py."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 
 CHANNELS = ("agent", "monitor", "inner", "qmp")
 
-# loglevel: what a test wants to see is in dmesg, and a serial port under emulation is slow.
-# oops: a fault in the kernel, for instance in a BPF program, must not go unseen.
+# loglevel: tests read dmesg, and an emulated serial port is slow. oops: a kernel fault, for instance in a BPF
+# program, must not go unnoticed.
 _COMMAND_LINE = (
     "{words} loglevel=4 panic=-1 oops=panic mitigations=off nokaslr tsc=reliable "
     "random.trust_cpu=on rdinit=/init"
@@ -18,11 +18,11 @@ _COMMAND_LINE = (
 
 @dataclass(frozen=True)
 class Shape:
-    """How big the guest is."""
+    """The guest's CPUs and memory."""
 
     cpus: int = 2
     memory_mib: int = 3072
-    # CPUs that could be added: the kernel makes room for their numbers, as for those of a large machine.
+    # Maximum number of CPUs. The kernel reserves room for their numbers, as on a large machine.
     most_cpus: int = 0
 
     @property
@@ -35,24 +35,26 @@ DEFAULT_SHAPE = Shape()
 
 @dataclass(frozen=True)
 class Board:
-    """Which machine is emulated. `words` are for its kernel."""
+    """The emulated machine. `words` are for its kernel's command line."""
 
     machine: str
     cpu: str
     words: str
 
 
-# no_timer_check: while it boots, a kernel waits for ten ticks in a time that a busy host may not give it, and
-# panics. It is left out where a kernel knows that it is in a virtual machine, which it does not know here.
+# no_timer_check: while booting, a kernel waits for ten timer ticks within a period that a busy host may
+# exceed, and then panics. A kernel that detects a virtual machine skips this check, but under plain emulation
+# it detects none.
 PC = Board("q35,smm=off,vmport=off,hpet=off", "max,la57=off", "console=ttyS0 no_timer_check")
-# Newer processors that QEMU knows sign every pointer, which takes long without one.
+# QEMU's newer CPU models sign every pointer, which is slow to emulate.
 ARM = Board("virt", "cortex-a72", "console=ttyAMA0")
 
 
 def base_args(
     shape: Shape, folder: Path, kernel: Path, modules: Path, board: Board = PC, root: Path = Path("/")
 ) -> list[str]:
-    """The machine, its kernel and the files of its root (the host's, if no others), read-only."""
+    """Return the arguments for the machine, its kernel and its read-only root (the host's root by
+    default)."""
     args = ["-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"]
     args += ["-machine", board.machine, "-accel", "tcg,thread=multi"]
     args += ["-cpu", board.cpu, "-smp", shape.smp, "-m", f"{shape.memory_mib}M"]
@@ -63,13 +65,13 @@ def base_args(
 
 
 def share_args(tag: str, path: Path) -> list[str]:
-    """A folder of the host, read-only, that the guest can mount by its tag."""
+    """Return the arguments for a read-only host directory that the guest mounts by its tag."""
     share = f"local,id={tag},path={path},security_model=none,readonly=on,multidevs=remap"
     return ["-fsdev", share, "-device", f"virtio-9p-pci,fsdev={tag},mount_tag={tag}"]
 
 
 def channel_args(fds: Sequence[int]) -> list[str]:
-    """The agent's channel, the host's monitor, and a monitor whose client is the guest."""
+    """Return the arguments for the agent's channel, the host's monitor, and a monitor that the guest uses."""
     args = []
     for name, fd in zip(CHANNELS, fds, strict=True):
         args += ["-chardev", f"socket,id={name},fd={fd}"]

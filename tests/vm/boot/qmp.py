@@ -1,4 +1,4 @@
-"""A client of QEMU's monitor protocol, over a socket that is connected already."""
+"""A client of QEMU's monitor protocol over a connected socket."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class QmpError(BenchError):
 
 
 class Qmp:
-    """One monitor."""
+    """One monitor connection."""
 
     def __init__(self, sock: socket.socket) -> None:
         sock.settimeout(120)
@@ -32,7 +32,7 @@ class Qmp:
         raise QmpError(f"QEMU ended before it answered {command}")
 
     def execute(self, command: str, **arguments: object) -> object:
-        """What the command returns; events that come in between are dropped."""
+        """Return the command's result; events that arrive in between are dropped."""
         if not self._ready:
             self._ready = True
             self._call("qmp_capabilities", {})

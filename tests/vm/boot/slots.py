@@ -1,4 +1,4 @@
-"""Locks between runs: how many guests at once, and one download at a time."""
+"""Locks between runs: they limit the number of concurrent guests and allow one download at a time."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pathlib import Path
 
 from tests.vm.config import cache_dir
 
-# Emulated processors starve each other.
+# More emulated CPUs would starve each other.
 GUESTS_AT_ONCE = 2
 
 
 @contextlib.contextmanager
 def hold() -> Iterator[None]:
-    """Holds one of the places for guests; waits for one to be free."""
-    # One place for every checkout of this user: the processors are shared by them all.
+    """Hold one of the slots for guests; wait until one is free."""
+    # All checkouts of this user share the slots because they share the CPUs.
     folder = Path(tempfile.gettempdir()) / f"opwatch-vm-slots-{os.getuid()}"
     folder.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
@@ -35,7 +35,7 @@ def hold() -> Iterator[None]:
 
 @contextlib.contextmanager
 def fetching() -> Iterator[None]:
-    """Holds the cache for writing; waits for another run that does."""
+    """Hold the cache for writing; wait for any other run that holds the cache."""
     cache_dir().mkdir(parents=True, exist_ok=True)
     with (cache_dir() / "lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

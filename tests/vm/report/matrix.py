@@ -1,4 +1,4 @@
-"""docs/support-matrix.md, written from kernels.toml and devices.toml.
+"""Write docs/support-matrix.md from kernels.toml and devices.toml.
 
 python3 -m tests.vm.report.matrix [--write]
 """
@@ -27,7 +27,7 @@ def _tested(kernel: Kernel) -> str:
 
 
 def render(known: Config, recipes: Iterable[Device]) -> str:
-    """The page."""
+    """Return the text of the page."""
     kernels = _table(
         ("kernel", "where from", "tested", "what CI runs on it"),
         ((k.name, k.distribution, _tested(k), k.tier or "nothing: by hand") for k in known.kernels),
@@ -69,7 +69,7 @@ mapper (linear, crypt, delay, flakey, thin), md RAID 0, 1 and 10, loop, zram.
 
 
 def main(arguments: list[str]) -> int:
-    """0 if the page is as it should be (or was written), else 1."""
+    """Return 0 if the page is up to date or was written, else 1."""
     page = render(config.load(), devices.load().values())
     if "--write" in arguments:
         PAGE.parent.mkdir(exist_ok=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Results:
-    """Counts, and for each test that did not pass the reason."""
+    """The number of passed tests, and the reason of each test that did not pass."""
 
     passed: int
     failed: dict[str, str]
@@ -17,23 +17,23 @@ class Results:
 
     @property
     def total(self) -> int:
-        """How many tests there were."""
+        """The number of tests."""
         return self.passed + len(self.failed) + len(self.skipped)
 
     def unlisted_skips(self, lacks: Mapping[str, str]) -> dict[str, str]:
-        """The skips whose reason is not what the support matrix says this kernel lacks."""
+        """Return the skips whose reason is not listed for this kernel in the support matrix."""
         listed = {f"{what}: {why}" for what, why in lacks.items()}
         return {name: why for name, why in self.skipped.items() if why not in listed}
 
     def line(self) -> str:
-        """One line for people, with every reason."""
+        """Return one line of text with the counts and every reason."""
         text = f"{self.passed} passed, {len(self.failed)} failed, {len(self.skipped)} skipped"
         reasons = [f"{name}: {why}" for name, why in (self.failed | self.skipped).items()]
         return "; ".join([text, *reasons])
 
 
 def parse(xml: bytes) -> Results:
-    """The results in the text of a JUnit file."""
+    """Return the results in the text of a JUnit file."""
     passed, failed, skipped = 0, {}, {}
     for case in ElementTree.fromstring(xml).iter("testcase"):
         name = case.get("name", "?")

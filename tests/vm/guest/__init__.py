@@ -1,1 +1,1 @@
-"""What runs in a guest: tests of drivers and the recipes they share."""
+"""Tests of drivers that run in a guest, and the recipes they share."""

@@ -1,4 +1,4 @@
-"""On another architecture the same programs load, and count to the request."""
+"""Smoke test for another architecture: the same programs load and count to the exact request."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_version() -> None:
 
 
 def test_doctor_has_no_complaint_of_a_program() -> None:
-    """Those of bios load without a disk; a request's need one, and count below."""
+    """Programs for bios load without a disk. Programs for requests need a disk and are counted below."""
     checks = json.loads(run("doctor", "--json").stdout)["checks"]
     probes = {check["name"]: check["state"] for check in checks if check["name"].startswith("probe")}
     assert "problem" not in probes.values()
@@ -57,7 +57,7 @@ def test_a_prime_count_is_exact() -> None:
 
 
 def test_watching_a_disk_that_discards() -> None:
-    """The programs of --discards too, and a word where one of them has nothing to attach to."""
+    """The programs of --discards load too; a message appears if one of them has nothing to attach to."""
     with null_blk(NullBlk(size=64, memory_backed=1, discard=1)) as disk:
         done = run("--dev", disk, "--json", "0.3", "2", "--", "sleep", "0.1")
     assert "Traceback" not in done.stderr

@@ -1,6 +1,5 @@
-"""An ATA drive whose highest address can be lowered, as ATA8-ACS (host protected area) and ACS-3 (accessible
-max address configuration) say it. What it was told is in a log: the oracle of the tests.
-"""
+"""An ATA drive with a maximum address that can be lowered, by ATA8-ACS (host protected area) and ACS-3
+(accessible max address configuration). The log of its commands is the oracle of the tests."""
 
 from __future__ import annotations
 
@@ -21,9 +20,9 @@ _KEEP = 0x1
 
 @dataclass(frozen=True)
 class Wishes:
-    """What kind of drive it is. With `is_once` it takes one change of either kind in a power cycle, with
-    `is_stubborn` none. `size_of_start` goes to the host whatever is set later, as libata keeps it.
-    `lock` is its security, `hidden` how many sectors somebody hid before."""
+    """Properties of the drive. An `is_once` drive accepts one change of either kind per power cycle, an
+    `is_stubborn` drive none. With `size_of_start` the host always sees the initial size, as libata caches it.
+    `lock` is the security feature set, `hidden` the number of sectors that were hidden earlier."""
 
     serial: str = "opw-hpa"
     sectors: int = 32768
@@ -38,7 +37,7 @@ class Wishes:
 
 @dataclass(frozen=True)
 class TaskFile:
-    """A command as the drive gets it."""
+    """A command as the drive receives it."""
 
     features: int
     count: int
@@ -49,7 +48,7 @@ class TaskFile:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What stands in the drive's registers behind a command."""
+    """The drive's registers after a command."""
 
     error: int = 0
     count: int = 0
@@ -62,15 +61,16 @@ class Outcome:
 
 
 class AtaDrive:
-    """The drive, without what is on it."""
+    """The drive without its contents."""
 
     def __init__(self, wishes: Wishes, log: Path) -> None:
         self.wishes, self._log = wishes, log
         self.current = self._kept = wishes.sectors - wishes.hidden
         self._changes, self._is_frozen, self._before = 0, False, 0
-        # The highest sector that was written since the last change, and one more.
+        # One past the highest sector written since the last change.
         self._end = 0
-        # Lets go a share of what is on it; whoever has that knows how. How many bytes of it are left.
+        # Hooks set by the owner of the contents: free a share of the contents; return the bytes still
+        # allocated.
         self.let_go: Callable[[float], None] = lambda _: None
         self.mapped: Callable[[], int] = lambda: 0
         self.lock = DriveLock(wishes.lock, self._tell, lambda share: self.let_go(share))
@@ -80,7 +80,7 @@ class AtaDrive:
         self._end = max(self._end, end)
 
     def lose_power(self) -> None:
-        """What was set for a while is gone, and one more change is taken."""
+        """Drop every setting that is not persistent, and accept one more change."""
         self.current, self._changes, self._is_frozen = self._kept, 0, False
         self.lock.lose_power()
         self._tell("power")
@@ -127,7 +127,8 @@ class AtaDrive:
         if self.wishes.is_stubborn or lba >= self.wishes.sectors:
             self._tell(f"{what} refused")
             return Outcome(ABORTED)
-        # A drive takes one SET MAX that lasts, and a strict one takes one change of any kind.
+        # A drive accepts one persistent SET MAX per power cycle; a strict drive accepts one change of any
+        # kind.
         is_counted = self.wishes.is_once or (is_kept and what == "set")
         if is_counted and self._changes:
             self._tell(f"{what} refused")

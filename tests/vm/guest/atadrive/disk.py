@@ -1,4 +1,4 @@
-"""A SCSI disk before an ATA drive: reads and writes go to a file, and what is for the drive goes through."""
+"""A SCSI disk in front of an ATA drive: reads and writes go to a file, other commands to the drive."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _number(raw: bytes) -> int:
 
 
 class ScsiDisk:
-    """Answers commands. `descriptor` is of the file with what is on it."""
+    """Answers commands. `descriptor` is the file that holds the contents."""
 
     def __init__(self, drive: AtaDrive, descriptor: int) -> None:
         self._drive, self._descriptor = drive, descriptor
@@ -49,7 +49,7 @@ class ScsiDisk:
 
     def answer(self, cdb: bytes, data: bytes) -> Answer:
         do = self._commands.get(cdb[0])
-        # A drive takes its reads, writes and discards for commands as all others.
+        # Reads, writes and discards count as commands of the drive too.
         if cdb[0] in _OF_CONTENTS:
             self._drive.lock.other_command()
             if self._drive.lock.is_locked:
@@ -68,7 +68,7 @@ class ScsiDisk:
         return Answer(data=pages.capacity_16(self._size)[: _number(cdb[10:14])])
 
     def _range(self, cdb: bytes) -> tuple[int, int] | None:
-        """First sector and count, None where they are not all before the highest address."""
+        """Return (first sector, count), or None if the range ends past the highest address."""
         is_long = cdb[0] >= 0x80
         first, count = (
             (_number(cdb[2:10]), _number(cdb[10:14]))

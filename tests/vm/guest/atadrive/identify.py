@@ -1,4 +1,4 @@
-"""IDENTIFY DEVICE of a drive, word by word."""
+"""IDENTIFY DEVICE data of a drive, word by word."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from typing import Protocol
 from tests.vm.guest.atadrive.security import ENABLED, SUPPORTED, LockWishes
 
 MODEL, FIRMWARE = "OPWATCH TEST DRIVE", "1.0"
-# 28 bits of an address, and what words 60 and 61 say of a drive that needs more.
+# Largest 28-bit address; words 60 and 61 hold this value for larger drives.
 _MOST_28 = 0x0FFFFFFF
 _AREA, _ACCESSIBLE, _HAS_48_BITS = 1 << 10, 1 << 8, 1 << 10
-# Which words count: 82 to 84 by 83, 85 to 87 by 87, 119 by 119, 120 by 120, and those by bit 15 of 86.
+# Validity bits: word 83 covers words 82 to 84, word 87 covers 85 to 87, words 119 and 120 cover themselves.
+# Bit 15 of word 86 announces words 119 and 120.
 _COUNTS, _HAS_119 = 0x4000, 1 << 15
 
 
 class Identified(Protocol):
-    """What IDENTIFY says of a drive beside its size."""
+    """Properties that IDENTIFY reports in addition to the size."""
 
     @property
     def serial(self) -> str: ...
@@ -29,7 +30,7 @@ class Identified(Protocol):
 
 
 def identify_data(drive: Identified, sectors: int, security: int) -> bytes:
-    """The 512 bytes, with their checksum. `security` is the state of its security now."""
+    """Return the 512 bytes with their checksum. `security` is the current security state (word 128)."""
     words = [0] * 256
     words[0], words[49], words[53], words[76], words[80] = 0x0040, 0x0F00, 0x0006, 0x0002, 0x07F0
     for first, last, text in ((10, 19, drive.serial), (23, 26, FIRMWARE), (27, 46, MODEL)):
@@ -49,7 +50,7 @@ def identify_data(drive: Identified, sectors: int, security: int) -> bytes:
 
 
 def _text(text: str, count: int) -> list[int]:
-    """Characters as ATA has them: the first one of two in the upper byte."""
+    """Return the text as ATA words, with the first of two characters in the upper byte."""
     raw = text.encode().ljust(2 * count)
     return [raw[at] << 8 | raw[at + 1] for at in range(0, 2 * count, 2)]
 

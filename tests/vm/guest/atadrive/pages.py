@@ -1,4 +1,4 @@
-"""What a disk says of itself by INQUIRY and READ CAPACITY, as SAT wants it of an ATA drive."""
+"""INQUIRY and READ CAPACITY data, as SAT requires for an ATA drive."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def standard() -> bytes:
 
 
 def page(number: int, drive: AtaDrive) -> bytes | None:
-    """A page of vital product data, None for one that it does not have."""
+    """Return a page of vital product data, or None if the disk lacks the page."""
     serial = drive.wishes.serial.ljust(20).encode()
     pages = {
         0x80: serial,
@@ -33,7 +33,7 @@ def page(number: int, drive: AtaDrive) -> bytes | None:
 
 
 def _designator(serial: bytes) -> bytes:
-    """Vendor, model and serial number in one text, as ATA drives without a name of their own have it."""
+    """Return vendor, model and serial number in one text, as for ATA drives without a World Wide Name."""
     text = _VENDOR + MODEL.ljust(40).encode() + serial
     return bytes([2, 1, 0, len(text)]) + text
 
@@ -56,7 +56,7 @@ def capacity_10(sectors: int) -> bytes:
 
 
 def capacity_16(sectors: int) -> bytes:
-    # Logical blocks are provisioned, and read as zeroes where they are not mapped.
+    # Logical blocks are thin provisioned and read as zeros when unmapped.
     return ((sectors - 1).to_bytes(8, "big") + SECTOR.to_bytes(4, "big") + bytes([0, 0, 0xC0])).ljust(
         32, b"\0"
     )

@@ -1,4 +1,4 @@
-"""The command ring that the kernel's target_core_user shares with a process: commands out, answers in."""
+"""The command ring that the kernel's target_core_user shares with a process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 # linux/target_core_user.h: struct tcmu_mailbox.
 _VERSION, _FLAGS, _RING_AT, _RING_SIZE, _HEAD, _TAIL = 0, 2, 4, 8, 12, 64
 _CAN_TELL_LENGTH = 1 << 1
-# struct tcmu_cmd_entry: its header, the request, and the answer that takes the request's place.
+# struct tcmu_cmd_entry: the header, the request, and the response that overwrites the request.
 _FLAGS_OF_USER, _IOV_COUNT, _CDB_AT, _IOV = 7, 8, 24, 48
 _STATUS, _READ_LENGTH, _SENSE, _SENSE_BYTES = 8, 12, 16, 96
 _IS_COMMAND, _OPERATION = 1, 0x7
@@ -23,7 +23,7 @@ _U32, _U64 = struct.Struct("<I"), struct.Struct("<Q")
 
 @dataclass(frozen=True)
 class Answer:
-    """What a disk gives back: a status, data that it read, and why where it did not."""
+    """A disk's answer: SCSI status, read data, and sense data after an error."""
 
     status: int = 0
     data: bytes = b""
@@ -32,7 +32,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Command:
-    """One command of the ring. `pieces` are where its data lie: place and length."""
+    """One command of the ring. `pieces` are (offset, length) of its data buffers."""
 
     at: int
     cdb: bytes
@@ -44,7 +44,7 @@ class Command:
 
 
 class TcmuRing:
-    """The ring of one device, open."""
+    """The open ring of one device."""
 
     def __init__(self, name: str) -> None:
         self._descriptor = os.open(f"/dev/{name}", os.O_RDWR | os.O_CLOEXEC)
@@ -62,7 +62,7 @@ class TcmuRing:
         return value
 
     def commands(self) -> Iterator[Command]:
-        """Every command, for ever. Each is to be answered before the next is asked for."""
+        """Yield commands forever. The caller must answer each command before it asks for the next."""
         while True:
             while (tail := self._u32(_TAIL)) != self._u32(_HEAD):
                 at = self._ring + tail
@@ -84,7 +84,7 @@ class TcmuRing:
         return Command(at, self._memory[cdb_at : cdb_at + _CDB_BYTES], pieces)
 
     def data_of(self, command: Command) -> bytes:
-        """What the host sends with a command."""
+        """Return the data that the host sends with a command."""
         return b"".join(self._memory[at : at + length] for at, length in command.pieces)
 
     def answer(self, command: Command, answer: Answer) -> None:

@@ -1,4 +1,4 @@
-"""The security feature set of a drive, as ACS-3 says it: a password, what it locks, and the erase."""
+"""The security feature set of ACS-3: password, locking, and erase."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 SUPPORTED, ENABLED, LOCKED, FROZEN, EXPIRED, ENHANCED = (1 << bit for bit in range(6))
 _SET, _UNLOCK, _PREPARE, _ERASE, _FREEZE, _DISABLE = range(0xF1, 0xF7)
 COMMANDS = range(_SET, _DISABLE + 1)
-# Of what a command is sent with: whose password, which kind of erase, and whether a master opens it, too.
+# Bits of the data that accompany a command: master password, enhanced erase, security level maximum.
 _IS_MASTER, _IS_ENHANCED, _IS_MAXIMUM = 1 << 0, 1 << 1, 1 << 8
 _TRIES = 5
 _THEIRS = b"theirs"
@@ -17,10 +17,10 @@ _THEIRS = b"theirs"
 
 @dataclass(frozen=True)
 class LockWishes:
-    """`state` is word 128 of IDENTIFY at the start, `normal_word` and `enhanced_word` are 89 and 90. An erase
-    takes `erase_s`, ERASE PREPARE `prepare_s`. `erase_fault` is "" or "aborts" (it does nothing), "breaks"
-    (it aborts behind its time, with a half gone) or "keeps" (it says that it did all, and did nothing);
-    with `is_sticky` no password is taken away by DISABLE."""
+    """Properties of the security feature set. `state` is the initial word 128 of IDENTIFY; `normal_word` and
+    `enhanced_word` are words 89 and 90. An erase takes `erase_s` seconds, ERASE PREPARE `prepare_s`.
+    `erase_fault` is "", "aborts" (fails at once), "breaks" (erases half, then aborts) or "keeps" (reports
+    success but erases nothing). With `is_sticky`, DISABLE never removes a password."""
 
     state: int = 0
     normal_word: int = 1
@@ -32,8 +32,8 @@ class LockWishes:
 
 
 class DriveLock:
-    """What a drive keeps of it. `note` writes a line into the drive's log, and `erase` lets go a share of
-    all that is on the drive."""
+    """The drive's security state. `note` writes a line into the drive's log; `erase` frees a share of the
+    contents."""
 
     def __init__(
         self, wishes: LockWishes, note: Callable[[str], None], erase: Callable[[float], None]
@@ -54,11 +54,11 @@ class DriveLock:
             self.word |= LOCKED
 
     def other_command(self) -> None:
-        """Another command has come, so that an erase is not prepared any more."""
+        """Cancel a prepared erase because another command has arrived."""
         self._is_prepared = False
 
     def do(self, command: int, page: bytes) -> bool:
-        """Whether it obeys one of `COMMANDS`, sent with such a page."""
+        """Run one of `COMMANDS` with its data page and return whether the drive accepts it."""
         was_prepared, self._is_prepared = self._is_prepared, False
         if not self.word & SUPPORTED or (self.word & FROZEN and command != _FREEZE):
             return False

@@ -1,4 +1,4 @@
-"""Why a command failed, or what an ATA drive answered, as sense data with descriptors."""
+"""Sense data with descriptors: the reason of an error, or an ATA drive's registers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def behind_the_end() -> Answer:
 
 
 def no_access() -> Answer:
-    """A drive that is locked neither reads nor writes."""
+    """The answer of a locked drive to reads and writes."""
     return _answer(_PROTECTED, 0x7471)
 
 
@@ -32,7 +32,7 @@ def unknown_field() -> Answer:
 
 
 def of_ata(outcome: Outcome, *, is_asked: bool) -> Answer:
-    """The registers of the drive, where it failed or `is_asked` (CK_COND)."""
+    """Return the drive's registers if the command failed or `is_asked` (CK_COND)."""
     if not outcome.error and not is_asked:
         return Answer(data=outcome.data)
     lba = outcome.lba.to_bytes(6, "little")

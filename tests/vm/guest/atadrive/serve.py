@@ -1,6 +1,6 @@
-"""The process behind such a drive: python -m tests.vm.guest.atadrive.serve UIO FILE LOG WISHES.
+"""The process that serves the drive: python -m tests.vm.guest.atadrive.serve UIO FILE LOG WISHES.
 
-SIGUSR1 is a loss of power.
+SIGUSR1 simulates a loss of power.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Makes such a drive a disk of this machine: a user-space store of the kernel's SCSI target, looped back."""
+"""Attach the drive as a local disk: a user-space backstore of the kernel's SCSI target, looped back."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NAMES = ("6001405000000011", "6001405000000012")
 
 @dataclass(frozen=True)
 class AtaDisk:
-    """The disk that the kernel shows, and what the drive itself wrote down."""
+    """The disk in the kernel, and the log that the drive itself writes."""
 
     name: str
     log: Path
@@ -42,7 +42,7 @@ class AtaDisk:
         return [json.loads(line) for line in self.log.read_text().splitlines()]
 
     def set_to(self) -> list[int]:
-        """To how many sectors it was set, one after the other."""
+        """Return the sector counts that were set, in order."""
         return [entry["sectors"] for entry in self.entries() if entry["what"] in ("set", "set accessible")]
 
     def lose_power(self) -> None:
@@ -55,7 +55,7 @@ class AtaDisk:
 
 @contextlib.contextmanager
 def ata_disk(folder: Path, wishes: Wishes) -> Iterator[AtaDisk]:
-    """Such a drive, as long as this is entered."""
+    """Yield the drive as a local disk."""
     for module in ("sd_mod", "target_core_user", "tcm_loop"):
         need_module(module)
     mounted("configfs", Path("/sys/kernel/config"))

@@ -1,4 +1,4 @@
-"""`opwatch trim audit` through md, on loop devices whose files are the oracle."""
+"""`opwatch trim audit` through md, with the files behind loop devices as the oracle."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.vm.guest.support.shell import call, put
 from tests.vm.guest.support.trims import check
 from tests.vm.requirements import need_module
 
-# By hand: they would take CI beyond its time.
+# Manual runs only: these tests would exceed CI's time limit.
 TIERS = ()
 DEVICES = ("virtio-blk-nodiscard",)
 
@@ -70,8 +70,8 @@ def test_striped(level: int) -> None:
 def parity(
     level: int, members: int, safely: bool = True, first: Sequence[str] = ()
 ) -> Iterator[tuple[str, list[str]]]:
-    """An array whose stripes with parity may be discarded or not; its name and its loop devices, behind those
-    that are `first` in it."""
+    """Yield an array and its loop devices. `safely` sets whether stripes with parity may be discarded; the
+    `first` devices come first in the array."""
     need_module("raid456")
     put(Path("/sys/module/raid456/parameters/devices_handle_discard_safely"), "Y" if safely else "N")
     with contextlib.ExitStack() as opened:
@@ -81,7 +81,7 @@ def parity(
 
 @pytest.mark.parametrize(("level", "members"), [(5, 3), (5, 4), (6, 4)])
 def test_raid_with_parity(level: int, members: int) -> None:
-    """Whole stripes, parity and all: thousands of discards of 4 KiB that the kernel joins again."""
+    """Whole stripes including parity: thousands of 4 KiB discards that the kernel merges again."""
     with parity(level, members) as (top, loops):
         result = audited(top, "ext4", *loops)
         gone = [freed(loop) for loop in loops]
@@ -94,14 +94,15 @@ def test_raid_with_parity(level: int, members: int) -> None:
     assert codes(result) == {"raid456-partial-stripe": claimed - data}
     assert (result.verdict, result.unexplained_bytes) == (Verdict.PARTIAL, 0)
     assert (leaf(result, top).bytes_out, leaf(result, top).bytes_ok) == (sum(gone), claimed)
-    # Nothing is kept of single events.
+    # Flows are aggregated; single events are not stored.
     assert result.evidence.trace.loss == (0, 0, 0, 0, 0)
     assert len(result.evidence.trace.flows) < 100
 
 
 @pytest.mark.parametrize(("level", "longest"), [(4, 2048), (4, 8192), (5, 16384)])
 def test_stripes_are_cut_where_a_disk_has_granules(level: int, longest: int) -> None:
-    """Those of 1 MiB begin 128 KiB behind stripes of 1 MiB: there the kernel cuts what is too long."""
+    """The disk's 1 MiB granules start 128 KiB after the 1 MiB stripes, and the kernel splits long discards at
+    granule boundaries."""
     with (
         scsi_debug(
             dev_size_mb=128, unmap_granularity=2048, unmap_alignment=256, unmap_max_blocks=longest, lbpws=0
@@ -127,7 +128,8 @@ def test_stripes_are_cut_where_a_disk_has_granules(level: int, longest: int) -> 
 
 @pytest.mark.parametrize("turn", range(4))
 def test_a_mirror_between_devices_of_device_mapper(turn: int) -> None:
-    """What device mapper had before its bios lies before those of md as well, now and then."""
+    """Device mapper stores data in front of its bios in memory. Such data occasionally precedes md's bios
+    too."""
     with contextlib.ExitStack() as opened:
         one, two = (opened.enter_context(full_loop(128 * MIB)) for _ in range(2))
         member = opened.enter_context(stacked.linear(one))
@@ -140,7 +142,7 @@ def test_a_mirror_between_devices_of_device_mapper(turn: int) -> None:
         result = audit(point)
     assert result.unexplained_bytes == 0, result.rows
     assert leaf(result, two).bytes_ok == leaf(result, top).bytes_ok == result.claimed_bytes
-    # On 6.1 a table with an error target takes no discards at all.
+    # On 6.1 a table with an error target accepts no discards at all.
     assert leaf(result, one).bytes_ok == (leaf(result, member.name).bytes_ok or 0)
 
 
@@ -177,7 +179,7 @@ def test_arrays_without_some_of_their_members(level: int, members: int, failed: 
 
 
 def test_a_mirror_with_a_bitmap() -> None:
-    """As mdadm makes them when they are large: its discards wait for a plug to be emptied."""
+    """mdadm adds a bitmap to large arrays. With a bitmap, discards wait until a plug is flushed."""
     with full_loop() as one, full_loop() as two, stacked.md(1, [one, two], bitmap="internal") as top:
         result = audited(top, "ext4", one, two)
         assert freed(one) == freed(two) == result.claimed_bytes

@@ -1,4 +1,4 @@
-"""Trims beside each other, and trims that take their time: each is counted, and counted once."""
+"""Concurrent and slow trims: each is counted, and counted once."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tests.vm.guest.support import stacked
 from tests.vm.guest.support.audits import MIB, Audit, audit, codes, filesystem, freed, full_loop, image
 from tests.vm.guest.support.shell import call
 
-# By hand: they would take CI beyond its time.
+# Manual runs only: these tests would exceed CI's time limit.
 TIERS = ()
 SIZE = 384 * MIB
 
 
 @dataclass(frozen=True)
 class Pool:
-    """A thin pool by its name, the disk of its data, and the device of its metadata."""
+    """A thin pool: its name, its data disk and its metadata device."""
 
     name: str
     data: str
@@ -30,7 +30,7 @@ class Pool:
 
 @contextlib.contextmanager
 def pool() -> Iterator[Pool]:
-    """A pool whose metadata lie on a device that can be made slow."""
+    """Yield a pool whose metadata device can be made slow."""
     with full_loop(32 * MIB) as raw, full_loop(SIZE) as data, stacked.linear(raw) as metadata:
         call("dd", "if=/dev/zero", f"of=/dev/{metadata.name}", "bs=4k", "count=1", "oflag=direct")
         table = f"0 {stacked.sectors(data)} thin-pool /dev/{metadata.name} /dev/{data} 128 0"
@@ -46,7 +46,7 @@ def volume(one: Pool, number: int, size: int = SIZE) -> contextlib.AbstractConte
 
 
 def deleted(point: Path, size: int) -> None:
-    """A file that is written and deleted: chunks that are mapped and free."""
+    """Write and delete a file, which leaves mapped chunks that are free."""
     victim = point / "victim"
     victim.write_bytes(os.urandom(size))
     os.sync()
@@ -86,7 +86,7 @@ def test_two_volumes_of_a_pool_audited_at_once() -> None:
 
 
 def test_a_volume_whose_sibling_is_trimmed_by_another() -> None:
-    """A worker of the pool hands on what both were sent: only what was ours is counted."""
+    """A pool worker passes on the discards of both volumes; the audit counts only its own."""
     with (
         pool() as one,
         volume(one, 0) as first,
@@ -108,7 +108,8 @@ def test_a_volume_whose_sibling_is_trimmed_by_another() -> None:
 
 
 def test_xfs_on_a_pool_with_slow_metadata() -> None:
-    """XFS does not wait for its discards, and the pool answers each of them after a commit of its own."""
+    """XFS does not wait for its discards, and the pool completes each discard only after a separate
+    commit."""
     with pool() as one, volume(one, 0) as top, filesystem(top.name, "xfs") as point:
         deleted(point, 96 * MIB)
         trims.fill_holes(image(one.data))

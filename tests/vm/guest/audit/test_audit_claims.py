@@ -1,4 +1,4 @@
-"""Calls of FITRIM by others, with and without functions to attach to: what they claim beside what reached."""
+"""FITRIM calls of other processes, with and without fexit: claimed bytes next to reached bytes."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from tests.vm.guest.support.audits import filesystem
 from tests.vm.guest.support.nullblk import NullBlk, null_blk
 from tests.vm.guest.support.scsidebug import scsi_debug
 
-# By hand: they would take CI beyond its time.
+# Manual runs only: these tests would exceed CI's time limit.
 TIERS = ()
 DEVICES = ("ahci",)
 
 
 def call(point: Path, times: int) -> None:
-    """FITRIM from another process."""
+    """Call FITRIM from another process."""
     subprocess.run([sys.executable, "-c", CALL, str(point), str(times)], check=True, timeout=60)
 
 
 def watch(point: Path) -> Audit:
-    """What a watch says of a trim of somebody else's."""
+    """Return the audit of a watch during another process's trim."""
     mount = mount_at(point)
     stack = LayerReader().mount(mount)
     evidence = trimming.observe(stack, mount, lambda: call(point, 1), 30.0, 1.0, is_early=ledger.contradicted)
@@ -45,7 +45,8 @@ def watch(point: Path) -> Audit:
 
 @pytest.mark.parametrize("functions", [True, False], ids=["fexit", "sys_exit"])
 def test_each_call_counts_once(functions: bool) -> None:
-    """A prime number of calls, among ioctls that are none: exact in number and in what they claim."""
+    """A prime number of FITRIM calls among other ioctls: both the number of calls and the claimed bytes are
+    exact."""
     with scsi_debug() as device, filesystem(device.name, "ext4") as point:
         tracer = DiscardTracer([], following=Following(functions=functions, claims=True))
         with tracer:
@@ -70,7 +71,7 @@ def test_each_call_counts_once(functions: bool) -> None:
 
 @pytest.mark.parametrize("kind", ["ext4", "xfs", "btrfs", "f2fs"])
 def test_claimed_beside_reached(kind: str) -> None:
-    """Each filesystem on a SATA disk, trimmed by somebody else."""
+    """Each filesystem on a SATA disk, trimmed by another process."""
     disk = sysfs.disk("opw-ahci")
     options = ("nodiscard",) if kind == "f2fs" else ()
     with filesystem(disk, kind, *options) as point:
@@ -85,7 +86,7 @@ def test_claimed_beside_reached(kind: str) -> None:
 
 
 def test_a_claim_of_what_was_rejected() -> None:
-    """null_blk without discards: the call fails, and the watch says with what."""
+    """null_blk without discards: the call fails, and the watch reports the error."""
     with null_blk(NullBlk(size=384, memory_backed=1)) as disk, filesystem(disk, "ext4") as point:
         mount = mount_at(point)
         stack = LayerReader().mount(mount)

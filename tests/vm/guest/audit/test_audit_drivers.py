@@ -1,4 +1,5 @@
-"""`opwatch trim audit` on every driver: what left the filesystem is what the drive was told."""
+"""`opwatch trim audit` on every driver: the bytes that left the filesystem equal the bytes sent to the
+drive."""
 
 from __future__ import annotations
 
@@ -37,13 +38,14 @@ VIRTUAL = {
 
 
 def commands(result: Audit, disk: str) -> int:
-    """Commands that the driver built, as its own events tell them."""
+    """Return the number of commands that the driver built, from the driver's own tracepoints."""
     return total(result.evidence.trace.select(Stage.COMMAND, disk=disk)).count
 
 
 @pytest.mark.parametrize("kind", ["ext4", "xfs", "btrfs"])
 def test_nvme(kind: str) -> None:
-    """Several ranges a command: xfs sends its extents in bunches, and the request's own sector lies."""
+    """Several ranges per command: xfs sends extents in batches, and the request's own sector does not
+    describe them."""
     disk = sysfs.disk("opw-nvme")
     before = sysfs.stat(disk)
     with filesystem(disk, kind) as point:
@@ -62,7 +64,7 @@ def test_nvme(kind: str) -> None:
         ranges
         == total(trace.select(Stage.BIO, disk=disk)).count + total(trace.select(Stage.SPLIT, disk=disk)).count
     )
-    # Functions can be attached to here: what was submitted was taken.
+    # fexit works on this kernel, so submitted bios are counted too.
     assert "discard_submitted" not in trace.absent
     submitted = total(trace.select(Stage.SUBMITTED, disk=disk))
     assert submitted.bytes == total(trace.select(Stage.BIO, disk=disk)).bytes
@@ -71,7 +73,7 @@ def test_nvme(kind: str) -> None:
 
 
 def fill(disk: str) -> None:
-    """No block is left that reads as zeros."""
+    """Fill the disk so that no block reads as zeros."""
     with Path(f"/dev/{disk}").open("wb", buffering=0) as file:
         for _ in range(stacked.sectors(disk) * 512 // MIB):
             file.write(b"U" * MIB)
@@ -79,7 +81,7 @@ def fill(disk: str) -> None:
 
 
 def zeros(disk: str) -> int:
-    """Bytes of blocks that read as zeros on the disk itself."""
+    """Return the bytes of 4 KiB blocks that read as zeros on the disk."""
     zeros_bytes = 0
     with RawDisk(disk, MIB) as raw:
         for at in range(0, stacked.sectors(disk) * 512, MIB):
@@ -93,7 +95,7 @@ def zeros(disk: str) -> int:
     return zeros_bytes
 
 
-# Serial number -> whether the image behind it gives up what is discarded.
+# Serial number -> whether the image behind the disk frees discarded blocks.
 READ_BACK = {
     "opw-nvme": True,
     "opw-virtio-blk": True,
@@ -106,7 +108,7 @@ READ_BACK = {
 
 @pytest.mark.parametrize("serial", READ_BACK)
 def test_reached_is_what_reads_as_zeros(serial: str) -> None:
-    """The disk itself is the oracle; where its host drops every discard, only reading back shows it."""
+    """The disk itself is the oracle: only reading back shows that a host drops every discard."""
     disk = sysfs.disk(serial)
     fill(disk)
     with filesystem(disk, "ext4") as point:
@@ -119,7 +121,7 @@ def test_reached_is_what_reads_as_zeros(serial: str) -> None:
     assert set(codes(result)) == {"host-may-drop"}
     assert sent == result.reached_bytes == result.claimed_bytes
     assert sent > 200 * MIB
-    # mke2fs had zeroed the last 64 KiB, where RAIDs have their superblocks.
+    # mke2fs zeroed the last 64 KiB, where RAIDs have their superblocks.
     assert freed == (sent - (64 << 10) if READ_BACK[serial] else 0)
 
 
@@ -127,13 +129,13 @@ def test_reached_is_what_reads_as_zeros(serial: str) -> None:
 def test_sentinels_tell_a_host_that_drops_discards(serial: str) -> None:
     with filesystem(sysfs.disk(serial), "ext4") as point:
         result = audit_mount(mount_at(point), Asked(), prove=True)
-    # What the image on the host does with it cannot be seen from here, however the disk reads.
+    # The guest cannot see whether the image on the host is freed, whatever the disk reads back.
     assert result.verdict is (Verdict.PROVEN_PARTWAY if READ_BACK[serial] else Verdict.UNKNOWN)
     assert list(codes(result)) == ["host-may-drop"]
 
 
 def test_a_lowered_limit_splits_and_nvme_joins_again() -> None:
-    """Pieces of 1 MiB, several of them ranges of one command: no byte is lost or counted twice."""
+    """Pieces of 1 MiB become ranges, several per command: no byte is lost or counted twice."""
     disk = sysfs.disk("opw-nvme")
     with shortened(disk, MIB):
         before = sysfs.stat(disk)
@@ -153,7 +155,8 @@ def test_a_lowered_limit_splits_and_nvme_joins_again() -> None:
 @pytest.mark.parametrize("serial", list(VIRTUAL))
 @pytest.mark.parametrize("kind", ["ext4", "xfs"])
 def test_a_guest_cannot_see_what_its_host_does(serial: str, kind: str) -> None:
-    """A perfect trace in both modes of the host: accepted, and said to be no proof."""
+    """The trace is perfect whether the host frees or ignores: ACCEPTED, with a reason that this is no
+    proof."""
     disk = sysfs.disk(serial)
     with filesystem(disk, kind) as point:
         result = audit(point)
@@ -180,7 +183,7 @@ def test_sata(kind: str) -> None:
     sent = whole(result)
     device = row(result, "disk")
     assert commands(result, disk) == device.requests
-    # libata translates each, and tells of its end.
+    # libata translates each command and reports its completion.
     scsi, ata = device.commands
     assert (scsi.name, scsi.bytes) == ("SCSI WRITE SAME(16)", sent)
     assert (ata.name, ata.bytes) == ("ATA DATA SET MANAGEMENT", sent)
@@ -189,7 +192,7 @@ def test_sata(kind: str) -> None:
 
 
 def test_libata_counts_each_command_once() -> None:
-    """A prime number of discards, of another prime number of sectors: every one begun and ended once."""
+    """A prime number of discards of a prime number of sectors: each is issued and completed once."""
     name = sysfs.disk("opw-ahci")
     device = Devices().by_name(name)
     assert device

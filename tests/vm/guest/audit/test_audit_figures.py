@@ -1,4 +1,4 @@
-"""Bytes that reached the disks, to the byte, where disks help each other or several carry one filesystem.
+"""Bytes that reached the disks are exact if disks depend on each other or carry one filesystem together.
 
 The blocks of the files behind loop devices are the oracle.
 """
@@ -32,7 +32,7 @@ from tests.vm.guest.support.shell import call, put
 from tests.vm.guest.support.trims import check
 from tests.vm.requirements import need_module, need_tool
 
-# By hand: they would take CI beyond its time.
+# Manual runs only: these tests would exceed CI's time limit.
 TIERS = ()
 DEVICES = ("virtio-blk-nodiscard",)
 
@@ -69,7 +69,7 @@ def test_a_mirror_that_rebuilds_itself() -> None:
             (point / "file").write_bytes(os.urandom(32 * MIB))
             os.sync()
             call("mdadm", f"/dev/{top}", "--fail", f"/dev/{two}", "--remove", f"/dev/{two}")
-            # So slow that it is not done before the trim.
+            # Slow enough that the rebuild is still running during the trim.
             for limit in ("sync_speed_min", "sync_speed_max"):
                 put(sysfs.SYS_BLOCK / top / "md" / limit, 1000)
             call("mdadm", f"/dev/{top}", "--add", f"/dev/{new}")
@@ -83,7 +83,7 @@ def test_a_mirror_of_device_mapper_that_copies_itself() -> None:
     with contextlib.ExitStack() as opened:
         one, two, *records = _loops(opened, 4)
         pairs = " ".join(f"/dev/{record} /dev/{leg}" for record, leg in zip(records, (one, two), strict=True))
-        # So slow that it is not done before the trim.
+        # Slow enough that the resync is still running during the trim.
         words = f"raid1 5 0 region_size 1024 max_recovery_rate 1000 2 {pairs}"
         table = f"0 {stacked.sectors(one)} raid {words}"
         top = opened.enter_context(stacked.mapped("raid", table, "dm_raid"))
@@ -97,7 +97,7 @@ def test_a_mirror_of_device_mapper_that_copies_itself() -> None:
 
 @contextlib.contextmanager
 def f2fs_on(first: str, second: str) -> Iterator[Path]:
-    """f2fs on two devices, of which it has written only a little."""
+    """Yield f2fs on two devices, mostly unwritten."""
     need_module("f2fs")
     need_tool("mkfs.f2fs")
     call("mkfs.f2fs", "-q", "-f", "-t", "0", "-c", f"/dev/{second}", f"/dev/{first}")
@@ -136,7 +136,7 @@ def test_f2fs_of_which_a_device_takes_no_discards() -> None:
 
 @pytest.mark.parametrize(("block", "cluster"), [(1024, 16384), (4096, 65536)])
 def test_clusters_of_ext4(block: int, cluster: int) -> None:
-    """Check and audit say the same, and the file behind it has as much less."""
+    """check and audit agree, and the backing file shrinks by the same amount."""
     with full_loop(192 * MIB) as loop:
         extra = ("-b", str(block), "-O", "bigalloc,^resize_inode", "-C", str(cluster))
         call(*trims.MKFS["ext4"], *extra, f"/dev/{loop}")

@@ -1,4 +1,4 @@
-"""Filesystems that trim in ways of their own: check and audit agree, and the file below is the oracle."""
+"""Filesystems with unusual trim behaviour: check and audit agree, and the backing file is the oracle."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from tests.vm.guest.support.shell import call
 from tests.vm.guest.support.trims import check
 from tests.vm.requirements import need_module, need_tool
 
-# By hand: they would take CI beyond its time.
+# Manual runs only: these tests would exceed CI's time limit.
 TIERS = ()
 KERNEL = tuple(map(int, os.uname().release.split(".")[:2]))
 
 
 @contextlib.contextmanager
 def mounted(kind: str, node: str, *options: str) -> Iterator[Path]:
-    """What is on a device, with a few files in it; its mount point."""
+    """Mount a device, create some files and delete a third of them; yield the mount point."""
     call("modprobe", "--quiet", kind) if kind != "ntfs-3g" else call("modprobe", "--quiet", "fuse")
     with trims.folder(Path("/tmp")) as point:
         call("mount", "-t", kind, *(("-o", ",".join(options)) if options else ()), f"/dev/{node}", str(point))
@@ -56,7 +56,8 @@ def free_bytes(point: Path) -> int:
 
 
 def test_free_extents_that_xfs_passes_over() -> None:
-    """Of a group with more than a hundred, some kernels leave out part: by ranges none is."""
+    """Some kernels skip part of a group with more than a hundred free extents; trimming by ranges skips
+    none."""
     with full_loop(128 * MIB) as loop, filesystem(loop, "xfs") as point:
         fragment(point, [1024 * (1 + number * 7 % 47) for number in range(600)], 3)
         trims.fill_holes(image(loop))
@@ -73,7 +74,7 @@ def test_free_extents_that_xfs_passes_over() -> None:
 
 
 def test_vfat() -> None:
-    """Its clusters may lie across the blocks of the file: nobody knows beforehand which."""
+    """Clusters of vfat may straddle blocks of the backing file, so the result cannot be predicted."""
     need_tool("mkfs.vfat")
     with full_loop(128 * MIB) as loop:
         call("mkfs.vfat", "-F", "32", "-s", "1", f"/dev/{loop}")
@@ -106,7 +107,7 @@ def test_ntfs3(option: tuple[str, ...]) -> None:
 
 
 def test_ntfs_by_a_program() -> None:
-    """ntfs-3g discards itself, from its own process."""
+    """ntfs-3g sends the discards itself, from its own process."""
     with full_loop(128 * MIB) as loop:
         call(need_tool("mkfs.ntfs"), "-Q", "-F", f"/dev/{loop}")
         with mounted("ntfs-3g", loop) as point:

@@ -1,4 +1,4 @@
-"""Layers that nobody thinks of: what check foretells, what the audit says, and what files below have lost."""
+"""Rare layers: check's prediction, the audit, and the bytes freed in backing files."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from tests.vm.guest.support.shell import call, put
 from tests.vm.guest.support.trims import CheckAnswer, check
 from tests.vm.requirements import need_module
 
-# By hand: they would take CI beyond its time.
+# Manual runs only: these tests would exceed CI's time limit.
 TIERS = ()
 DEVICES = ("virtio-blk", "virtio-blk-ignored")
 
 
 def looked_at(point: Path, *loops: str) -> tuple[CheckAnswer, Audit, int]:
-    """(what check says, the audit, what the files below lack after it)."""
+    """Return (check's answer, the audit, bytes freed in the backing files)."""
     os.sync()
     for loop in loops:
         trims.fill_holes(image(loop))
@@ -64,8 +64,9 @@ def test_bcache(cached: bool) -> None:
 
 
 def test_a_loop_device_on_a_loop_device() -> None:
-    """The upper one writes zeroes. Where the lower one frees all of it by these: seen, and said to be none;
-    6.12 fails them, and nothing is freed."""
+    """The upper loop device turns discards into writes of zeroes. If the lower device frees blocks for these,
+    the audit reports the bytes as loop-on-device and does not count them as reached. 6.12 fails them, so
+    nothing is freed."""
     with (
         full_loop() as below,
         trims.loop(f"/dev/{below}") as node,
@@ -81,8 +82,8 @@ def test_a_loop_device_on_a_loop_device() -> None:
 
 
 def test_half_of_a_device_fails() -> None:
-    """The disk below its second half has gone: what lies there fails, and discards across the border as a
-    whole, although their first part went on."""
+    """The second half's disk has gone. Discards there fail; a discard across the border fails as a whole
+    although its first part was passed on."""
     with full_loop(96 * MIB) as one, full_loop(96 * MIB) as two:
         half = stacked.sectors(one)
         good = f"0 {half} linear /dev/{one} 0\n{half} {half} linear /dev/{two} 0"
@@ -92,7 +93,7 @@ def test_half_of_a_device_fails() -> None:
             foretold, result, gone = looked_at(point, one)
             stacked.reload(top.label, good)
     assert (result.reached_bytes, result.unexplained_bytes) == (gone, 0), result.rows
-    # In 6.1 the target error takes no discards, and with it no part of the device does.
+    # On 6.1 the error target accepts no discards, which disables them for the whole device.
     expected = "target-fails" if gone else "target-no-discards"
     assert expected in foretold.codes & codes(result).keys(), result.rows
     assert foretold.outlook == ("part" if gone else "nothing")
@@ -139,7 +140,7 @@ def test_a_device_that_fails_after_a_while() -> None:
 
 
 def test_without_dmsetup(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Device mapper is asked itself: the same answers, with the ends of ranges for which a pool is known."""
+    """Without dmsetup, opwatch asks device mapper directly and gets the same answers."""
     with (
         full_loop(32 * MIB) as metadata,
         full_loop() as data,
@@ -161,7 +162,7 @@ def test_without_dmsetup(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextlib.contextmanager
 def target_on(file: Path) -> Iterator[str]:
-    """A SCSI disk of a target of this machine's own, on a file."""
+    """Yield a SCSI disk of a local LIO target on a file."""
     for module in ("sd_mod", "target_core_mod", "target_core_file", "tcm_loop"):
         need_module(module)
     config = Path("/sys/kernel/config")
@@ -195,7 +196,8 @@ def target_on(file: Path) -> Iterator[str]:
 
 @pytest.mark.parametrize("mode", ["writesame_16", "unmap"])
 def test_a_target_on_a_file(mode: str) -> None:
-    """It refuses what is longer than it says: one command fails, and the kernel sends no more."""
+    """The target refuses commands longer than its reported limit: one command fails, and the kernel sends no
+    more."""
     with trims.file_of(192 * MIB, Path("/dev/shm")) as file, target_on(file) as disk:
         [folder] = (sysfs.SYS_BLOCK / disk / "device/scsi_disk").iterdir()
         put(folder / "provisioning_mode", mode)
@@ -212,13 +214,14 @@ def test_a_target_on_a_file(mode: str) -> None:
         assert (result.verdict, result.reached_bytes) == (Verdict.REJECTED, 0)
         assert "scsi-disabled" in codes(result)
     else:
-        # The sentinels took blocks meanwhile; what is smaller than a page is zeroed, and not given back.
+        # The sentinels took blocks in the meantime. Ranges smaller than a page are zeroed but not freed.
         assert abs(result.reached_bytes - gone) <= 16 * MIB, (result.reached_bytes, gone)
         assert result.verdict in (Verdict.PROVEN_PARTWAY, Verdict.PARTIAL, Verdict.ACCEPTED), result.proofs
 
 
 def test_a_cache_that_stopped_passing_discards_down() -> None:
-    """Its device takes discards shorter than its blocks: its status says so, and its table does not."""
+    """The origin only accepts discards shorter than a cache block. The cache's status shows this, its table
+    does not."""
     need_module("dm_cache_smq")
     with (
         full_loop() as origin,
@@ -239,7 +242,8 @@ def test_a_cache_that_stopped_passing_discards_down() -> None:
 
 
 def test_a_member_of_raid_5_that_fails_in_part() -> None:
-    """6.1 takes the discards from all of it, 6.12 fails those of the part: the other members have theirs."""
+    """6.1 disables discards for the whole member, 6.12 fails those of the bad part; other members get
+    theirs."""
     need_module("raid456")
     put(Path("/sys/module/raid456/parameters/devices_handle_discard_safely"), "Y")
     with full_loop() as one, full_loop() as two, full_loop() as three, stacked.linear(one) as top:

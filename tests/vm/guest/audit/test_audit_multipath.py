@@ -1,4 +1,4 @@
-"""`opwatch trim audit` of an NVMe multipath head: its requests are those of hidden paths."""
+"""`opwatch trim audit` of an NVMe multipath head, whose requests are on hidden paths."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from opwatch.trim.audit.flow import Stage, total
 from tests.vm.guest.support import sysfs
 from tests.vm.guest.support.audits import audit, codes, filesystem
 
-# By hand: they would take CI beyond its time.
+# Manual runs only: these tests would exceed CI's time limit.
 TIERS = ()
 DEVICES = ("nvme-multipath",)
 
@@ -28,7 +28,7 @@ def test_a_trim_is_followed_to_the_hidden_paths(kind: str) -> None:
     assert result.reached_bytes == counted == result.claimed_bytes
     assert counted > 64 << 20
     assert result.unexplained_bytes == 0
-    # Where btrfs may have sent a range again, that is said.
+    # btrfs may have discarded a range twice; the audit reports that case.
     assert set(codes(result)) - {"btrfs-discards-again"} == {"host-may-drop"}
     commands = sum(total(result.evidence.trace.select(Stage.COMMAND, disk=path)).count for path in paths)
     assert commands == sum(path_row.requests or 0 for path_row in below)

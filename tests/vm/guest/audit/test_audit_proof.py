@@ -1,7 +1,7 @@
-"""PROVEN down to the last layer: stacks where something below keeps what a layer above gives as gone.
+"""PROVEN covers every layer: stacks in which a lower layer keeps data that an upper layer reports as gone.
 
-The oracle is never a map of ours: blocks with a mark, read raw from each disk; the blocks of a file, and the
-free blocks of a filesystem, as the kernel counts them.
+The oracle is never one of our own maps, but marked blocks read raw from each disk, the blocks of a file, or
+the kernel's count of free blocks in a filesystem.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from tests.vm.guest.support.audits import MIB, Audit, Verdict, audit, codes, fil
 from tests.vm.guest.support.shell import call
 
 DEVICES = ("nvme", "virtio-blk", "virtio-blk-ignored")
-# By hand: they would take CI beyond its time.
+# Manual runs only: these tests would exceed CI's time limit.
 TIERS = ()
 TIMEOUT_S = 1800
 MARKED = 32 * MIB
-# What is audited with proof writes at most as much where marks lay.
+# Proof overwrites at most this much of the marked blocks.
 SENTINELS = 10 * MIB
 
 
@@ -36,15 +36,15 @@ def proven(point: Path) -> Audit:
 
 
 def marked(disk: str, mark: bytes) -> int:
-    """Bytes of a disk that still hold what was deleted, as whoever reads it raw finds them."""
+    """Return the bytes of deleted data that a raw read of the disk still finds."""
     with RawDisk(disk, MIB) as raw:
         size = stacked.sectors(disk) * 512 // MIB * MIB
         return sum(4096 * (raw.read(at, MIB) or b"").count(mark) for at in range(0, size, MIB))
 
 
 def leave_marks(point: Path, size: int = MARKED) -> bytes:
-    """A file of one block again and again, written to the disks and deleted; the block, which no other has: a
-    disk that drops discards has those of earlier tests."""
+    """Write and delete a file that repeats one random block, and return the block. It is unique because a
+    disk that drops discards still holds the blocks of earlier tests."""
     mark = os.urandom(16).hex().encode().ljust(4096, b"\n")
     victim = point / "victim"
     with victim.open("wb") as file:
@@ -59,7 +59,7 @@ def leave_marks(point: Path, size: int = MARKED) -> bytes:
 
 @contextlib.contextmanager
 def attached(image: Path, offset: int = 0) -> Iterator[str]:
-    """A loop device on a file, from an offset on; its name."""
+    """Yield the name of a loop device on a file, starting at an offset."""
     node = call("losetup", "--find", "--show", "--offset", str(offset), str(image)).strip()
     try:
         yield node.removeprefix("/dev/")
@@ -71,7 +71,7 @@ def attached(image: Path, offset: int = 0) -> Iterator[str]:
 def test_a_mirror_of_which_a_leg_drops_discards(dropping: tuple[int, ...]) -> None:
     with contextlib.ExitStack() as opened:
         frees, drops = sysfs.disk("opw-virtio-blk"), sysfs.disk("opw-virtio-ignored")
-        # Two legs of each kind are two windows on one disk.
+        # Two legs of the same kind are two parts of one disk.
         halves = [
             opened.enter_context(
                 stacked.mapped("linear", f"0 114688 linear /dev/{disk} {at * 114688}", "dm_mod")
@@ -95,7 +95,7 @@ def test_a_mirror_of_which_a_leg_drops_discards(dropping: tuple[int, ...]) -> No
 def test_a_thin_pool_of_whole_chunks_on_a_disk_that_drops() -> None:
     drops = sysfs.disk("opw-virtio-ignored")
     with full_loop(32 * MIB) as metadata, stacked.thin(drops, metadata, 192 * MIB // 512) as volume:
-        # Of a chunk of the pool no part is ever free alone.
+        # Clusters as large as a pool chunk: no part of a chunk is ever free alone.
         call(*trims.MKFS["ext4"], "-O", "bigalloc,^resize_inode", "-C", "65536", f"/dev/{volume.name}")
         with filesystem(volume.name, "ext4", make=False) as point:
             mark = leave_marks(point)
@@ -124,7 +124,7 @@ def test_a_loop_device_on_a_file_that_shares_its_blocks() -> None:
             os.sync()
             freed = os.statvfs(outer).f_bfree * 4096 - free
             lost = blocks - trims.allocated(image)
-    # The file gave up nearly all, the filesystem only what the copy does not have.
+    # The file lost nearly all blocks; the filesystem gained only those that the copy does not share.
     assert lost > 64 * MIB
     assert 0 < freed < 40 * MIB
     assert result.verdict is Verdict.PARTIAL, result
@@ -149,7 +149,7 @@ def test_a_loop_device_on_a_filesystem_that_holds_its_blocks() -> None:
         assert after >= MARKED - SENTINELS
         assert result.verdict is Verdict.PROVEN_PARTWAY, result
         assert "loop-frees-file" in codes(result)
-        # What the verdict says is to be done.
+        # Follow the verdict's advice: trim the outer filesystem.
         assert proven(outer).verdict is Verdict.PROVEN_PARTWAY
         assert marked(disk, mark) == 0
 

@@ -1,5 +1,5 @@
-"""`opwatch trim audit --dev D --watch` on a program that has a device for itself and discards what it does
-not need any more, as a storage engine without a filesystem does. The kernel's count is the oracle."""
+"""`opwatch trim audit --dev D --watch` on a program that holds a device exclusively and discards unneeded
+ranges, like a storage engine without a filesystem. The kernel's count is the oracle."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import pytest
 
 from tests.vm.guest.support import stacked, sysfs
 
-# By hand: they would take CI beyond its time.
+# Manual runs only: these tests would exceed CI's time limit.
 TIERS = ()
 DEVICES = ("nvme",)
-# A prime number of ranges, of several lengths: none that is lost or counts twice is made up for by another.
+# A prime number of ranges of several lengths, so that a lost range cannot balance a range counted twice.
 RANGES = 997
-# It opens the device for itself, and goes on for as long as it has ranges and lines to begin with.
+# Opens the device exclusively, waits for a line before it discards, and for another before it exits.
 ENGINE = """
 import fcntl, os, random, struct, sys, threading
 disk = os.open(sys.argv[1], os.O_RDWR | os.O_EXCL | os.O_DIRECT)
@@ -42,7 +42,7 @@ sys.stdin.readline()
 
 @contextlib.contextmanager
 def device(kind: str) -> Iterator[str]:
-    """The disk itself, or a device of device mapper on it."""
+    """Yield the disk itself, or a device mapper device on it."""
     disk = sysfs.disk("opw-nvme")
     if kind == "disk":
         yield disk
@@ -53,7 +53,7 @@ def device(kind: str) -> Iterator[str]:
 
 @contextlib.contextmanager
 def engine(node: str) -> Iterator[subprocess.Popen[str]]:
-    """A program that was there before the watch, and is there after it."""
+    """Run a program that starts before the watch and ends after it."""
     argv = [sys.executable, "-c", ENGINE, f"/dev/{node}", str(RANGES)]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as one:
         assert one.stdout
@@ -65,7 +65,7 @@ def engine(node: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def go(one: subprocess.Popen[str]) -> int:
-    """Bytes that it discarded, once it has."""
+    """Start the discards and return their bytes once they are done."""
     assert one.stdin
     assert one.stdout
     one.stdin.write("\n")
@@ -74,7 +74,7 @@ def go(one: subprocess.Popen[str]) -> int:
 
 
 def watched(node: str, one: subprocess.Popen[str]) -> tuple[dict[str, Any], int]:
-    """(what the watch says, bytes that were discarded while it ran)."""
+    """Return (the watch's JSON document, bytes discarded while the watch ran)."""
     argv = [sys.executable, "-m", "opwatch", "trim", "audit", "--watch", "--json", "--dev", f"/dev/{node}"]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as watch:
         assert watch.stderr
@@ -96,7 +96,7 @@ def test_a_program_that_has_the_device_for_itself(kind: str) -> None:
     assert document["verdict"] == "ACCEPTED"
     assert (document["filesystem"], document["unexplained_bytes"]) == (None, 0)
     assert document["reached_bytes"] == asked == counted
-    # One for each device on the way down.
+    # One origin for each device on the path.
     assert {(origin["comm"], origin["bytes"]) for origin in document["origins"]} == {("python", asked)}
     for row in document["ledger"]:
         assert row["bytes_in"] == asked, row

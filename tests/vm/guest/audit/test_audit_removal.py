@@ -9,13 +9,13 @@ from tests.vm.guest.support.audits import Verdict, audit, codes, filesystem, fra
 from tests.vm.guest.support.scsidebug import scsi_debug
 from tests.vm.guest.support.shell import call
 
-# Manual: they would take CI beyond its time.
+# Manual runs only: these tests would exceed CI's time limit.
 TIERS = ()
 SECTOR = 512
 
 
 def _delete_behind(disk: str, discards: int) -> threading.Thread:
-    """Delete the disk as soon as that many discards have completed; the running thread that does it."""
+    """Delete the disk as soon as that many discards have completed; return the running thread."""
     before = sysfs.stat(disk).discards
 
     def delete() -> None:
@@ -28,7 +28,8 @@ def _delete_behind(disk: str, discards: int) -> threading.Thread:
 
 
 def test_a_disk_deleted_during_a_trim_is_named_as_the_cause() -> None:
-    """What completed before is exact, by the device's own map; the rest failed because the disk went."""
+    """Discards that completed earlier are exact by the device's own map; the rest failed because the disk
+    went."""
     with scsi_debug(lbpws=0) as device:
         device.fill()
         with filesystem(device.name, "ext4") as point:

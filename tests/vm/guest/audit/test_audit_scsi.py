@@ -1,4 +1,4 @@
-"""`opwatch trim audit` on scsi_debug, whose map of what is provisioned is the oracle; and null_blk."""
+"""`opwatch trim audit` on scsi_debug, with its provisioning map as the oracle, and on null_blk."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MIB = 1 << 20
     ("granularity", "alignment"), [(1, 0), (8, 0), (2048, 0), (2048, 256)], ids=["1", "8", "2048", "2048+256"]
 )
 def test_reached_is_what_the_device_gave_back(granularity: int, alignment: int) -> None:
-    """Granules of 512 B to 1 MiB, with and without an offset: exact, by the device's own map."""
+    """Granules of 512 B to 1 MiB, with and without an offset: exact by the device's own map."""
     with scsi_debug(unmap_granularity=granularity, unmap_alignment=alignment) as device:
         device.fill()
         with filesystem(device.name, "ext4") as point:
@@ -54,8 +54,8 @@ def test_reached_is_what_the_device_gave_back(granularity: int, alignment: int) 
 
 @pytest.mark.parametrize("alignment", [0, 8, 256])
 def test_granules_begin_where_the_drive_says(alignment: int) -> None:
-    """Groups of 8 MiB, at whose borders ext4 cuts its ranges: each is one of a granule, or costs one. The
-    kernel shows another alignment of a whole disk than it goes by."""
+    """ext4 splits its ranges at the borders of its 8 MiB groups. Each border falls between two granules or
+    costs one granule. For a whole disk, sysfs shows a different alignment than the kernel applies."""
     with scsi_debug(unmap_granularity=2048, unmap_alignment=alignment, lbpws=0) as device:
         device.fill()
         call(
@@ -74,8 +74,8 @@ def test_granules_begin_where_the_drive_says(alignment: int) -> None:
 
 @pytest.mark.parametrize("longest", [2048, 4096, 10240])
 def test_a_discard_that_is_too_long_is_cut_at_a_granule_of_the_device(longest: int) -> None:
-    """Granules of 1 MiB, and a linear target whose sectors lie eight further on the disk: the granule across
-    the first cut of each long range stays; the others are cut where the disk counts."""
+    """The linear target starts at sector 8 of a disk with 1 MiB granules. The granule across the first split
+    of each long range stays allocated; later splits fall on the disk's granule boundaries."""
     with scsi_debug(unmap_granularity=2048, unmap_max_blocks=longest, lbpws=0) as device:
         device.fill()
         size = stacked.sectors(device.name) - 2048
@@ -93,7 +93,7 @@ def test_a_discard_that_is_too_long_is_cut_at_a_granule_of_the_device(longest: i
 
 
 def test_a_misaligned_partition_loses_the_ends() -> None:
-    """Granules of 1 MiB, and a partition that begins at sector 63."""
+    """The disk has 1 MiB granules, and the partition starts at sector 63."""
     with scsi_debug(unmap_granularity=2048, lbpws=0) as device:
         call("sfdisk", "-q", f"/dev/{device.name}", stdin="label: dos\nstart=63, size=120000, type=83\n")
         part = f"{device.name}1"
@@ -144,7 +144,7 @@ def test_a_small_maximum_splits() -> None:
 
 
 def test_a_disk_that_rejects_the_command() -> None:
-    """One request fails, the kernel disables discards, and the rest vanishes; fstrim claims it all."""
+    """One request fails, the kernel disables discards and drops the rest, which fstrim still claims."""
     with scsi_debug(lbpu=1, lbpws=0, dev_size_mb=384) as device:
         [mode] = (SYS_BLOCK / device.name / "device/scsi_disk").glob("*/provisioning_mode")
         with filesystem(device.name, "ext4") as point:
@@ -155,7 +155,7 @@ def test_a_disk_that_rejects_the_command() -> None:
     assert result.reached_bytes == 0
     sent = row(result, "filesystem").bytes_out
     assert sent
-    # ext4 ends the group whose extent failed, and believes that it trimmed all others.
+    # ext4 stops in the group whose extent failed, and assumes that it trimmed all others.
     assert 0 < (result.claimed_bytes or 0) < sent
     assert codes(result) == {"scsi-disabled": sent}
     assert list(row(result, "disk").errors) == ["target"]
@@ -198,8 +198,8 @@ def proven(point: Path) -> Audit:
 
 @pytest.mark.parametrize(("granularity", "lbprz"), [(1, 1), (8, 0), (2048, 0)], ids=["1", "8", "2048"])
 def test_sentinels_leave_the_map(granularity: int, lbprz: int) -> None:
-    """Mapped before, deallocated after. Where the device gives old data for blocks that it gave up, reading
-    alone would have contradicted it."""
+    """The sentinels are mapped before the trim and deallocated after it. If a device returns old data for
+    deallocated blocks, reading alone would seem to contradict the trim."""
     with scsi_debug(unmap_granularity=granularity, lbprz=lbprz, dev_size_mb=128) as device:
         device.fill()
         with filesystem(device.name, "ext4") as point:
@@ -213,13 +213,13 @@ def test_sentinels_leave_the_map(granularity: int, lbprz: int) -> None:
     if result.reached_bytes == result.claimed_bytes:
         assert result.verdict is Verdict.PROVEN, result.rows
     else:
-        # The ends of free extents are no whole granule.
+        # The ends of free extents are not whole granules.
         assert result.verdict is Verdict.PARTIAL
         assert granularity > 1
 
 
 def test_a_device_that_ignores_keeps_its_map(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It completes each UNMAP without an error and does nothing: only its own map contradicts."""
+    """The device completes each UNMAP without an error but does nothing; only its own map contradicts it."""
     ours = fitrim_process.trim
 
     def ignored(mount: Mount, asked: Asked, started: Callable[[int], None]) -> FitrimAnswer:
@@ -244,7 +244,7 @@ def test_a_device_that_ignores_keeps_its_map(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_map_that_loses_what_completed_is_proof() -> None:
-    """Without a sentinel: everything that was free was mapped, and the map fell by what completed."""
+    """Proof without sentinels: all free space was mapped, and the map shrank by the completed bytes."""
     with scsi_debug() as device:
         device.fill()
         with filesystem(device.name, "ext4") as point:
@@ -256,7 +256,7 @@ def test_a_map_that_loses_what_completed_is_proof() -> None:
     [account] = result.counters
     assert account.account.moved == freed == result.reached_bytes
     assert result.verdict is Verdict.PROVEN
-    # Nothing was left to trim: the map tells nothing then.
+    # Nothing was left to trim, so the map proves nothing.
     [account] = again.counters
     assert account.bearing is Bearing.SILENT
     assert again.verdict is Verdict.NOTHING_LEFT

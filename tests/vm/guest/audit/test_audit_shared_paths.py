@@ -24,7 +24,7 @@ from tests.vm.guest.support.stacked import crypt, linear, mapped, reload, sector
 from tests.vm.guest.support.trims import check
 from tests.vm.requirements import need_module, need_tool
 
-# Manual: they would take CI beyond its time.
+# Manual runs only: these tests would exceed CI's time limit.
 TIERS = ()
 DEVICES = ("virtio-blk",)
 
@@ -90,7 +90,7 @@ _RESOURCE = """resource r0 {{
 
 @contextlib.contextmanager
 def drbd(disk: str) -> Iterator[str]:
-    """A DRBD device on a disk, primary and without its peer."""
+    """Yield a DRBD device on a disk, primary and without its peer."""
     need_module("drbd")
     need_tool("drbdadm")
     host = call("uname", "-n").strip()

@@ -1,4 +1,4 @@
-"""`opwatch trim audit` through device mapper and md, on loop devices whose files are the oracle."""
+"""`opwatch trim audit` through device mapper and btrfs, with the files behind loop devices as the oracle."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_linear(kind: str) -> None:
         result = audited(top.name, kind, loop)
         sent = whole(result)
         assert sent == result.reached_bytes == freed(loop)
-    # XFS counted until 6.11; since then it says how much it looked through.
+    # Before 6.11 XFS claimed the bytes that it discarded; since 6.11 it claims the range that it examined.
     assert result.claimed_bytes == (SIZE if kind == "xfs" and KERNEL >= (6, 11) else sent)
     assert [line.layer for line in result.rows] == ["filesystem", "linear", "loop", "granules"]
 
@@ -84,7 +84,7 @@ def test_cache(feature: str) -> None:
 
 
 def test_what_fails_because_its_table_says_so() -> None:
-    """A device that fails everything for a while."""
+    """A flakey target in its down interval fails every discard."""
     with (
         full_loop() as loop,
         stacked.flakey(loop, up_s=3600, down_s=0) as top,
@@ -118,7 +118,8 @@ def btrfs_on(*names: str) -> Iterator[Path]:
 
 
 def btrfs_audit(point: Path, *loops: str) -> Audit:
-    """An audit, held against every discard that the loop devices were sent and the holes these left."""
+    """Return the audit, checked against every discard sent to the loop devices and the holes in their
+    files."""
     os.sync()
     for loop in loops:
         trims.fill_holes(image(loop))
@@ -128,7 +129,8 @@ def btrfs_audit(point: Path, *loops: str) -> Audit:
     for loop, ranges in sent.items():
         assert Extents.of(ranges).total == freed(loop)
         assert sum(end - start for start, end in ranges) == leaf(result, loop).bytes_ok
-        # For a superblock that it passed over, btrfs trims as much of the end again, and claims it.
+        # For a superblock copy that it skipped, btrfs trims the end of the device again, and claims those
+        # bytes too.
         twice = sum(end - start for start, end in ranges) - freed(loop)
         assert twice in (0, 4096)
         assert freed(loop) > 64 * MIB
@@ -144,7 +146,7 @@ def btrfs_audit(point: Path, *loops: str) -> Audit:
 def test_btrfs_on_two_devices() -> None:
     with full_loop() as one, full_loop() as two, btrfs_on(one, two) as point:
         result = btrfs_audit(point, one, two)
-        # What it has not allocated is trimmed once in the life of a mount; the rest again.
+        # btrfs trims unallocated space once per mount, and free space in its block groups each time.
         again = audit(point)
     assert result.verdict is again.verdict is Verdict.ACCEPTED
     assert again.claimed_bytes == again.reached_bytes
@@ -160,7 +162,8 @@ def test_btrfs_passes_over_a_device_without_discards() -> None:
 
 
 def test_a_seed_of_btrfs_is_only_read() -> None:
-    """What it has free stays: it is no device of this filesystem's own."""
+    """Free space on the seed stays allocated because the seed is not a device of the mounted filesystem
+    itself."""
     with full_loop() as seed, full_loop() as sprout:
         trims.run("mkfs.btrfs", "-q", "-f", "-K", "-d", "single", "-m", "single", f"/dev/{seed}")
         trims.run("btrfstune", "-S", "1", f"/dev/{seed}")

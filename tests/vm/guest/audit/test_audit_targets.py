@@ -1,4 +1,4 @@
-"""`opwatch trim audit` through targets of device mapper with threads, copied requests or own splits."""
+"""`opwatch trim audit` through device mapper targets that use threads, clone requests or split bios."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ from tests.vm.guest.support.stacked import blank, integrity_sectors, mapped, mul
 from tests.vm.guest.support.trims import check
 from tests.vm.requirements import need_module
 
-# By hand: it would take CI beyond its time on a slow machine.
+# Manual runs only: these tests would exceed CI's time limit on a slow machine.
 TIERS = ()
 DEVICES = ("virtio-blk-nodiscard",)
 SECTOR = 512
 
 
 def arrived_at(result: Audit, *loops: str) -> int:
-    """Bytes of an audit in which nothing was lost, by what the files below lack."""
+    """Check that the audit lost nothing, and return the bytes freed in the backing files."""
     assert (result.verdict, result.unexplained_bytes) == (Verdict.ACCEPTED, 0), result.rows
     assert result.evidence.trace.loss == (0, 0, 0, 0, 0)
     assert [leaf(result, loop).bytes_ok for loop in loops] == [freed(loop) for loop in loops]
@@ -60,7 +60,7 @@ def arrived_at(result: Audit, *loops: str) -> int:
     return sum(freed(loop) for loop in loops)
 
 
-# A target, what follows "0 SECTORS TARGET", and its modules; {0} is the disk, {1} a helper beside it.
+# Target: its arguments after "0 SECTORS TARGET" and its module; {0} is the disk, {1} a helper device.
 HELPED = {
     "era": ("/dev/{1} /dev/{0} 2048", "dm_era"),
     "writecache": ("s /dev/{0} /dev/{1} 4096 0", "dm_writecache"),
@@ -118,7 +118,7 @@ def test_integrity(discards: bool) -> None:
 
 @pytest.mark.parametrize("first", [0, 3])
 def test_integrity_whose_areas_begin_within_a_block(first: int) -> None:
-    """Nothing of that shows in its limits: where its data are is worked out from its table."""
+    """Integrity's limits do not show where its data starts; opwatch computes the offset from the table."""
     with (
         full_loop() as disk,
         mapped("linear", f"0 {sectors(disk) - 8} linear /dev/{disk} {first}", "dm_mod") as below,
@@ -139,7 +139,7 @@ def test_integrity_whose_areas_begin_within_a_block(first: int) -> None:
 
 @pytest.mark.parametrize("mode", ["0", "2 queue_mode bio", "2 queue_mode mq"], ids=["default", "bio", "mq"])
 def test_multipath(mode: str) -> None:
-    """Requests that it copies have bios that pass no event of their own. The disk's map is the oracle."""
+    """dm-multipath clones requests, and the bios of a clone pass no events. The disk's map is the oracle."""
     with scsi_debug(lbpws=0) as disk:
         disk.fill()
         with multipath(disk.name, mode) as top, filesystem(top.name, "ext4") as point:
@@ -156,7 +156,7 @@ def test_multipath(mode: str) -> None:
 
 @contextlib.contextmanager
 def readers(disk: str, count: int) -> Iterator[None]:
-    """Processes that read a disk all the time."""
+    """Run processes that read a disk continuously."""
     loop = f"while dd if=/dev/{disk} of=/dev/null bs=4k count=400 iflag=direct status=none; do :; done"
     running = [subprocess.Popen(["sh", "-c", loop], start_new_session=True) for _ in range(count)]
     try:
@@ -168,7 +168,7 @@ def readers(disk: str, count: int) -> Iterator[None]:
 
 
 def test_a_path_that_is_busy_gives_copies_back() -> None:
-    """One command at a time, and others that read: the copy that does not come through is made again."""
+    """One command at a time, with competing readers: a clone that does not get through is cloned again."""
     with scsi_debug(lbpws=0, max_queue=1, delay=1) as disk:
         disk.fill()
         with multipath(disk.name) as top, filesystem(top.name, "ext4") as point:
@@ -185,7 +185,7 @@ def test_a_path_that_is_busy_gives_copies_back() -> None:
 
 
 def test_each_copied_request_counts_once() -> None:
-    """Seven discards of half a MiB, of this process, on the device and on its path."""
+    """Seven discards of 512 KiB by this process, on the device and on its path."""
     with scsi_debug(lbpws=0) as disk, multipath(disk.name) as top:
         devices = [Devices().resolve(name) for name in (top.name, disk.name)]
         with DiscardTracer(devices, {}) as tracer:
@@ -207,7 +207,7 @@ def test_each_copied_request_counts_once() -> None:
 
 @contextlib.contextmanager
 def raid(kind: str, data: int, members: int) -> Iterator[tuple[str, list[str]]]:
-    """An array of the target raid, with a device of metadata for each member; its name and its members."""
+    """Yield an array of dm-raid, with a metadata device for each member, and its members."""
     for module in ("raid0", "raid1", "raid10", "raid456", "dm_raid"):
         need_module(module)
     put(Path("/sys/module/dm_raid/parameters/devices_handle_discard_safely"), "Y")
@@ -215,7 +215,7 @@ def raid(kind: str, data: int, members: int) -> Iterator[tuple[str, list[str]]]:
         loops = [opened.enter_context(full_loop(192 * MIB)) for _ in range(members)]
         metadata = [opened.enter_context(full_loop(4 * MIB)) for _ in range(members)]
         options = {"raid0": "1 128", "raid1": "4 0 nosync region_size 1024"}
-        # RAID 6 takes no such word, and makes its parity while the test runs.
+        # RAID 6 does not accept nosync, and computes its parity while the test runs.
         parity = "3 128 region_size 1024" if kind.startswith("raid6") else "4 128 nosync region_size 1024"
         pairs = " ".join(f"/dev/{meta} /dev/{loop}" for meta, loop in zip(metadata, loops, strict=True))
         table = f"0 {160 * 2048 * data} raid {kind} {options.get(kind, parity)} {members} {pairs}"
@@ -224,7 +224,7 @@ def raid(kind: str, data: int, members: int) -> Iterator[tuple[str, list[str]]]:
 
 @pytest.mark.parametrize(("kind", "data", "members"), [("raid0", 2, 2), ("raid1", 1, 2), ("raid10", 2, 4)])
 def test_raids(kind: str, data: int, members: int) -> None:
-    """Discards longer than 64 MiB, at which RAID 1 and 10 split and send the rest to themselves."""
+    """Discards longer than 64 MiB: RAID 1 and 10 split there and resubmit the rest to themselves."""
     with raid(kind, data, members) as (top, loops):
         result = audited(top, "ext4", *loops)
         copies = members // data
@@ -242,7 +242,7 @@ def test_raids_with_parity(kind: str, data: int, members: int) -> None:
     assert result.reached_bytes == sum(gone)
     assert result.claimed_bytes
     partial = {"raid456-partial-stripe": result.claimed_bytes - gone[0] * data}
-    # RAID 6 may still be making its parity.
+    # RAID 6 may still be computing its parity.
     writes = {"array-writes": None} if "array-writes" in codes(result) and kind.startswith("raid6") else {}
     assert codes(result) == partial | writes
     assert (result.verdict, result.unexplained_bytes) == (Verdict.PARTIAL, 0)
@@ -267,7 +267,7 @@ def test_a_disk_in_memory_without_requests(kind: str) -> None:
 
 
 def _trimmed_by_hand(point: Path) -> tuple[str, int, int, set[str]]:
-    """(verdict, bytes reached, bytes unexplained, causes) of a trim that is followed and is not ours."""
+    """Return (verdict, bytes reached, bytes unexplained, causes) of a watched fstrim."""
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         cli.main(["trim", "audit", "--json", "--watch", str(point), "--", "fstrim", str(point)])
@@ -277,8 +277,8 @@ def _trimmed_by_hand(point: Path) -> tuple[str, int, int, set[str]]:
 
 
 def test_a_path_whose_limit_was_lowered() -> None:
-    """Where that is not handed up, the first discard fails the path: said before, refused, and explained
-    after a trim that is not ours."""
+    """If the lowered limit is not propagated upwards, the first discard fails the path. check warns, audit
+    refuses, and a watch of another process's trim reports the cause."""
     with (
         full_loop() as disk,
         trims.shortened(disk, 65536),
@@ -303,7 +303,8 @@ def test_a_path_whose_limit_was_lowered() -> None:
 
 @pytest.mark.parametrize("target", ["writecache", "integrity"])
 def test_discards_that_are_cut_within_a_block(target: str) -> None:
-    """What is longer than the disk takes is cut where its granules begin: these targets fail such pieces."""
+    """A discard longer than the disk's limit is split at the disk's granules, and these targets fail the
+    pieces."""
     with (
         scsi_debug(unmap_granularity=8, unmap_max_blocks=128, lbpws=0) as disk,
         full_loop(64 * MIB) as helper,
@@ -317,7 +318,7 @@ def test_discards_that_are_cut_within_a_block(target: str) -> None:
             table = f"integrity /dev/{below.name} 0 4 D 3 internal_hash:crc32c allow_discards block_size:4096"
             size = integrity_sectors(below.name, table)
         with mapped(target, f"0 {size} {table}") as top:
-            # dm-integrity has sums of what was written to it alone.
+            # dm-integrity only has checksums of blocks that were written.
             call("dd", "if=/dev/zero", f"of=/dev/{top.name}", "bs=4k", f"count={size // 8}", "oflag=direct")
             with filesystem(top.name, "ext4") as point:
                 call("sync")
@@ -332,7 +333,7 @@ def test_discards_that_are_cut_within_a_block(target: str) -> None:
 
 
 def test_clusters_of_ext4() -> None:
-    """Its event counts clusters, sixteen blocks each."""
+    """ext4's event counts clusters of sixteen blocks each."""
     with full_loop() as disk:
         options = ("-O", "bigalloc", "-C", "65536", "-E", "nodiscard,lazy_itable_init=0")
         trims.run("mkfs.ext4", "-q", "-F", "-b", "4096", *options, f"/dev/{disk}")
@@ -345,7 +346,7 @@ def test_clusters_of_ext4() -> None:
 
 
 def _used_by_vdo(label: str) -> int:
-    """Bytes that VDO has of data and of its own."""
+    """Return the bytes that VDO uses for data and metadata."""
     words = call("dmsetup", "status", label).split()
     return int(words[words.index("vdo") + 6]) * BLOCK
 
@@ -354,7 +355,7 @@ def test_what_is_freed_is_free_in_vdo_alone() -> None:
     deleted = 32 * MIB
     with full_loop(512 * MIB) as disk, vdo(disk, 256 * MIB) as top, filesystem(top.name, "ext4") as point:
         victim = point / "victim"
-        # Blocks of zeroes take nothing.
+        # VDO stores no blocks of zeroes.
         victim.write_bytes(os.urandom(deleted))
         call("sync")
         trims.fill_holes(image(disk))
@@ -365,7 +366,7 @@ def test_what_is_freed_is_free_in_vdo_alone() -> None:
         result = audit(point)
         after = _used_by_vdo(top.label)
         assert freed(disk) == 0
-    # What the journal writes meanwhile takes some blocks.
+    # Writes of the journal take some blocks in the meantime.
     assert before - after > deleted - MIB
     assert (foretold.outlook, foretold.codes & {"vdo-keeps"}) == ("nothing", {"vdo-keeps"})
     assert (result.verdict, result.reached_bytes, result.unexplained_bytes) == (Verdict.NOT_SENT, 0, 0)

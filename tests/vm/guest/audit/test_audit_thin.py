@@ -1,4 +1,4 @@
-"""`opwatch trim audit` through thin pools in every mode, and old-style snapshots."""
+"""`opwatch trim audit` through thin pools in every mode, and through dm-snapshot."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.vm.guest.support.shell import call
 from tests.vm.guest.support.stacked import Mapped
 from tests.vm.guest.support.sysfs import SYS_BLOCK
 
-# By hand: they would take CI beyond its time.
+# Manual runs only: these tests would exceed CI's time limit.
 TIERS = ()
 SIZE = 256 * MIB
 CHUNK = 64 << 10
@@ -38,7 +38,7 @@ CHUNK = 64 << 10
 
 @dataclass(frozen=True)
 class Thin:
-    """A filesystem on a thin volume: its mount point, the volume, its pool and the disk of its data."""
+    """A filesystem on a thin volume: mount point, volume, and the pool's data and metadata devices."""
 
     point: Path
     volume: Mapped
@@ -47,7 +47,7 @@ class Thin:
 
     @property
     def pool(self) -> str:
-        """The pool as dmsetup knows it."""
+        """The pool's dmsetup name."""
         [below] = (SYS_BLOCK / self.volume.name / "slaves").iterdir()
         return (SYS_BLOCK / below.name / "dm/name").read_text().strip()
 
@@ -57,7 +57,7 @@ class Thin:
 
 @contextlib.contextmanager
 def thin(options: str = "", write: int = 60 * MIB, data_bytes: int = SIZE) -> Iterator[Thin]:
-    """ext4 on a thin volume of which a part was written and deleted again."""
+    """Yield ext4 on a thin volume, part of which was written and deleted again."""
     with (
         full_loop(32 * MIB) as metadata,
         full_loop(data_bytes) as data,
@@ -78,11 +78,11 @@ def lost(result: Audit) -> int:
 
 
 def test_what_is_mapped_is_passed_on() -> None:
-    """Whole chunks that are mapped are; the ends of extents and what was never written are not."""
+    """Whole mapped chunks reach the disk; the ends of extents and chunks that were never written do not."""
     with thin() as one:
         result = audit(one.point)
         assert result.reached_bytes == freed(one.data)
-    # Device mapper cuts them in two ways, and each byte ends once.
+    # Device mapper splits the discards in two ways, and each byte completes once.
     assert row(result, "thin").bytes_ok == result.claimed_bytes
     assert result.reached_bytes >= 55 * MIB
     assert result.unexplained_bytes == 0
@@ -91,7 +91,7 @@ def test_what_is_mapped_is_passed_on() -> None:
 
 
 def test_what_was_mapped_backwards_is_joined_at_the_front() -> None:
-    """The thread of the pool sends pieces of which each ends where the one before begins."""
+    """The pool's thread sends pieces in descending order: each ends where the previous piece starts."""
     with thin(write=MIB) as one:
         path = one.point / "backwards"
         with path.open("wb") as file:
@@ -112,7 +112,7 @@ def test_what_was_mapped_backwards_is_joined_at_the_front() -> None:
 
 
 def test_the_ends_of_extents_are_no_whole_chunks() -> None:
-    """All of the volume is mapped: nothing else is lost."""
+    """The whole volume is mapped, so partial chunks are the only loss."""
     with (
         full_loop(32 * MIB) as metadata,
         full_loop() as data,
@@ -120,7 +120,7 @@ def test_the_ends_of_extents_are_no_whole_chunks() -> None:
     ):
         call("dd", "if=/dev/zero", f"of=/dev/{volume.name}", "bs=1M", "count=240", "oflag=direct")
         with filesystem(volume.name, "ext4") as point:
-            # Leaves single blocks free between others.
+            # Leave single blocks free between others.
             for number in range(64):
                 (point / f"f{number}").write_bytes(bytes(4096))
             os.sync()
@@ -171,7 +171,8 @@ def test_a_pool_that_ignores_discards() -> None:
 
 
 def test_a_read_only_pool_swallows_discards() -> None:
-    """And ext4 believes that it is done: what was swallowed stays until the filesystem is mounted again."""
+    """ext4 considers the trim done, so the swallowed ranges stay allocated until the filesystem is mounted
+    again."""
     with thin() as one:
         pool = one.pool
         table = call("dmsetup", "table", pool).strip().split()[:7]
@@ -186,7 +187,7 @@ def test_a_read_only_pool_swallows_discards() -> None:
         again = audit(one.point)
         assert (again.verdict, again.claimed_bytes) == (Verdict.NOTHING_LEFT, 0)
         assert list(codes(again)) == ["ext4-already-trimmed"]
-        # Mounted once more, as a mount beside the first is the same filesystem.
+        # Unmount first: a second mount point would show the same mounted filesystem.
         call("umount", str(one.point))
         call("mount", "-t", "ext4", f"/dev/{one.volume.name}", str(one.point))
         third = audit(one.point)
@@ -223,7 +224,7 @@ def test_a_pool_whose_metadata_failed_fails_discards() -> None:
 
 
 def test_a_pool_without_room_takes_discards() -> None:
-    """A trim is what gives a full pool its room back. Another volume of it has taken the rest."""
+    """A trim gives a full pool its space back. Another volume has taken the rest of the pool."""
     with thin("1 error_if_no_space", data_bytes=128 * MIB) as one:
         one.message("create_thin 1")
         table = f"0 {SIZE // 512} thin /dev/mapper/{one.pool} 1"
@@ -254,7 +255,7 @@ def test_old_snapshots(kind: str) -> None:
 
 
 def test_a_snapshot_that_passes_discards_to_its_origin() -> None:
-    """With both features the exception store is zeroed, and the origin gets the discard."""
+    """With both features, the exception store is zeroed and the origin gets the discard."""
     with full_loop(48 * MIB) as origin, full_loop(64 * MIB) as cow:
         features = "2 discard_zeroes_cow discard_passdown_origin"
         table = f"0 {stacked.sectors(origin)} snapshot /dev/{origin} /dev/{cow} N 8 {features}"

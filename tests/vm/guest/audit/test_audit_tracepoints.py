@@ -1,4 +1,4 @@
-"""`opwatch trim audit` where nothing can be attached to functions: tracepoints alone."""
+"""`opwatch trim audit` with tracepoints alone, where fentry and fexit cannot be attached."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.vm.guest.support.sysfs import SYS_BLOCK
 from tests.vm.requirements import need_module
 
 DEVICES = ("nvme",)
-# Two audits of one process: it has read the kernel's types when the module comes.
+# Two audits in one process, which has read the kernel's types before the module is loaded.
 _BEFORE_AND_AFTER = """
 from opwatch import _native
 from tests.vm.guest.support.audits import audited, full_loop, row, whole
@@ -46,7 +46,7 @@ for kind in ("ext4", "xfs"):
 
 @pytest.fixture(autouse=True)
 def _no_functions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a kernel without BPF trampolines."""
+    """Behave as on a kernel without BPF trampolines."""
     monkeypatch.setattr(_native, "may_attach_to_functions", lambda: False)
 
 
@@ -79,7 +79,7 @@ def test_a_module_that_comes_when_types_were_read() -> None:
 
 
 def test_several_ranges_in_a_command() -> None:
-    """They are in the bios of the request, which its tracepoint hands over."""
+    """The ranges are in the request's bios, which the tracepoint passes to the program."""
     disk = sysfs.disk("opw-nvme")
     with filesystem(disk, "xfs") as point:
         before = sysfs.stat(disk)
@@ -102,10 +102,11 @@ def test_what_vanishes_is_missed_by_the_filesystem_that_told_it() -> None:
 
 
 def test_btrfs_tells_nobody() -> None:
-    """What reached the disk is exact; what btrfs gave away is refused, in words."""
+    """Bytes that reached the disk are exact; for the bytes that btrfs sent, the audit gives a reason and no
+    figure."""
     with full_loop() as loop:
         result = audited(loop, "btrfs", loop)
-        # See test_audit_stacks: a block of the end is trimmed twice.
+        # btrfs trims a block at the device's end twice, see test_audit_stacks.
         assert result.reached_bytes - freed(loop) in (0, 4096)
     top = row(result, "filesystem")
     assert (top.bytes_in, top.bytes_out, top.requests) == (None, None, None)

@@ -27,27 +27,27 @@ from tests.vm.guest.support.zones import manage_zones
 from tests.vm.requirements import need_tool
 
 DEVICES = ("nvme", "virtio-blk")
-# By hand: three tracers side by side take a quarter of CI's time on a slow machine.
+# Manual runs only: three concurrent tracers take a quarter of CI's time on a slow machine.
 TIERS = ()
 TIMEOUT_S = 3000
 
 REQUESTS = 10_007
-# Long beside what an emulated CPU does between one program and the next on the same event, which can be to
-# stand still for a millisecond: the comparison is of the programs, not of that.
+# Long compared with the gap between two programs on the same event, which can reach a millisecond on an
+# emulated CPU: we compare the programs, not their gaps.
 DELAY_NS = 20_000_000
 PAIRS = list(combinations(BACKENDS, 2))
 
 
 @pytest.fixture(scope="module")
 def slow() -> Iterator[str]:
-    """A disk whose every request takes DELAY_NS, and as long as its timer is late."""
+    """Yield a disk whose requests each take DELAY_NS plus the delay of its timer."""
     with null_blk(NullBlk(irqmode=Irq.TIMER, completion_nsec=DELAY_NS)) as disk:
         yield disk
 
 
 @pytest.fixture(scope="module")
 def all_three(slow: str) -> Iterator[Together]:
-    """Attached once: compiling is slow here."""
+    """Attach all backends once, because compiling is slow here."""
     need_tool("bpftrace")
     disks = [slow, *(sysfs.disk(f"opw-{driver}") for driver in DEVICES)]
     with together(disks, BACKENDS) as backends:
@@ -56,7 +56,7 @@ def all_three(slow: str) -> Iterator[Together]:
 
 @pytest.fixture(scope="module")
 def timed(all_three: Together, slow: str) -> dict[str, Watched]:
-    """One fio run on the slow disk, as each backend saw it."""
+    """Run fio once on the slow disk and return each backend's counts."""
     watched = all_three.during(lambda: fio(slow, Fio("randrw", REQUESTS, iodepth=32)))
     return {backend: disks[slow] for backend, disks in watched.items()}
 
@@ -77,7 +77,7 @@ def test_nothing_is_unexplained(timed: dict[str, Watched], backend: str) -> None
 @pytest.mark.parametrize("op", ["read", "write"])
 @pytest.mark.parametrize(("one", "other"), PAIRS)
 def test_histograms_agree(timed: dict[str, Watched], op: str, one: str, other: str) -> None:
-    """At most one slot apart, for 99 % of the I/O."""
+    """The histograms differ by at most one slot for 99 % of the I/O."""
     first, second = timed[one].interval.ops[op], timed[other].interval.ops[op]
     share = share_within_one_slot(first.latency.histogram, second.latency.histogram)
     print(f"{op} {one}/{other}: {share:.4%} within one slot")
@@ -99,7 +99,7 @@ def test_quantiles_agree(timed: dict[str, Watched], op: str, one: str, other: st
 
 @pytest.mark.parametrize("driver", DEVICES)
 def test_every_class_is_equal(all_three: Together, driver: str) -> None:
-    """Discards, flushes and their sequences too, on drivers that complete one by one and in batches."""
+    """Includes discards, flushes and flush sequences, on drivers that complete singly and in batches."""
     disk = sysfs.disk(f"opw-{driver}")
     watched = {
         backend: disks[disk] for backend, disks in all_three.during(lambda: mixture(f"/dev/{disk}")).items()
@@ -121,7 +121,7 @@ def test_every_class_is_equal(all_three: Together, driver: str) -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_requests_that_end_twice_count_once(backend: str) -> None:
-    """Those of device mapper's own, and those of a flush sequence."""
+    """Requests cloned by device mapper, and requests of a flush sequence."""
     with null_blk(NullBlk(size=64, memory_backed=1, cache_size=1)) as below:
         assert sysfs.attribute(below, "queue/write_cache") == "write back"
         with stacked.multipath(below) as top:
@@ -139,7 +139,7 @@ def test_requests_that_end_twice_count_once(backend: str) -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_flushes_of_a_partition(backend: str) -> None:
-    """They name no sector of it, and count as its writes where the disk has a cache to flush."""
+    """Flushes name no sector of the partition, and count as its writes if the disk has a cache to flush."""
     disk = sysfs.disk("opw-virtio-blk")
     assert sysfs.attribute(disk, "queue/write_cache") == "write back"
     assert sysfs.number(disk, "queue/fua") == 0

@@ -1,4 +1,5 @@
-"""A guest is a usable Linux: BTF, trace file system, every module the recipes want."""
+"""A guest is a usable Linux: BTF, the trace file system, and every module and program that the recipes
+need."""
 
 from __future__ import annotations
 
@@ -65,14 +66,15 @@ def test_no_complaint_of_the_kernel() -> None:
 
 
 def test_a_stock_kernel_runs_programs_while_pid_1_is_current() -> None:
-    """A development kernel that skips them is told apart from this one."""
+    """A development kernel that skips these programs is distinguished from a stock kernel."""
     switches = watch_switches(20)
     assert isinstance(switches, Switches), switches
     assert switches.skipped is False, switches
 
 
 def test_a_start_compiles_nothing_of_a_checkout() -> None:
-    """`make build` did. Nobody writes compiled modules here: what is not there is compiled at every start."""
+    """`make build` compiled everything. The guest writes no bytecode, so a missing file would be compiled at
+    each start."""
     argv = [sys.executable, "-v", "-m", "opwatch", "trim", "check", "/"]
     said = subprocess.run(argv, capture_output=True, text=True, check=False).stderr
     sources = [line for line in said.splitlines() if line.startswith("# code object from ")]

@@ -1,4 +1,4 @@
-"""The bpftrace scripts on stock kernels: on drivers that the host does not have."""
+"""The bpftrace scripts on stock kernels, on drivers that the host does not have."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TIMEOUT_S = 2400
 
 
 def interrupted_cpu(disk: str) -> int:
-    """The CPU that takes the interrupts of the last of the device's vectors, which is its queue's."""
+    """Return the CPU that handles the device's last interrupt vector, which belongs to its queue."""
     device = (sysfs.SYS_BLOCK / disk / "device").resolve()
     vectors = next(path / "msi_irqs" for path in (device, *device.parents) if (path / "msi_irqs").is_dir())
     last = max(int(path.name) for path in vectors.iterdir())
@@ -29,9 +29,9 @@ def interrupted_cpu(disk: str) -> int:
 
 @contextmanager
 def issued_and_completed_apart(disk: str) -> Iterator[None]:
-    """Requests of what is started inside complete on one CPU and are issued on the others, so that no
-    completion meets the program of an issue. Only what follows a write, to flush it, is issued where the
-    write completed."""
+    """Keep the processes started inside off the CPU that completes their requests, so that no completion
+    interrupts the program of an issue. Only the flush after a write is issued on the CPU that completed the
+    write."""
     put(sysfs.SYS_BLOCK / disk / "queue/rq_affinity", 0)
     ours = os.sched_getaffinity(0)
     os.sched_setaffinity(0, ours - {interrupted_cpu(disk)})

@@ -1,4 +1,4 @@
-"""CPUs that come and go under load, and queues for as many as could come."""
+"""CPUs that go offline and online under load, and queues for the maximum number of CPUs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.vm.guest.support.workload import Fio, fio
 from tests.vm.requirements import need_feature
 
 CPUS = 4
-# What a PC of QEMU's has at most; a queue needs a CPU that could be there.
+# Maximum of QEMU's PC machine. Each queue needs a possible CPU.
 MOST_CPUS = 255
 TIERS = ()
 TIMEOUT_S = 1500
@@ -25,7 +25,7 @@ POSSIBLE = Path("/sys/devices/system/cpu/possible")
 
 
 def test_a_cpu_that_comes_and_goes() -> None:
-    """Its rows stay, and what was in flight on it ends elsewhere."""
+    """Rows of an offline CPU stay, and its requests in flight complete on other CPUs."""
     with null_blk(NullBlk(irqmode=Irq.TIMER, submit_queues=4, completion_nsec=100_000)) as disk:
         ended = threading.Event()
 

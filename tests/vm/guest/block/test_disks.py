@@ -1,4 +1,4 @@
-"""virtio-blk, virtio-scsi, SATA and USB disks appear with what their recipes say."""
+"""virtio-blk, virtio-scsi, SATA and USB disks appear with the properties in their recipes."""
 
 from __future__ import annotations
 

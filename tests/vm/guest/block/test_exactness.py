@@ -1,4 +1,4 @@
-"""Every request of every driver is explained: ours, fio's and the kernel's counts are the same."""
+"""Every request of every driver is explained: our counts, fio's and the kernel's are equal."""
 
 from __future__ import annotations
 
@@ -38,22 +38,22 @@ DRIVERS = {
 @pytest.mark.parametrize("irqmode", Irq, ids=[mode.name.lower() for mode in Irq])
 @pytest.mark.parametrize("queues", [1, 4])
 def test_null_blk_at_full_speed(irqmode: Irq, queues: int) -> None:
-    """More than a million requests in all: 4 jobs of 43,003 in six shapes."""
+    """More than a million requests in total: 4 jobs of 43,003 requests in six configurations."""
     with null_blk(NullBlk(irqmode=irqmode, submit_queues=queues, completion_nsec=1000)) as disk:
         job = Fio("randrw", 43_003, jobs=4, iodepth=32)
         before = sysfs.stat(disk)
         _, watched = run_and_check(f"null_blk {irqmode.name.lower()} {queues}q", disk, job)
         delta = sysfs.stat(disk) - before
-    # When tags run out even random neighbours meet in a plug, and merge.
+    # When tags run out, even random neighbours can meet in a plug and merge.
     merged = delta.read_merges + delta.write_merges
-    # Each run that the kernel skipped can hide one.
+    # Each program run that the kernel skipped can hide one request.
     counted = sum(count for count, _ in watched.counts().values()) + merged
     assert 4 * 43_003 - (watched.trust.misses or 0) <= counted <= 4 * 43_003
 
 
 @pytest.mark.parametrize("scheduler", ["none", "mq-deadline"])
 def test_merges_and_schedulers(scheduler: str) -> None:
-    """Sequential writes merge under a scheduler; what is issued is counted, not what was asked."""
+    """Sequential writes merge under a scheduler; we count issued requests, not submitted ones."""
     with null_blk(NullBlk(irqmode=Irq.TIMER, submit_queues=1)) as disk:
         put(sysfs.SYS_BLOCK / disk / "queue/scheduler", scheduler)
         job = Fio("write", 10_007, iodepth=64, extra=("--iodepth_batch=16",))
@@ -68,7 +68,7 @@ def test_reads_and_writes(driver: str) -> None:
 
 @pytest.mark.parametrize("driver", ["nvme", "virtio-blk", "virtio-scsi", "ahci"])
 def test_flush_sequences(driver: str) -> None:
-    """O_DSYNC, FUA or not, is one write each, whatever the kernel makes of it."""
+    """An O_DSYNC write counts once, with or without FUA, whatever requests the kernel makes of it."""
     disk = sysfs.disk(DRIVERS[driver])
 
     def workload() -> None:
@@ -104,7 +104,7 @@ def test_discard_larger_than_the_limit_is_split() -> None:
 
 
 def test_discards_merge_into_one_of_many_ranges(tmp_path: Path) -> None:
-    """XFS discards what a commit has freed in one plug: NVMe makes a single command of it."""
+    """XFS sends the discards of a commit in one plug, and NVMe makes a single command of them."""
     disk = sysfs.disk("opw-nvme")
     call("mkfs.xfs", "-q", "-f", f"/dev/{disk}")
     need_module("xfs")
@@ -145,7 +145,8 @@ def test_queue_time_of_every_request() -> None:
 
 
 def test_the_verifier_takes_typed_programs() -> None:
-    """Where it refuses them the twins count the same, for three times the cost and without a word."""
+    """If the verifier refuses typed programs, the raw twins count the same at three times the cost,
+    silently."""
     with null_blk(NullBlk(submit_queues=2)) as disk:
         leaves, _ = choose_leaves(Devices(), [disk])
         tracer = BlockTracer(leaves)
@@ -155,7 +156,7 @@ def test_the_verifier_takes_typed_programs() -> None:
 
 
 def test_the_verifier_takes_every_program_and_its_twin() -> None:
-    """Those of bios as well, which only disks without requests would load."""
+    """Includes the bio programs, which otherwise load only for disks without requests."""
     checks = json.loads(opwatch("doctor", "--json", timeout=300).stdout)["checks"]
     probes = {check["name"]: check for check in checks if check["name"].startswith("probe")}
     refused = {name: check["finding"] for name, check in probes.items() if check["state"] == "problem"}

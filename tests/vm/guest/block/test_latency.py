@@ -1,9 +1,9 @@
-"""Known delays: null_blk's timer and dm-delay. Our percentiles sit on them.
+"""Known delays of null_blk's timer and dm-delay: our percentiles match them.
 
-An emulated CPU is late: its timers fire when it gets round to it, and its clock runs while it is not running.
-dm-delay counts in ticks, and ticks that come late make it early as well. How much is not assumed but
-measured: bpftrace times the same requests in the same run, and what separates it from the known delay is this
-machine's. A slot is 1/32 of its value wide.
+An emulated CPU is late: its timers fire late, and its clock advances while it is not scheduled. dm-delay
+counts in ticks, and late ticks can also make it early. The error is not assumed but measured: bpftrace
+times the same requests in the same run, and its deviation from the known delay is this machine's. A slot
+is 1/32 of its value wide.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.vm.requirements import need_module, need_tool
 TIMEOUT_S = 1800
 
 SLOT = 1 / 32
-# test_backends holds the programs against each other: fewer than this are more than a slot apart.
+# test_backends compares the programs: fewer than this share are more than a slot apart.
 INTERRUPTED = 0.005
 JOB = Fio("randread", 997, iodepth=1, engine="psync")
 BACKENDS = ("libbpf", "bpftrace")
@@ -33,7 +33,7 @@ BACKENDS = ("libbpf", "bpftrace")
 
 @contextmanager
 def loop_on(below: str) -> Iterator[str]:
-    """A loop device straight on a device: it turns bios into requests, and so shows what dm makes of them."""
+    """Yield a loop device directly on a device. It turns bios into requests, which show dm's delay."""
     need_module("loop")
     device = call("losetup", "--find", "--show", "--direct-io=on", f"/dev/{below}").strip()
     try:
@@ -43,15 +43,15 @@ def loop_on(below: str) -> Iterator[str]:
 
 
 def lowest(latency: Latency) -> tuple[int, int]:
-    """The ends of the lowest slot that was hit."""
+    """Return the bounds of the lowest slot with a count."""
     histogram = latency.histogram
     slot = next(slot for slot, count in enumerate(histogram.counts) if count)
     return histogram.scale.low(slot), histogram.scale.high(slot)
 
 
 def around(witness: Latency, ratio: float) -> tuple[int, int]:
-    """Between which values the quantile lies if the CPU stopped between the two programs, on the same event,
-    for INTERRUPTED of the requests."""
+    """Return the bounds of the quantile, assuming that the CPU stopped between the two programs of an event
+    for a share INTERRUPTED of the requests."""
     low = witness.histogram.quantile(max(ratio - INTERRUPTED, 0))
     high = witness.histogram.quantile(min(ratio + INTERRUPTED, 1))
     assert low
@@ -60,7 +60,7 @@ def around(witness: Latency, ratio: float) -> tuple[int, int]:
 
 
 def assert_sits_on(delay_ns: int, ours: Latency, witness: Latency) -> None:
-    """Between the delay and what bpftrace measured, each within its slot."""
+    """Check that our values lie between the delay and bpftrace's values, give or take one slot."""
     print(f"lowest: {lowest(ours)} ns for {delay_ns}; bpftrace {lowest(witness)}")
     assert lowest(ours)[1] >= min(delay_ns, lowest(witness)[0])
     for name in ("p50", "p90", "p99"):

@@ -1,4 +1,4 @@
-"""One namespace, two controllers: a head without requests, two paths with them."""
+"""One namespace, two controllers: a head without requests, and two paths with requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""null_blk in every completion mode: prime counts come out the same everywhere."""
+"""null_blk in every completion mode: prime counts are exact in each."""
 
 from __future__ import annotations
 

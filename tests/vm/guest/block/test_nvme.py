@@ -1,4 +1,4 @@
-"""NVMe with OCP log pages and FDP, with 4 KiB blocks, with two namespaces."""
+"""NVMe with OCP log pages and FDP, with 4 KiB blocks, and with two namespaces."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tests.vm.requirements import need_tool
 
 DEVICES = ("nvme-ocp", "nvme-4k", "nvme-two-ns")
 
-# OCP Datacenter NVMe SSD specification, SMART / Health Information Extended (C0h): its last bytes.
+# OCP Datacenter NVMe SSD specification: the last bytes of SMART / Health Information Extended (C0h).
 OCP_PAGE_BYTES = 512
 OCP_GUID = bytes.fromhex("c5af1028eabff2a49c4f6f7cc914d5af")
 
 
 def _controller(disk: str) -> str:
-    """The character device of the controller behind a disk."""
+    """Return the character device of the controller behind a disk."""
     return f"/dev/{disk.split('n1')[0].split('n2')[0]}"
 
 
@@ -43,7 +43,7 @@ def test_ocp_page_counts_what_is_written() -> None:
 
 
 def test_fdp_statistics_are_readable() -> None:
-    # Log page 22h, FDP statistics, of endurance group 1 (log specific identifier).
+    # Log page 22h, FDP statistics, for endurance group 1 (log specific identifier).
     page = _log_page(sysfs.disk("opw-nvme-ocp"), 0x22, 64, "--lsi=1")
     host_bytes = int.from_bytes(page[0:16], "little")
     media_bytes = int.from_bytes(page[16:32], "little")
@@ -56,7 +56,7 @@ def test_page_with_4k_blocks() -> None:
 
 
 def test_two_namespaces_on_one_controller() -> None:
-    # Newer kernels look for namespaces at once: which of them gets the first name is not said.
+    # Newer kernels scan namespaces concurrently, so either may get the first name.
     disks = sysfs.disks("opw-nvme-two-ns")
     sizes = {sysfs.number(disk, "nsid"): sysfs.number(disk, "size") * 512 for disk in disks}
     assert (sizes, len(disks)) == ({1: 256 << 20, 2: 128 << 20}, 2)
@@ -78,6 +78,6 @@ def test_nvme_cli_lists_them_all() -> None:
 
 
 def test_hardware_queues_are_several() -> None:
-    # A multipath node has none; the path device behind it has them.
+    # A multipath node has no queues; the path device behind it has them.
     (path,) = sysfs.paths(sysfs.disk("opw-nvme-4k"))
     assert sysfs.hardware_queues(path) == 2

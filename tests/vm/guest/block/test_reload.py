@@ -1,4 +1,4 @@
-"""Disks that come and go below what is watched: every request is counted, or said to be missing."""
+"""Disks appear and disappear below a watched device: every request is counted or reported as missing."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ TIERS = ("full",)
 TIMEOUT_S = 1800
 CPUS = 2
 MEMORY = NullBlk(size=96, memory_backed=1)
-# Long enough for a slow guest to attach meanwhile.
+# Long enough that a slow guest can attach during the writes.
 WRITES = Fio("randwrite", 15_013, iodepth=2, extra=("--rate_iops=600",))
-# As fast as it goes: whatever is read of a disk, requests end meanwhile.
+# As fast as possible, so that requests complete between the readings of a disk's files.
 HARD = Fio("randwrite", 40_009, iodepth=4, extra=("--rate_iops=2000",))
 MANY = 70
 
 
 def unseen(summary: Document, group: str) -> tuple[int, int]:
-    """Requests that came before a disk was watched, by the kernel's count: no less and no more than that. At
-    the end it is known exactly, but where a processor was taken away while it ended a request: then one more
-    was counted late, and is a drift."""
+    """Return (least, most) requests that completed before the disk was watched, by the kernel's count. At the
+    end the number is exact unless a CPU was descheduled while it completed a request. That request was
+    counted late and appears as drift."""
     arrival = summary["arrival"]
     if not arrival:
         return 0, 0
@@ -48,7 +48,7 @@ def unseen(summary: Document, group: str) -> tuple[int, int]:
 
 
 def accounted(summaries: Sequence[Document], op: str, count: int) -> bool:
-    """Whether so many requests are counted, or said to be missing."""
+    """Return whether `count` requests are counted or reported as missing."""
     counted = sum(
         int(summary["ops"][op]["count"]) + int(summary["trust"]["unmatched"]) for summary in summaries
     )
@@ -57,8 +57,8 @@ def accounted(summaries: Sequence[Document], op: str, count: int) -> bool:
 
 
 def intervals(lines: Sequence[Document], disk: str) -> Between:
-    """The intervals of one disk since it came, and what was unexplained in them but for what came before it
-    was watched. What had its name before is another disk."""
+    """Return one disk's intervals since it appeared, and their unexplained requests except those from before
+    it was watched. Lines before the appearance belong to an earlier disk of the same name."""
     own = [line for line in lines if line.get("device") == disk]
     came = [place for place, line in enumerate(own) if line["type"] == "event" and line["event"] == "came"]
     rows = [line for line in own[came[-1] if came else 0 :] if line["type"] == "interval"]
@@ -67,7 +67,8 @@ def intervals(lines: Sequence[Document], disk: str) -> Between:
 
 
 def assert_exact(driver: str, summary: Document, lines: Sequence[Document]) -> None:
-    """No drift and no loss but what came before it was watched, in the end and in between."""
+    """Check that there is no drift and no loss, in the summary or any interval, except from before the
+    watch."""
     between = intervals(lines, summary["device"])
     record_summary(driver, summary, between.cell())
     assert between.unexplained == ()
@@ -80,7 +81,7 @@ def assert_exact(driver: str, summary: Document, lines: Sequence[Document]) -> N
 
 @pytest.mark.parametrize("is_announced", [False, True])
 def test_a_table_is_reloaded_under_load(is_announced: bool) -> None:
-    """`is_announced`: the table is loaded some time before it is used, as LVM does it."""
+    """`is_announced`: the table is loaded some time before its use, as LVM does."""
     with (
         null_blk(MEMORY) as first,
         null_blk(MEMORY) as second,
@@ -117,7 +118,7 @@ def test_a_table_is_reloaded_under_load(is_announced: bool) -> None:
 
 
 def test_tables_are_reloaded_again_and_again_under_load() -> None:
-    """Each time a disk comes, requests end while its first reading is taken."""
+    """Each time a disk appears, requests complete during its first reading."""
     with (
         null_blk(MEMORY) as first,
         null_blk(MEMORY) as second,
@@ -143,7 +144,7 @@ def test_tables_are_reloaded_again_and_again_under_load() -> None:
 
 
 def has_come_and_left(lines: Sequence[Document], times: int) -> bool:
-    """Whether disks came so many times, and as many left."""
+    """Return whether this many disks have appeared, and as many have left."""
     events = [line["event"] for line in lines if line["type"] == "event"]
     return events.count("came") >= times and events.count("left") >= times
 
@@ -174,7 +175,7 @@ def test_intervals_of_what_came_and_left_add_up() -> None:
 
 
 def wait_for_members(lines: list[Document], disk: str) -> None:
-    """Wait until the last that came is this disk, and the other has left."""
+    """Wait until the last disk to appear is this one, and the other has left."""
 
     def is_alone() -> bool:
         events = [(line["event"], line["device"]) for line in lines if line["type"] == "event"]
@@ -205,7 +206,7 @@ def test_a_path_goes_and_comes_again() -> None:
     summaries = [line for line in watcher.lines if line["type"] == "summary"]
     assert len(summaries) == 3
     assert {row["origin"] for row in summaries} == {head}
-    # Every one of them did some of it, and together all of it.
+    # Each row has some of the reads, and together they have all of them.
     assert all(row["ops"]["read"]["count"] > 100 for row in summaries)
     assert accounted(summaries, "read", 3 * reads.count)
     assert came["arrival"]["unseen_requests"] == {**came["arrival"]["unseen_requests"], "read": 0}
@@ -216,7 +217,8 @@ def test_a_path_goes_and_comes_again() -> None:
 
 @contextlib.contextmanager
 def stats_meanwhile(disk: str) -> Iterator[list[tuple[int, sysfs.DiskStat]]]:
-    """The kernel's counts of a disk with the moment before each reading, again and again until the end."""
+    """Yield a growing list of (time before the reading, kernel's counts of a disk), extended until the
+    end."""
     stats = [(time.monotonic_ns(), sysfs.stat(disk))]
     over = threading.Event()
 
@@ -235,7 +237,7 @@ def stats_meanwhile(disk: str) -> Iterator[list[tuple[int, sysfs.DiskStat]]]:
 
 
 def test_a_member_is_replaced() -> None:
-    """A mirror loses a member, and another is put in its place: md copies all to it."""
+    """A mirror loses a member and gets a new one, to which md copies everything."""
     with contextlib.ExitStack() as stack:
         below = [stack.enter_context(null_blk(MEMORY)) for _ in range(3)]
         array = stack.enter_context(stacked.md(1, below[:2]))
@@ -245,7 +247,7 @@ def test_a_member_is_replaced() -> None:
             call("mdadm", f"/dev/{array}", "--fail", f"/dev/{below[0]}")
             call("mdadm", f"/dev/{array}", "--remove", f"/dev/{below[0]}")
             watcher.wait_event("left", below[0])
-            # mdadm writes to it before it is a part of the array: that is not the array's I/O.
+            # mdadm writes to the disk before it joins the array; those writes are not the array's I/O.
             call("mdadm", f"/dev/{array}", "--add", f"/dev/{below[2]}")
             watcher.wait_event("came", below[2])
         fio(array, Fio("randwrite", 307))
@@ -257,9 +259,9 @@ def test_a_member_is_replaced() -> None:
     for row in watcher.summaries().values():
         assert_exact("md raid1, a member replaced", row, watcher.lines)
     since_ns = new["arrival"]["unseen_since_mono_ns"]
-    # The last of them may have been read after that moment, the one before it was not.
+    # The last of these readings may have been taken after that moment, the one before it was not.
     most = after - [stat for at_ns, stat in stats if at_ns <= since_ns][-2]
-    # It counts from some moment between that one and its first reading of the disk.
+    # opwatch counts from some moment between since_ns and its first reading of the disk.
     least = after - next(stat for at_ns, stat in stats if at_ns >= new["arrival"]["mono_ns"])
     flushes = int(new["ops"]["flush"]["count"])
     written = new["ops"]["write"]["bytes"] + new["arrival"]["unseen_bytes"]["write"]
@@ -272,7 +274,8 @@ def test_a_member_is_replaced() -> None:
 
 
 def test_a_loop_device_that_goes_ends_nothing() -> None:
-    """Without --dev, disks that come are watched, and those that go leave the rest."""
+    """Without --dev, new disks are watched as they appear, and a disk that leaves does not affect the
+    others."""
     with null_blk(MEMORY) as other, watching("0.2") as watcher:
         with stacked.loop(64 << 20) as name:
             watcher.wait_event("came", name)

@@ -1,4 +1,4 @@
-"""Disks and processors go away while they are in use."""
+"""Disks and CPUs that disappear while in use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the end of a request means: of one that is taken back, that ends twice, or that only looks done."""
+"""Completions of requests that are taken back, that complete twice, or that only seem complete."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from tests.vm.guest.support.workload import Fio, FioCounts, fio
 
 DEVICES = ("nvme-multipath", "ahci", "virtio-blk")
 CPUS = 4
-# By hand, until its guest has been seen to start every time on a loaded machine.
+# Manual runs only, until its guest has been seen to start reliably on a loaded machine.
 TIERS = ()
 TIMEOUT_S = 1800
-# Its register and the bit in it, of the PCI specification.
+# PCI specification: offset of the command register, and its memory space enable bit.
 PCI_COMMAND = 4
 PCI_MEMORY = 2
 SAMPLES = 100
 
 
 def _cut(path: str) -> None:
-    """The controller behind a path no longer hears the driver, which resets it when requests time out."""
+    """Cut the controller behind a path off from its driver, which resets it when requests time out."""
     numbers = re.fullmatch(r"nvme\d+c(\d+)n\d+", path)
     assert numbers
     controller = Path(f"/sys/class/nvme/nvme{numbers[1]}")
@@ -55,7 +55,7 @@ def _cut(path: str) -> None:
 
 
 def _while_paths_are_cut(head: str, job: Fio, paths: Sequence[str]) -> FioCounts:
-    """One run of fio while these paths below the head are cut in turn."""
+    """Run fio once while these paths below the head are cut in turn."""
     counts: list[FioCounts] = []
     running = threading.Thread(target=lambda: counts.append(fio(head, job)))
     running.start()
@@ -68,7 +68,7 @@ def _while_paths_are_cut(head: str, job: Fio, paths: Sequence[str]) -> FioCounts
 
 
 def _round_robin(head: str) -> None:
-    """Both paths are used at once."""
+    """Use both paths at the same time."""
     [policy] = Path("/sys/class/nvme-subsystem").glob("*/iopolicy")
     put(policy, "round-robin")
     assert len(sysfs.paths(head)) == 2
@@ -93,7 +93,7 @@ def test_requests_of_a_path_that_is_cut_are_taken_back() -> None:
 
 
 def test_a_request_that_device_mapper_copied_ends_once() -> None:
-    """Its multipath target copies requests, and ends the data of the original before the original."""
+    """dm-multipath clones requests, and completes the original's data before the original."""
     slow = NullBlk(size=64, memory_backed=1, discard=1, irqmode=Irq.TIMER)
     with null_blk(slow) as below, stacked.multipath(below) as top:
         assert sysfs.hardware_queues(top.name) > 0, "it takes bios"
@@ -118,7 +118,7 @@ def test_a_request_that_device_mapper_copied_ends_once() -> None:
 
 
 def test_clones_that_a_busy_path_refuses_are_no_missed_requests() -> None:
-    """They are freed without a completion, and newer kernels count them as completed."""
+    """Refused clones are freed without a completion, and newer kernels count them as completed."""
     for _ in range(5):
         with (
             scsi_debug() as scsi,
@@ -126,7 +126,7 @@ def test_clones_that_a_busy_path_refuses_are_no_missed_requests() -> None:
             scsi.trouble(Opts.HOST_BUSY, every_nth=7),
         ):
             watched = observe_themselves([top.name, scsi.name], lambda: fio(top.name, Fio("randread", 211)))
-        # On a busy emulator a timer interrupts a program; the kernel skips, and counts, the nested one.
+        # On a busy emulator a timer interrupts a program; the kernel skips and counts the nested run.
         if not any(one.trust.misses for one in watched.values()):
             break
     assert watched[scsi.name].trust.requeued > 0
@@ -137,7 +137,7 @@ def test_clones_that_a_busy_path_refuses_are_no_missed_requests() -> None:
 
 @pytest.mark.parametrize("serial", ["opw-ahci", "opw-virtio-blk"])
 def test_a_sequence_that_a_reading_cuts_in_two_is_explained(serial: str) -> None:
-    """Without FUA the data of an O_DSYNC write ends one flush before the write does."""
+    """Without FUA, the data of an O_DSYNC write completes one flush before the write does."""
     disk = sysfs.disk(serial)
     assert sysfs.number(disk, "queue/fua") == 0
     argv = ["python3", "-m", "opwatch", "--json", "--dev", disk, "0.2", str(SAMPLES)]
@@ -159,12 +159,12 @@ def test_a_sequence_that_a_reading_cuts_in_two_is_explained(serial: str) -> None
     printed = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(printed) == SAMPLES + 1
     assert [one["unexplained"] for one in printed if one["unexplained"]] == []
-    # In some 0.2 s of a guest that hardly gets a processor no write ends.
+    # In a guest with little CPU time, some 0.2 s intervals complete no write.
     assert sum(one["ops"]["write"]["count"] > 0 for one in printed) > SAMPLES // 4
 
 
 def _behind(tracer: Tracer) -> list[int]:
-    """Reads of each disk that were issued while a discard was in flight."""
+    """Return the number of reads per disk that were issued while a discard was in flight."""
     return [reading.sample.ops["read"].behind for reading in tracer.read()]
 
 
@@ -186,7 +186,7 @@ def test_a_discard_issued_before_the_attachment_is_no_discount() -> None:
 
 
 def test_a_discard_that_is_taken_back_is_no_longer_in_the_way() -> None:
-    """It ends with 0 bytes: the reads that follow are behind nothing."""
+    """A discard that is taken back completes with 0 bytes, so later reads are not behind it."""
     head = sysfs.disk("opw-nvme-multipath")
     _round_robin(head)
     trims = Fio("randtrim", 1 << 20, block_bytes=1 << 20, jobs=2, extra=("--runtime=20", "--time_based"))

@@ -1,4 +1,4 @@
-"""scsi_debug: discards against its map, errors, requeues and partial completions on demand."""
+"""scsi_debug: discards against its map, and injected errors, requeues and partial completions."""
 
 from __future__ import annotations
 

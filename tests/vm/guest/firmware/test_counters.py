@@ -1,4 +1,4 @@
-"""`opwatch counters` on a driver: the same bytes as nvme-cli reads, and only commands that read."""
+"""`opwatch counters` on a driver: the same bytes as nvme-cli, and only commands that read."""
 
 from __future__ import annotations
 

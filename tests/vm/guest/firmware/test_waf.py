@@ -1,4 +1,4 @@
-"""`opwatch waf` on a driver: what QEMU's drive counts, with other writers and with a busy admin queue."""
+"""`opwatch waf` on a driver: QEMU's counters, with other writers and with a busy admin queue."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BLOCK = 4096
 
 @dataclass(frozen=True)
 class Result:
-    """What was printed, and what the drive's placement statistics grew by meanwhile."""
+    """The printed document, and the growth of the drive's placement statistics during the run."""
 
     printed: dict[str, Any]
     host: int

@@ -1,4 +1,5 @@
-"""`opwatch waf` beside commands that pass the kernel by: only the drive knows of their bytes."""
+"""`opwatch waf` with passthrough commands, which the kernel does not count: only the drive knows their
+bytes."""
 
 from __future__ import annotations
 
@@ -14,16 +15,16 @@ PAST_BYTES = 3 * 8192
 
 
 def past(disk: str) -> str:
-    """Three writes that the kernel hands on and does not count."""
+    """Return three passthrough writes, which the kernel does not count."""
     one = f"{need_tool('nvme')} write /dev/{disk} -s 0 -c 15 -z 8192 -d /dev/zero > /dev/null"
     return f"{one}; {one}; {one}"
 
 
 @pytest.mark.parametrize("pause", ["", "sleep 1; "], ids=["in one go", "looked at meanwhile"])
 def test_what_passes_the_kernel_by_is_the_drives_and_is_explained(pause: str) -> None:
-    """A machine with other work looks at the drive in the middle of the writes, and between them and the
-    commands that pass the kernel by: with a pause any machine does. What pages had shown before is sure then
-    only because their age is known; tests/unit/waf/test_measure.py has it without."""
+    """On a busy machine, opwatch polls the drive among the writes and between them and the passthrough
+    commands; the pause makes that happen on any machine. Earlier page contents are then certain only because
+    their age is known. tests/unit/waf/test_measure.py covers the case without an age."""
     disk = sysfs.disk("opw-nvme-ocp")
     script = f"{writes(disk, 141)}; {pause}{writes(disk, 868)}; {pause}{past(disk)}"
     result = placed(disk, script, "--refresh", "0.5", "--settle", "30")

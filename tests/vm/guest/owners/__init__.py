@@ -1,1 +1,1 @@
-"""Whose the requests are, held against the kernel's own account."""
+"""Owners of requests, compared with the kernel's own accounting."""

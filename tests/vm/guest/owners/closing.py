@@ -1,4 +1,4 @@
-"""What every line with owners must hold: they add up to the disk, and intervals to the summary."""
+"""Checks of lines with owners: owners add up to the disk, and intervals add up to the summary."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Document = dict[str, Any]
 
 
 def totals(line: Document) -> dict[str, dict[str, tuple[int, int]]]:
-    """Requests and bytes by owner and operation: by the name of a group, or its number where it had gone."""
+    """Return (requests, bytes) by owner and operation. A removed group appears under its number."""
     rows = [
         (one["name"] or f"{one['kind']} {one['cgroup_number'] or ''}", one["ops"])
         for one in line["owners"]["owners"]
@@ -23,12 +23,12 @@ def totals(line: Document) -> dict[str, dict[str, tuple[int, int]]]:
 
 
 def number_of(owner: Document) -> str:
-    """What does not change when a name becomes known."""
+    """Return a key that stays the same when the owner's name becomes known."""
     return f"{owner['kind']} {owner['cgroup_number']} {owner['pid']}"
 
 
 def assert_closed(line: Document) -> None:
-    """Each column of a line is the disk's."""
+    """Check that each column of a line adds up to the disk's value."""
     sums: Counter[tuple[str, str]] = Counter()
     parts = [one["ops"] for one in line["owners"]["owners"]] + [line["owners"]["other"]["ops"]]
     for ops in parts:
@@ -39,15 +39,15 @@ def assert_closed(line: Document) -> None:
     for op, whole in line["ops"].items():
         assert sums[op, "count"] == whole["count"], (op, line)
         assert sums[op, "bytes"] == whole["bytes"], (op, line)
-        # A reading in the midst of an end has its bytes and time, and the request itself is in the next one:
-        # there is no mean then, and nothing to hold the time against.
+        # A reading during a completion already has its bytes and time, but the request itself is in the next
+        # reading. There is then no mean to compare the time with.
         if whole["count"]:
             time_ns = whole["latency_ns"]["mean"] * whole["count"]
             assert sums[op, "time_ns"] == pytest.approx(time_ns, abs=0.5 + time_ns * 1e-12), (op, line)
 
 
 def assert_all_closed(watcher: Watcher) -> Document:
-    """Each line is closed, and the intervals add up to the summary, which is returned."""
+    """Check every line and that the intervals add up to the summary; return the summary."""
     assert watcher.end() == 0, watcher.words
     lines = [line for line in watcher.lines if line["type"] in ("interval", "summary")]
     for line in lines:

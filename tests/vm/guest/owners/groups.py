@@ -1,4 +1,4 @@
-"""Control groups of a test, and what the kernel accounts to them."""
+"""Control groups for tests, and the kernel's accounting of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.vm.guest.support.shell import call, mounted, put
 
 ROOT = Path("/sys/fs/cgroup")
-# Bytes of io.stat, by the operation that we count them under.
+# Fields of io.stat with bytes, by operation.
 _FIELDS = {"read": "rbytes", "write": "wbytes", "discard": "dbytes"}
 
 
@@ -29,14 +29,14 @@ class Group:
         return self.folder.stat().st_ino
 
     def argv(self, *argv: str) -> list[str]:
-        """A command line that runs this one in the group."""
+        """Return a command line that runs `argv` in the group."""
         return ["sh", "-c", f'echo $$ >{self.folder}/cgroup.procs; exec "$@"', "sh", *argv]
 
     def run(self, *argv: str) -> str:
         return call(*self.argv(*argv))
 
     def accounted(self, dev: str) -> dict[str, int]:
-        """Bytes that the kernel accounts to it on a device, by number, without what is 0."""
+        """Return the nonzero byte counts that the kernel accounts to the group on a device (by number)."""
         for line in (self.folder / "io.stat").read_text().splitlines():
             name, *pairs = line.split()
             if name == dev:
@@ -48,7 +48,7 @@ class Group:
 
 @contextlib.contextmanager
 def groups(names: Sequence[str]) -> Iterator[list[Group]]:
-    """Groups of these names, and none of them after that."""
+    """Create groups with these names, and remove them at the end."""
     if not (ROOT / "cgroup.controllers").exists():
         mounted("cgroup2", ROOT)
     for controller in ("memory", "io"):

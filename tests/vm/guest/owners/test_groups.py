@@ -1,4 +1,4 @@
-"""Requests by control group: what the kernel's io.stat says of each, and together what the disk did."""
+"""Requests by control group: equal to the kernel's io.stat for each, and to the disk's counts in total."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ DIRECT, BUFFERED, READS = 509, 613, 307
 PAGE = 4096
 
 
-# Below dm-crypt the kernel accounts what its own threads submit to /, and so do we.
+# Below dm-crypt the kernel accounts requests from its own threads to /, and so do we.
 ENCRYPTED = "dm-crypt"
 
 
 @contextlib.contextmanager
 def disk_of(kind: str) -> Iterator[tuple[str, str]]:
-    """The disk that is watched, and the node that is written to."""
+    """Yield the watched disk and the node that the workload writes to."""
     with contextlib.ExitStack() as stack:
         if kind in ("nvme", "virtio-blk"):
             disk = sysfs.disk(f"opw-{kind}")
@@ -84,13 +84,13 @@ def test_groups_have_what_the_kernel_accounts_to_them(kind: str, hooks: str) -> 
         return
     assert ours[direct.name] == {"write": DIRECT * PAGE}
     if kind == "null_blk":
-        # The pages of a device are those of the group that changed them first, in this test or another.
+        # A dirty page of a device belongs to the group that dirtied it first, in this test or another.
         assert ours[buffered.name]["write"] == (BUFFERED + 211) * PAGE
     assert ours[mixed.name] == {"read": READS * PAGE, "discard": 16 << 20}
 
 
 def do_all(made: list[Group], node: str) -> None:
-    """Direct and buffered writes, reads, discards and write-back, of three groups at a time."""
+    """Run direct and buffered writes, reads, discards and write-back, in three groups at once."""
     direct, buffered, mixed = made
     write = Fio("randwrite", DIRECT, iodepth=8, extra=("--size=64M",))
     read = Fio("randread", READS, iodepth=4, extra=("--size=64M",))
@@ -104,13 +104,13 @@ def do_all(made: list[Group], node: str) -> None:
     ]
     assert [one.wait(600) for one in running] == [0, 0, 0]
     mixed.run("blkdiscard", "--force", "--offset", "192M", "--length", "16M", node)
-    # What is dirty still is written by the kernel's workers, for whom it belongs to.
+    # Kernel workers write the remaining dirty pages on behalf of their owner.
     buffered.run("dd", "if=/dev/zero", f"of={node}", "bs=4k", "count=211", "seek=40000", "conv=notrunc")
     call("sync")
 
 
 def buffered_writes(node: str) -> list[str]:
-    """So many pages through the page cache, and an fsync."""
+    """Return a command that writes BUFFERED pages through the page cache and calls fsync."""
     return [
         "dd",
         "if=/dev/zero",
@@ -141,12 +141,12 @@ def test_files_of_three_groups_on_a_filesystem_with_a_journal(tmp_path: Path) ->
     assert {name: ours[name] for name in accounted} == accounted
     for group in made:
         assert accounted[group.name]["write"] >= sizes[group.folder.name.removeprefix("opw-")] * PAGE
-    # The journal is written by a thread of the kernel's, for all.
+    # A kernel thread writes the journal for all groups.
     assert ours["/"]["write"] > 0
 
 
 def write_file(group: Group, path: Path, sizes: dict[str, int]) -> subprocess.Popen[bytes]:
-    """Write so many pages to a file, at the same time as other groups, and an fsync."""
+    """Start writing pages to a file in the group, followed by an fsync."""
     count = sizes[group.folder.name.removeprefix("opw-")]
     return subprocess.Popen(
         group.argv("dd", "if=/dev/zero", f"of={path}", "bs=4k", f"count={count}", "conv=fsync"),
@@ -155,7 +155,7 @@ def write_file(group: Group, path: Path, sizes: dict[str, int]) -> subprocess.Po
 
 
 def test_a_device_without_requests() -> None:
-    """A driver that takes bios: each ends once, and is its group's."""
+    """zram takes bios: each completes once and is counted for its group."""
     with (
         zram(64 << 20) as disk,
         groups(("one", "two")) as made,
@@ -171,7 +171,7 @@ def test_a_device_without_requests() -> None:
 
 
 def test_groups_that_come_and_go() -> None:
-    """A group that has gone has its requests still, under a name or at least a number of its own."""
+    """A removed group keeps its requests, under its name or at least its number."""
     numbers = []
     with (
         null_blk(NullBlk(irqmode=Irq.SOFTIRQ)) as disk,

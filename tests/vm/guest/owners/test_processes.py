@@ -1,4 +1,4 @@
-"""Requests by process: each is who asked for it, and what the kernel writes back is nobody's worker's."""
+"""Requests by process: each belongs to the process that issued it, and write-back to no worker."""
 
 from __future__ import annotations
 
@@ -67,16 +67,16 @@ def test_what_the_kernel_writes_back_is_called_so(hooks: str) -> None:
 
 
 def write_back(disk: str, pages: int) -> None:
-    """Let the kernel write so many pages."""
+    """Let the kernel write this many pages."""
     before = sysfs.stat(disk)
-    # As long as it is open nobody else has to write it.
+    # Keep the device open: closing it would write the dirty pages from this process.
     with open(f"/dev/{disk}", "r+b", buffering=0) as file:
         file.write(b"x" * (pages * PAGE))
         wait_for("write-back", lambda: (sysfs.stat(disk) - before).write_bytes == pages * PAGE)
 
 
 def test_a_work_is_one_owner_whatever_its_worker_did_before() -> None:
-    """A worker writes what it is called over what it was called before, which may have been longer
+    """A worker writes the name of its current work over the previous name, which may be longer
     ("events_unbound")."""
     with (
         null_blk(IN_MEMORY) as disk,
@@ -106,7 +106,7 @@ def test_top_shows_the_largest_first() -> None:
             stdout=subprocess.PIPE,
             text=True,
         )
-        # It is attached some time after it was started: whoever writes meanwhile goes on.
+        # top attaches some time after its start, so keep writing until it ends.
         while tables.poll() is None:
             for count in (13, 211):
                 call(*write(disk, count, "oflag=direct"))

@@ -1,4 +1,4 @@
-"""Recordings on stock kernels: a replay is what was shown, and what fio counts is in it."""
+"""Recordings on stock kernels: a replay equals the live output and contains fio's counts."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_replay_is_what_was_shown(tmp_path: Path, form: str) -> None:
 
 
 def test_what_fio_counts_is_in_the_recording(tmp_path: Path) -> None:
-    """A prime number of requests, by fio's own count and ours, and its jobs as phases."""
+    """A prime number of requests in fio's count and ours, and fio's jobs as phases."""
     path, jobs = tmp_path / "run.opw", tmp_path / "job.fio"
     with null_blk(a_disk()) as disk:
         jobs.write_text(JOBS.replace("[global]", f"[global]\nfilename=/dev/{disk}"))

@@ -1,4 +1,4 @@
-"""Slow requests: each is told with who asked for it, or counted as left out; and never another one."""
+"""Slow requests: each is reported with its own issuer or counted as left out."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Document = dict[str, Any]
 
 
 def run(disk: str, *options: str, command: list[str]) -> list[Document]:
-    """All that a watch said while a command ran."""
+    """Run a command under a watch and return all lines that the watch printed."""
     argv = [sys.executable, "-m", "opwatch", "--json", "--dev", disk, "--waf", "0", "--strict", *options]
     done = subprocess.run([*argv, "--", *command], capture_output=True, text=True, check=False, timeout=900)
     assert done.returncode == 0, done.stderr
@@ -40,7 +40,7 @@ def summary(lines: list[Document]) -> Document:
 
 
 def requests(lines: list[Document]) -> list[Document]:
-    """Those of all intervals, which add up to what the summary says."""
+    """Return the slow requests of all intervals, after checking that they add up to the summary."""
     intervals = [line["slow"] for line in lines if line["type"] == "interval"]
     whole = summary(lines)["slow"]
     for name in ("count", "noted", "left_out"):
@@ -83,7 +83,7 @@ def test_what_is_not_slower_is_not_told() -> None:
 
 @pytest.mark.parametrize("hooks", HOOKS)
 def test_too_many_at_a_time_are_counted(hooks: str) -> None:
-    """Nobody reads meanwhile, and every request is slower than a microsecond."""
+    """The single reading comes at the end, and every request is slower than a microsecond."""
     job = Fio("randwrite", 4001, iodepth=32)
     with null_blk(NullBlk(irqmode=Irq.TIMER, completion_nsec=100_000)) as disk:
         lines = run(disk, "--hooks", hooks, "--slow", "0.001ms", "600", command=job.argv(f"/dev/{disk}"))
@@ -95,8 +95,8 @@ def test_too_many_at_a_time_are_counted(hooks: str) -> None:
 
 
 def test_the_queue_is_not_the_device() -> None:
-    """One request at a time reaches the device: the others wait in the scheduler, and whose they are is not
-    asked of whoever lets them go."""
+    """The device takes one request at a time; the others wait in the scheduler. Each belongs to the process
+    that issued it, not to the task that dispatches it."""
     job = Fio("randread", 101, iodepth=4)
     one_at_a_time = NullBlk(irqmode=Irq.TIMER, completion_nsec=DELAY_NS, submit_queues=1, hw_queue_depth=1)
     with null_blk(one_at_a_time) as disk:
@@ -105,7 +105,7 @@ def test_the_queue_is_not_the_device() -> None:
     listed = requests(lines)
     assert len(listed) == 101
     waited = sorted(one["queue_ns"] for one in listed)
-    # The scheduler takes two at a time: one waits while the other is in the device.
+    # The scheduler accepts two at a time: one waits while the other is in the device.
     assert waited[len(waited) // 2] > DELAY_NS // 2
     assert {(one["submitter"], one["name"]) for one in listed} == {("process", "fio")}
 

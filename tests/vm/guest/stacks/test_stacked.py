@@ -1,4 +1,4 @@
-"""dm, md, loop and zram devices are made, carry I/O and are gone afterwards."""
+"""dm, md, loop and zram devices can be created, carry I/O and are removed afterwards."""
 
 from __future__ import annotations
 

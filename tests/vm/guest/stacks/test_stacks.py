@@ -1,4 +1,5 @@
-"""What a user names and where its I/O is counted: dm, md, multipath, bio-based disks."""
+"""Devices that a user names, and the devices where their I/O is counted: dm, md, multipath, bio-based
+disks."""
 
 from __future__ import annotations
 
@@ -52,7 +53,7 @@ def test_md_has_a_row_for_each_member(level: int, members: int, copies: int) -> 
         watched = observe([array], lambda: _write(array))
     assert len(watched) == members
     written = sum(one.counts().get("write", (0, 0))[1] for one in watched)
-    # md notes on its members, too, that it is dirty.
+    # md also writes its members' superblocks when it becomes dirty.
     assert written >= copies * 503 * 4096
     for one in watched:
         assert_explained(f"md raid{level}", one)

@@ -1,4 +1,5 @@
-"""Times of requests that come back, time out, complete in parts or do not complete, beside the kernel's."""
+"""Times of requests that are requeued, time out, complete in parts or do not complete, next to the kernel's
+times."""
 
 from __future__ import annotations
 
@@ -29,12 +30,13 @@ CPUS = 2
 TIMEOUT_S = 1800
 READS = Fio("randread", 211, iodepth=1)
 TIMEOUT_NS = 10**9
-# Completions in the task that submits take their time from its plug (since 6.9), before the issue.
+# Delay completions: since 6.9 a completion in the submitting task uses the time cached in its plug, which is
+# earlier than the issue.
 LATER = {"ndelay": 200_000}
 
 
 def check_times(watched: Watched) -> None:
-    """The kernel's time begins with the allocation of a request: it is longer, by little on an idle disk."""
+    """The kernel's time starts when a request is allocated, so it is slightly longer on an idle disk."""
     assert watched.kernel_times
     awaited, latency = watched.kernel_times.awaits["read"], watched.interval.ops["read"].latency
     assert latency.mean is not None and latency.max is not None

@@ -1,4 +1,4 @@
-"""Requests that fail, come back, complete in parts or lose their disk are explained as well."""
+"""Requests that fail, are requeued, complete in parts or lose their disk are explained too."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DEVICES = ("nvme", "virtio-blk")
 TIERS = ("full",)
 CPUS = 2
 TIMEOUT_S = 1800
-# So often at least a processor goes and comes back while requests are under way.
+# Minimum number of times that a CPU goes offline and online while requests are in flight.
 CHANGES = 3
 READS = Fio("read", 1009, iodepth=4)
 
@@ -37,7 +37,7 @@ def test_requeues(scheduler: str) -> None:
 
 
 def test_one_set_of_tags_for_all_queues() -> None:
-    """host_max_queue gives scsi_debug a host_tagset: many queues, one set of tags."""
+    """host_max_queue gives scsi_debug a host_tagset: many queues with one set of tags."""
     with scsi_debug(submit_queues=2, host_max_queue=64) as scsi:
         assert sysfs.hardware_queues(scsi.name) == 2
         _, watched = run_and_check(
@@ -76,7 +76,7 @@ def _read_bad(name: str, job: Fio, trouble: object) -> None:
 
 
 def test_a_failing_path_of_dm_is_seen_at_the_leaf() -> None:
-    """dm-flakey fails bios before any request is made: the leaf below sees none of them."""
+    """dm-flakey fails bios before a request exists, so the disk below sees none of them."""
     with (
         null_blk(NullBlk(size=64, memory_backed=1)) as below,
         stacked.flakey(below, up_s=0, down_s=60) as top,
@@ -125,7 +125,7 @@ def test_a_processor_taken_offline() -> None:
 
 
 def test_processors_that_come_and_go() -> None:
-    """Rows and lanes belong to processors; a request may end on another one than it began on."""
+    """Rows and lanes are per CPU; a request may complete on a different CPU than it started on."""
     with null_blk(NullBlk(irqmode=Irq.TIMER, submit_queues=2)) as disk:
 
         def workload() -> None:
@@ -138,7 +138,8 @@ def test_processors_that_come_and_go() -> None:
                         time.sleep(0.3)
                     changes += 1
                 assert running.returncode == 0
-                # The last of them may have come behind its end; a slow machine has room for few.
+                # The last change may come after the workload's end, and a slow machine only has time for a
+                # few.
                 assert changes > CHANGES
 
         [(watched, between)] = observe_between([disk], workload)

@@ -1,4 +1,4 @@
-"""Zones, and disks without requests: what the kernel counts of them, and what it does not."""
+"""Zones, and disks without requests: operations that the kernel counts, and those that it does not."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TIMEOUT_S = 900
 
 
 def test_what_is_done_to_zones_counts_as_the_kernel_counts_it() -> None:
-    """Reset, open, close and finish are other operations here, and writes for the kernel."""
+    """opwatch counts reset, open, close and finish as "other", the kernel counts them as writes."""
     zoned = NullBlk(size=64, memory_backed=1, zoned=1, irqmode=Irq.TIMER)
     with null_blk(zoned) as disk:
         node = f"/dev/{disk}"
@@ -44,7 +44,7 @@ def test_what_is_done_to_zones_counts_as_the_kernel_counts_it() -> None:
 
 
 def test_a_status_has_its_name_on_every_kernel() -> None:
-    """Too many active zones is 15 on newer kernels and 16 on older ones, where it was called offline."""
+    """Too many active zones is status 15 on newer kernels and 16 on older ones, where 15 meant offline."""
     zoned = NullBlk(size=64, memory_backed=1, zoned=1, zone_max_active=2)
     with null_blk(zoned) as disk, opened(f"/dev/{disk}") as descriptor:
 
@@ -60,7 +60,7 @@ def test_a_status_has_its_name_on_every_kernel() -> None:
 
 
 def test_zone_appends_are_sequential() -> None:
-    """Each names the first sector of its zone, and the drive writes it behind the one before."""
+    """Each append names the first sector of its zone, and the drive writes it after the previous one."""
     zoned = NullBlk(size=1024, memory_backed=1, zoned=1, zone_size=16, irqmode=Irq.TIMER)
     cpus = os.sched_getaffinity(0)
     with null_blk(zoned) as disk, mounted_btrfs(disk) as folder, block_events("block_rq_issue") as events:
@@ -79,7 +79,7 @@ def test_zone_appends_are_sequential() -> None:
 
 @contextlib.contextmanager
 def mounted_btrfs(disk: str) -> Iterator[Path]:
-    """A zoned btrfs that is quiet: with an empty file, and nothing to write until it is asked to."""
+    """Mount a quiet zoned btrfs: an empty file, and no writes unless a test makes them."""
     need_module("btrfs")
     folder = Path("/tmp/zoned")
     folder.mkdir()
@@ -95,7 +95,7 @@ def mounted_btrfs(disk: str) -> Iterator[Path]:
 
 @pytest.mark.parametrize("driver", ["zram", "brd"])
 def test_a_driver_of_bios_is_strict(driver: str) -> None:
-    """What it does not count is not kept; nothing of that is unexplained."""
+    """Operations that the driver does not count are reported as not kept; none is unexplained."""
     with stacked.zram(64 << 20) if driver == "zram" else _brd() as disk:
         program = (
             f"from tests.kernel.support.load import *; reads('/dev/{disk}', 101); writes('/dev/{disk}', 53)"

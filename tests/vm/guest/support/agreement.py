@@ -1,4 +1,4 @@
-"""Several backends on the same disks at once, and how far their readings are apart."""
+"""Several backends on the same disks at once, and the difference between their readings."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tests.kernel.support.watching import REST_S, Watched
 
 @dataclass(frozen=True)
 class Together:
-    """Tracers of the same leaves, by the name of their backend."""
+    """Tracers of the same leaves, by backend name."""
 
     tracers: dict[str, Tracer]
 
     def during(self, workload: Callable[[], object]) -> dict[str, dict[str, Watched]]:
-        """What each backend saw of each disk."""
+        """Run the workload and return each backend's counts of each disk."""
         first = {name: (one.read_settled(REST_S), one.misses()) for name, one in self.tracers.items()}
         workload()
         by_backend: dict[str, dict[str, Watched]] = {}
@@ -41,7 +41,7 @@ class Together:
 
 @contextmanager
 def together(disks: Sequence[str], backends: Sequence[str]) -> Iterator[Together]:
-    """The backends, all attached while inside."""
+    """Attach all the backends and yield their tracers."""
     leaves, _ = choose_leaves(Devices(), disks)
     with ExitStack() as stack:
         tracers: dict[str, Tracer] = {}
@@ -52,12 +52,12 @@ def together(disks: Sequence[str], backends: Sequence[str]) -> Iterator[Together
 
 
 def _slots(histogram: Histogram) -> Iterator[int]:
-    """The slot of each value, in order."""
+    """Yield the slot of each value, in order."""
     return chain.from_iterable(repeat(slot, count) for slot, count in enumerate(histogram.counts))
 
 
 def share_within_one_slot(one: Histogram, other: Histogram) -> float:
-    """The share of values, by rank, that are at most one slot apart in two histograms of as many."""
+    """Return the share of values, paired by rank, that are at most one slot apart in the two histograms."""
     if one.total != other.total:
         raise ValueError(f"{one.total} values and {other.total} cannot be held against each other")
     near = sum(abs(a - b) <= 1 for a, b in zip(_slots(one), _slots(other), strict=True))

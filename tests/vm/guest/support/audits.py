@@ -1,5 +1,5 @@
-"""Filesystems and audits in a guest, beside the recipes of tests/kernel/support/trims.py. Files in memory
-behind loop devices are an oracle: what a discard takes off them shows, to the block."""
+"""Filesystems and audits in a guest, in addition to tests/kernel/support/trims.py. Files in memory behind
+loop devices are the oracle: their allocated blocks show each discard exactly."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ __all__ = [
 ]
 MIB = 1 << 20
 
-# XFS wants 300 MB unless it is told that nobody will complain.
+# mkfs.xfs needs 300 MB unless it gets --unsupported.
 MKFS = trims.MKFS | {
     "f2fs": ("mkfs.f2fs", "-q", "-f", "-t", "0"),
     "xfs": ("mkfs.xfs", "--unsupported", "-q", "-f", "-K"),
@@ -44,7 +44,8 @@ MKFS = trims.MKFS | {
 
 @contextlib.contextmanager
 def filesystem(node: str, kind: str, *options: str, make: bool = True) -> Iterator[Path]:
-    """A filesystem on a device (a name under /dev), new unless told otherwise; its mount point."""
+    """Yield the mount point of a filesystem on a device (a name under /dev); `make` formats the device
+    first."""
     need_module(kind)
     need_tool(MKFS[kind][0])
     if make:
@@ -60,7 +61,7 @@ def filesystem(node: str, kind: str, *options: str, make: bool = True) -> Iterat
 
 
 def whole(result: Audit, verdict: Verdict = Verdict.ACCEPTED) -> int:
-    """Bytes of an audit in which no layer lost anything: what left the filesystem."""
+    """Check that no layer lost anything, and return the bytes that left the filesystem."""
     assert result.verdict is verdict, result.rows
     assert result.unexplained_bytes == 0
     for line in result.rows:
@@ -79,23 +80,23 @@ def whole(result: Audit, verdict: Verdict = Verdict.ACCEPTED) -> int:
 
 
 def image(loop: str) -> Path:
-    """The file behind a loop device."""
+    """Return the file behind a loop device."""
     return Path((sysfs.SYS_BLOCK / loop / "loop/backing_file").read_text().strip())
 
 
 def freed(loop: str) -> int:
-    """What the file behind a loop device lacks of all its blocks."""
+    """Return the unallocated bytes of the file behind a loop device."""
     path = image(loop)
     return path.stat().st_size - trims.allocated(path)
 
 
 def full_loop(size: int = 256 * MIB) -> contextlib.AbstractContextManager[str]:
-    """A loop device; `audited` gives its file all blocks."""
+    """Yield a loop device; `audited` later allocates all blocks of its file."""
     return stacked.loop(size)
 
 
 def audited(top: str, kind: str, *loops: str) -> Audit:
-    """An audit of a new filesystem, with all blocks of the files below there before."""
+    """Audit a new filesystem after allocating all blocks of the files below it."""
     with filesystem(top, kind) as point:
         os.sync()
         for loop in loops:
@@ -104,7 +105,7 @@ def audited(top: str, kind: str, *loops: str) -> Audit:
 
 
 def fragment(point: Path, sizes: Sequence[int], every: int = 2) -> None:
-    """Files of these sizes, of which every second or n-th is deleted: as many free extents."""
+    """Create files of these sizes and delete every second or n-th, which leaves as many free extents."""
     files = [point / f"part{number}" for number in range(len(sizes))]
     for file, size in zip(files, sizes, strict=True):
         file.write_bytes(b"x" * size)
@@ -115,11 +116,11 @@ def fragment(point: Path, sizes: Sequence[int], every: int = 2) -> None:
 
 
 def leaf(result: Audit, device: str) -> Row:
-    """The row of a device, of what it was sent."""
+    """Return the row with the bytes sent to a device."""
     [one] = [line for line in result.rows if line.device == device and line.layer != "granules"]
     return one
 
 
 def look_through(point: Path) -> None:
-    """Have ext4 read what says where it is free, and trim nothing: no extent is as long as a group."""
+    """Make ext4 load its free space metadata without trimming, because no extent is as long as a group."""
     trims.run("fstrim", "-m", "128M", str(point))

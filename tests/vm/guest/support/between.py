@@ -1,4 +1,4 @@
-"""Readings while a workload runs: whether all is explained at each of them, not only at the end."""
+"""Readings during a workload: all requests are explained at each reading, not only at the end."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from opwatch.trace.tracing import Tracer
 from opwatch.trace.trust import Reading, trust
 from tests.kernel.support.watching import REST_S, Watched, losses
 
-# As often as a person's `opwatch --dev D 0.2` reads.
+# The interval of an interactive `opwatch --dev D 0.2`.
 INTERVAL_S = 0.2
 
 
 @dataclass(frozen=True)
 class Between:
-    """How many readings there were, and of each up to which not all is explained, why not."""
+    """The number of readings, and the reasons of those at which requests were unexplained."""
 
     readings: int
     unexplained: tuple[str, ...]
 
     def cell(self) -> str:
-        """A cell of the table of docs/exactness.md."""
+        """Return a cell for the table of docs/exactness.md."""
         return f"{len(self.unexplained)} of {self.readings}"
 
 
 def judge(readings: Sequence[Reading]) -> Between:
-    """The readings of one disk, each held against the first. Misses are not known for one disk; the whole,
-    which has them, is judged by itself."""
+    """Compare the readings of one disk with the first. Misses are not known per disk; they are judged for the
+    run as a whole."""
     first, *others = readings
     complaints = [losses(trust(first, now, None)) for now in others]
     reasons = [f"reading {index}: {'; '.join(why)}" for index, why in enumerate(complaints, 1) if why]
@@ -52,7 +52,7 @@ def _read_while(tracer: Tracer, work: Future[None]) -> list[list[Reading]]:
 def observe_between(
     names: Sequence[str], workload: Callable[[], None], backend: str = "libbpf", **options: bool
 ) -> list[tuple[Watched, Between]]:
-    """What each disk saw of a workload as a whole, and at readings meanwhile."""
+    """Return each disk's counts of a workload as a whole and at the readings during it."""
     leaves, _ = choose_leaves(Devices(), names)
     queue_time, raw_tp = (options.get(name, False) for name in ("queue_time", "raw_tp"))
     tracer = attach(backend, leaves, queue_time=queue_time, raw_tp=raw_tp)

@@ -1,4 +1,4 @@
-"""Counts of the kernel's own block events, from ftrace: a witness besides the one under test."""
+"""Counts of the kernel's own block events, from ftrace: an independent witness."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ _TRACING = Path("/sys/kernel/tracing")
 
 
 class BlockEvents:
-    """A trace instance with some block events on; read it after the workload."""
+    """A trace instance with some block events enabled; read it after the workload."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def lines(self) -> list[str]:
-        """Everything traced so far, one event a line."""
+        """Return the traced events so far, one per line."""
         text = (self._folder / "trace").read_text(errors="replace")
         return [line for line in text.splitlines() if line and not line.startswith("#")]
 
     def counts(self) -> Counter[str]:
-        """How many of each event."""
+        """Return the number of occurrences of each event."""
         names = (re.search(r"\b(block_\w+):", line) for line in self.lines())
         return Counter(match.group(1) for match in names if match)
 
     def discards(self, name: str) -> list[tuple[int, int]]:
-        """(first byte, end) of each discard that a device was sent, as block_bio_queue tells them."""
+        """Return (first byte, end) of each discard sent to a device, from block_bio_queue."""
         assert self.lost() == 0
         dev = attribute(name, "dev").replace(":", ",")
         wanted = re.compile(rf"block_bio_queue: {dev} D\w* (\d+) \+ (\d+) ")
@@ -41,14 +41,14 @@ class BlockEvents:
         ]
 
     def issued(self, name: str, sectors: int) -> list[int]:
-        """First sector of each request of this size that the disk was given, as block_rq_issue reports it."""
+        """Return the first sector of each issued request of this size, from block_rq_issue."""
         assert self.lost() == 0
         dev = attribute(name, "dev").replace(":", ",")
         wanted = re.compile(rf"block_rq_issue: {dev} \w+ \d+ \(.*\) (\d+) \+ {sectors} ")
         return [int(match.group(1)) for line in self.lines() if (match := wanted.search(line))]
 
     def lost(self) -> int:
-        """Events that did not fit; anything but 0 makes the counts worthless."""
+        """Return the number of lost events; the counts are only valid if it is 0."""
         total = 0
         for path in self._folder.glob("per_cpu/cpu*/stats"):
             counts = re.findall(r"^(?:overrun|dropped events): (\d+)$", path.read_text(), re.M)
@@ -58,7 +58,7 @@ class BlockEvents:
 
 @contextlib.contextmanager
 def block_events(*names: str, buffer_kib: int = 16384) -> Iterator[BlockEvents]:
-    """Traces these events (such as "block_rq_requeue") while inside."""
+    """Trace these events (such as "block_rq_requeue") and yield the trace instance."""
     folder = _TRACING / "instances" / "opw"
     folder.mkdir()
     try:

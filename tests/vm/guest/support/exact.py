@@ -1,4 +1,4 @@
-"""A workload, fio's count of it, the kernel's and ours; and the row of docs/exactness.md that says so."""
+"""A workload with fio's count, the kernel's and ours, and its row for docs/exactness.md."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from tests.vm.guest.support.between import Between, observe_between
 from tests.vm.guest.support.workload import Fio, FioCounts, fio
 from tests.vm.requirements import IN_GUEST, lacks
 
-# Their programs take so long on an emulated CPU that an interrupt meets them, and ends a request meanwhile.
+# These programs take so long on an emulated CPU that an interrupt can complete a request inside one.
 SKIPPING = ("bpftrace",)
-# No workload here has larger requests.
+# Upper bound of the request size in these workloads.
 LARGEST_BYTES = 1 << 20
-# In the "lacks" of a kernel that skips runs of a program while another task is preempted within it.
+# Requirement missing on a kernel that skips runs of a program while another task is preempted in it.
 EVERY_RUN = "every-run"
-# The host collects these after the run.
+# The host collects this file after the run.
 ROWS = Path(exactness.IN_GUEST)
 
 
 def observe(
     names: Sequence[str], workload: Callable[[], None], backend: str = "libbpf", **options: bool
 ) -> list[Watched]:
-    """What each disk saw. Once: a stock kernel hides nothing, so nothing is tried again."""
+    """Return each disk's counts. One attempt is enough, because a stock kernel hides no requests."""
     return watch(names, workload, attempts=1, backend=backend, **options)
 
 
 def observe_themselves(
     names: Sequence[str], workload: Callable[[], object], backend: str = "libbpf"
 ) -> dict[str, Watched]:
-    """Disks as they are watched by default: each itself, whatever is below it."""
+    """Return the counts of disks watched as by default: each disk itself, whatever is below it."""
     leaves = [Leaf(device, device) for device in map(Devices().by_name, names) if device]
     with closing(attach(backend, leaves)) as tracer:
         first, misses = tracer.read_settled(REST_S), tracer.misses()
@@ -55,7 +55,7 @@ def observe_themselves(
 
 
 def observe_times(name: str, workload: Callable[[], object]) -> Watched:
-    """What one disk saw of a workload, with the times that the kernel keeps of its requests."""
+    """Return one disk's counts of a workload, with the kernel's times of its requests."""
     with closing(attach("libbpf", choose_leaves(Devices(), [name])[0])) as tracer:
         [then], misses = tracer.read_settled(REST_S), tracer.misses()
         workload()
@@ -66,7 +66,7 @@ def observe_times(name: str, workload: Callable[[], object]) -> Watched:
 
 
 def _times(watched: Watched, op: str, group: str) -> dict[str, Any] | None:
-    """Times in ms of an operation; None where they were not asked for."""
+    """Return the times of an operation in ms, or None if they were not requested."""
     if watched.kernel_times is None:
         return None
     latency, awaited = watched.interval.ops[op].latency, watched.kernel_times.awaits.get(group)
@@ -79,8 +79,8 @@ def _times(watched: Watched, op: str, group: str) -> dict[str, Any] | None:
 
 
 def record(driver: str, watched: Watched, between: Between | None = None) -> None:
-    """Note what a driver did to the count: a row for each operation. `between`: the same of the intervals
-    between readings during the workload; None where nobody read meanwhile."""
+    """Write a row per operation with the driver's counts. `between` is the result of the readings during the
+    workload, or None without such readings."""
     losses = (
         watched.trust.unmatched
         + watched.trust.overwritten
@@ -110,7 +110,7 @@ def record(driver: str, watched: Watched, between: Between | None = None) -> Non
 
 
 def record_summary(driver: str, summary: dict[str, Any], between: str | None = None) -> None:
-    """Note what a summary in JSON says of a driver: a row for each operation. `between`: as in record()."""
+    """Write a row per operation from a JSON summary. `between`: as in record()."""
     trust = summary["trust"]
     losses = trust["unmatched"] + trust["overwritten"] + trust["map_full"] + (trust["misses"] or 0)
     with ROWS.open("a") as file:
@@ -138,7 +138,7 @@ def record_summary(driver: str, summary: dict[str, Any], between: str | None = N
 def assert_explained(
     driver: str, watched: Watched, between: Between | None = None, backend: str = "libbpf"
 ) -> None:
-    """Every request is accounted for: no drift, no loss, nothing in flight; and at no reading in between."""
+    """Check that no request drifts, is lost or in flight, at the end and at every reading in between."""
     record(driver, watched, between)
     if watched.trust.misses and (EVERY_RUN in lacks() or backend in SKIPPING):
         assert_skips_explain(watched.trust)
@@ -151,9 +151,10 @@ def assert_explained(
 
 
 def assert_skips_explain(account: Trust) -> None:
-    """The kernel skipped runs of our programs, and counted them. Each is a completion not seen, the end of
-    its data alone, or an issue whose completion then matches nothing: together they are no more than the
-    skipped runs. What is still in flight, or was until its place was taken, is what nobody saw end."""
+    """Check that skipped program runs explain every difference. Each skipped run hides a completion, the end
+    of its data, or an issue whose completion then matches nothing, so the differences never exceed the
+    skipped runs. A request that is still in flight, or was until its entry was overwritten, completed
+    unseen."""
     assert account.misses is not None and account.no_drift is None
     drifts = [drift.drift for drift in account.drift.values()]
     byte_drifts = [drift.drift for drift in account.byte_drift.values()]
@@ -165,7 +166,7 @@ def assert_skips_explain(account: Trust) -> None:
 
 
 def assert_counted(watched: Watched, op: str, count: int, request_bytes: int = 4096) -> None:
-    """So many requests of this size were seen to end; each run that the kernel skipped can hide one."""
+    """Check that `count` requests of this size completed; each skipped program run can hide one."""
     requests, bytes_ = watched.counts()[op]
     least = count - (watched.trust.misses or 0)
     assert least <= requests <= count, watched.trust
@@ -175,7 +176,7 @@ def assert_counted(watched: Watched, op: str, count: int, request_bytes: int = 4
 def run_and_check(
     driver: str, disk: str, job: Fio, backend: str = "libbpf", **options: bool
 ) -> tuple[FioCounts, Watched]:
-    """Run a job; fio's counts, the kernel's and ours must be the same, and nothing unexplained meanwhile."""
+    """Run a job; check that fio's counts, the kernel's and ours are equal and everything is explained."""
     counts: list[FioCounts] = []
     [(watched, between)] = observe_between([disk], lambda: counts.append(fio(disk, job)), backend, **options)
     [job_counts] = counts

@@ -1,4 +1,4 @@
-"""null_blk devices through configfs: completion in timer, softirq or place, several queues."""
+"""null_blk devices through configfs: completion by timer, by softirq or inline, and several queues."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _serial = itertools.count(1)
 
 
 class Irq(IntEnum):
-    """Where a request completes."""
+    """The context in which a request completes."""
 
     NONE = 0
     SOFTIRQ = 1
@@ -27,8 +27,8 @@ class Irq(IntEnum):
 
 @dataclass(frozen=True)
 class NullBlk:
-    """The attributes, by the names that configfs has for them; size, zone_size and cache_size in MiB, and
-    queue_mode 0 for a driver that takes bios. With a cache there is something to flush."""
+    """Attributes by their configfs names; size, zone_size and cache_size are in MiB. queue_mode 0 makes a
+    driver that takes bios. With a cache, flushes have an effect."""
 
     size: int = 1024
     blocksize: int = 512
@@ -46,14 +46,14 @@ class NullBlk:
     cache_size: int = 0
 
     def __post_init__(self) -> None:
-        """A null_blk without memory accepts these and offers none."""
+        """A null_blk without memory accepts these settings but ignores them."""
         if (self.discard or self.cache_size) and not self.memory_backed:
             raise ValueError("null_blk discards, and has a cache, only when memory_backed")
 
 
 @contextlib.contextmanager
 def null_blk(config: NullBlk) -> Iterator[str]:
-    """A device of this shape; its name under /dev."""
+    """Yield the name of a device with these attributes."""
     need_module("configfs")
     need_module("null_blk", "nr_devices=0")
     mounted("configfs", _CONFIGFS)
@@ -61,7 +61,7 @@ def null_blk(config: NullBlk) -> Iterator[str]:
     folder.mkdir()
     try:
         for name, value in asdict(config).items():
-            # Kernels without polling (5.10) have nothing to turn off.
+            # Kernels without polling (5.10) lack the attribute.
             if value or (folder / name).exists():
                 put(folder / name, int(value))
         put(folder / "power", 1)
@@ -73,7 +73,7 @@ def null_blk(config: NullBlk) -> Iterator[str]:
 
 
 def _name_of(folder: Path) -> str:
-    """Newer kernels name the disk after the folder, older ones after its index."""
+    """Return the disk's name: newer kernels use the folder's name, older kernels its index."""
     names = (folder.name, f"nullb{(folder / 'index').read_text().strip()}")
     wait_for(f"disk {names}", lambda: any((SYS_BLOCK / name).exists() for name in names))
     return next(name for name in names if (SYS_BLOCK / name).exists())

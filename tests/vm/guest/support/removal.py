@@ -1,4 +1,4 @@
-"""Taking things away while they are used: disks and processors."""
+"""Remove disks and CPUs while they are in use."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _monitor_port() -> Path:
 
 
 def monitor(*commands: tuple[str, dict[str, object]]) -> list[object]:
-    """Sends commands to QEMU's monitor; returns their answers. One caller at a time."""
+    """Send commands to QEMU's monitor and return the answers. Allows one caller at a time."""
     answers = []
     with _monitor_port().open("r+b", buffering=0) as port:
         for command, arguments in (("qmp_capabilities", {}), *commands):
@@ -46,13 +46,13 @@ def _answer(port: io.RawIOBase, command: str) -> object:
 
 
 def unplug(device_id: str, disk: str, timeout_s: float = 180.0) -> None:
-    """Unplugs an emulated device by its id in devices.toml; returns when its disk has gone."""
+    """Unplug an emulated device by its id in devices.toml; return when its disk has gone."""
     monitor(("device_del", {"id": device_id}))
     wait_for(f"removal of {disk}", lambda: not (SYS_BLOCK / disk).exists(), timeout_s)
 
 
 def remove_from_pci(disk: str) -> None:
-    """Removes the PCI device a disk hangs on, as the kernel sees it; the hardware stays."""
+    """Remove a disk's PCI device from the kernel's view; the emulated hardware stays."""
     path = (SYS_BLOCK / disk / "device").resolve()
     slots = [p for p in path.parents if (p / "remove").exists() and (p / "vendor").exists()]
     if not slots:
@@ -61,13 +61,13 @@ def remove_from_pci(disk: str) -> None:
 
 
 def delete_scsi(disk: str) -> None:
-    """Deletes a SCSI disk."""
+    """Delete a SCSI disk."""
     put(SYS_BLOCK / disk / "device/delete", 1)
 
 
 @contextlib.contextmanager
 def cpu_offline(cpu: int) -> Iterator[None]:
-    """Takes a processor offline while inside."""
+    """Take a CPU offline for the duration."""
     online = Path(f"/sys/devices/system/cpu/cpu{cpu}/online")
     put(online, 0)
     try:

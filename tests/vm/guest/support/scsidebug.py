@@ -1,4 +1,4 @@
-"""scsi_debug: a SCSI disk in memory that can be told to fail."""
+"""scsi_debug: a SCSI disk in memory with error injection."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from tests.vm.requirements import need_module
 
 _DRIVER = Path("/sys/bus/pseudo/drivers/scsi_debug")
 
-# With Opts.MEDIUM_ERROR reads of these sectors fail.
+# Sectors whose reads fail with Opts.MEDIUM_ERROR.
 BAD_SECTORS = range(0x1234, 0x1234 + 10)
 
 
 class Opts(IntFlag):
-    """What every_nth does to the commands it picks (MEDIUM_ERROR needs no every_nth)."""
+    """Faults applied to every n-th command (MEDIUM_ERROR needs no every_nth)."""
 
     NONE = 0
     MEDIUM_ERROR = 0x2
@@ -45,7 +45,7 @@ class ScsiDebug:
 
     @contextlib.contextmanager
     def trouble(self, opts: Opts, every_nth: int = 0) -> Iterator[None]:
-        """Makes commands fail while inside: every n-th, or those that `opts` picks by itself."""
+        """Make commands fail for the duration: every n-th, or those that `opts` selects itself."""
         put(_DRIVER / "opts", int(opts))
         put(_DRIVER / "every_nth", every_nth)
         try:
@@ -56,7 +56,7 @@ class ScsiDebug:
 
     @contextlib.contextmanager
     def delayed(self, ticks: int) -> Iterator[None]:
-        """Have each command take that many ticks of the kernel's clock while inside."""
+        """Delay each command by this many kernel ticks for the duration."""
         put(_DRIVER / "delay", ticks)
         try:
             yield
@@ -64,20 +64,20 @@ class ScsiDebug:
             put(_DRIVER / "delay", 0)
 
     def fill(self) -> None:
-        """Give its first 64 MiB data everywhere: only then its map shows what a discard takes away."""
+        """Write the first 64 MiB completely, because its map only shows discards of mapped blocks."""
         node = f"of=/dev/{self.name}"
         call("dd", "if=/dev/zero", node, "bs=1M", "count=64", "oflag=direct", "status=none")
 
     def mapped_blocks(self) -> int:
-        """How many blocks are written and not unmapped: the oracle for discards.
+        """Return the number of mapped provisioning blocks: the oracle for discards.
 
-        Counts provisioning blocks, which are logical blocks unless unmap_granularity says other.
+        A provisioning block is a logical block unless unmap_granularity is larger.
         """
         return sum(last - first for first, last in _map())
 
     def fill_gaps(self, granularity: int, alignment: int = 0) -> None:
-        """Give what is not mapped the zeroes that it reads as. Both numbers are those of the module."""
-        # What a filesystem on it has not written yet lies in a gap, and zeroes would take its place.
+        """Write zeroes to every unmapped range. Both arguments are the module's parameters."""
+        # A filesystem's unwritten data may lie in a gap, and zeroes would overwrite it.
         os.sync()
         size = int((SYS_BLOCK / self.name / "size").read_text())
         before = (granularity - alignment) % granularity
@@ -95,7 +95,7 @@ def _zero(disk: int, start: int, end: int) -> None:
     try:
         fcntl.ioctl(disk, BLKZEROOUT, struct.pack("=QQ", start, end - start))
     except OSError as error:
-        # A filesystem on it has a journal with blocks of these pages.
+        # A mounted filesystem's journal holds buffers of these pages.
         if error.errno != errno.EBUSY:
             raise
         piece = aligned(1 << 20)
@@ -104,7 +104,7 @@ def _zero(disk: int, start: int, end: int) -> None:
 
 
 def _map() -> list[tuple[int, int]]:
-    """Ranges of provisioning blocks that are mapped, of which the kernel tells what fits on a page."""
+    """Return the mapped ranges of provisioning blocks; the kernel reports at most a page of text."""
     text = (_DRIVER / "map").read_text().replace("\0", "").strip()
     if len(text) >= resource.getpagesize() - 2:
         raise OSError(errno.EOVERFLOW, "the map of scsi_debug has more pieces than it tells")
@@ -114,7 +114,7 @@ def _map() -> list[tuple[int, int]]:
 
 @contextlib.contextmanager
 def ignoring() -> Iterator[None]:
-    """Media commands complete without an error and do nothing: what is read is noise, so read nothing."""
+    """Make media commands succeed without effect for the duration. Reads then return noise."""
     put(_DRIVER / "fake_rw", 1)
     try:
         yield
@@ -124,7 +124,7 @@ def ignoring() -> Iterator[None]:
 
 @contextlib.contextmanager
 def scsi_debug(**parameters: int) -> Iterator[ScsiDebug]:
-    """A scsi_debug loaded with these module parameters and unloaded after."""
+    """Load scsi_debug with these module parameters, yield its disk and unload the module."""
     defaults = {"dev_size_mb": 64, "lbpu": 1, "lbpws": 1, "delay": 0, "submit_queues": 2}
     need_module("sd_mod")
     before = {path.name for path in SYS_BLOCK.glob("sd*")}

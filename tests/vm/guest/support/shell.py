@@ -1,4 +1,4 @@
-"""Running the programs that make devices."""
+"""Run the programs that create devices."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def call(*argv: str, stdin: str | None = None, timeout_s: float = 300.0) -> str:
-    """What the program printed; its complaint if it failed."""
+    """Return the program's output; the error of a failed program holds its error output."""
     done = subprocess.run(argv, input=stdin, capture_output=True, text=True, timeout=timeout_s, check=False)
     if done.returncode:
         raise RuntimeError(f"{' '.join(argv)} ended with {done.returncode}: {done.stderr.strip()}")
@@ -16,7 +16,7 @@ def call(*argv: str, stdin: str | None = None, timeout_s: float = 300.0) -> str:
 
 
 def put(path: Path, value: str | int) -> None:
-    """Writes to an attribute; the error names both."""
+    """Write an attribute; the error names the path and the value."""
     try:
         path.write_text(f"{value}\n")
     except OSError as error:
@@ -24,7 +24,7 @@ def put(path: Path, value: str | int) -> None:
 
 
 def mounted(kind: str, where: Path) -> None:
-    """Mounts a kernel file system where it is not mounted yet."""
+    """Mount a kernel file system if it is not mounted yet."""
     table: Sequence[str] = Path("/proc/mounts").read_text().splitlines()
     if not any(line.split()[1:3] == [str(where), kind] for line in table):
         call("mount", "-t", kind, kind, str(where))

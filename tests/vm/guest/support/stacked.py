@@ -1,4 +1,4 @@
-"""Devices on top of others: device mapper, md, loop, zram. Nothing here waits for udev."""
+"""Stacked devices: device mapper, md, loop, zram. No function here waits for udev."""
 
 from __future__ import annotations
 
@@ -16,31 +16,32 @@ from tests.vm.guest.support.sysfs import SYS_BLOCK, wait_for
 from tests.vm.requirements import need_module, need_tool
 
 _serial = itertools.count(1)
-# Of 4 KiB, counted in those of 512 bytes.
+# The largest logical block, 4 KiB, in sectors of 512 bytes.
 _LARGEST_SECTOR = 8
 _BCACHE = Path("/sys/fs/bcache")
 
 
 @dataclass(frozen=True)
 class Mapped:
-    """A device-mapper device: the name dmsetup knows and the dm-N under /sys/block."""
+    """A device-mapper device: its dmsetup name and the dm-N under /sys/block."""
 
     label: str
     name: str
 
     def message(self, text: str) -> None:
-        """Sends a message to the target at sector 0."""
+        """Send a message to the target at sector 0."""
         call("dmsetup", "message", self.label, "0", *text.split())
 
 
 def sectors(name: str) -> int:
-    """The size of a device, or of a partition, in sectors of 512 bytes."""
+    """Return the size of a device or partition in sectors of 512 bytes."""
     return int(Path("/sys/class/block", name, "size").read_text())
 
 
 @contextlib.contextmanager
 def mapped(target: str, table: str, *modules: str) -> Iterator[Mapped]:
-    """A device with this one-line table ("0 SECTORS TARGET ..."), with the target's modules."""
+    """Yield a device with this one-line table ("0 SECTORS TARGET ..."), after loading the target's
+    modules."""
     need_tool("dmsetup")
     for module in modules or (f"dm_{target}",):
         need_module(module)
@@ -54,27 +55,27 @@ def mapped(target: str, table: str, *modules: str) -> Iterator[Mapped]:
 
 
 def reload(label: str, table: str) -> None:
-    """Another table for a device that is in use, without asking the filesystem on it to be still."""
-    # A table that the kernel refuses must not leave the device suspended: what writes to it never ends.
+    """Load another table into a device in use, without freezing its filesystem."""
+    # Load first: a refused table must not leave the device suspended, because writers would hang forever.
     call("dmsetup", "load", label, "--table", table)
     call("dmsetup", "suspend", "--noudevsync", "--nolockfs", label)
     call("dmsetup", "resume", "--noudevsync", label)
 
 
 def fail_last_eighth(label: str, below: str) -> None:
-    """Let the last part of a linear device fail from now on, in whole sectors of any size."""
+    """Make the last eighth of a linear device fail, aligned to whole logical blocks of any size."""
     whole = sectors(below)
     good = (whole - whole // 8) // _LARGEST_SECTOR * _LARGEST_SECTOR
     reload(label, f"0 {good} linear /dev/{below} 0\n{good} {whole - good} error")
 
 
 def linear(below: str) -> contextlib.AbstractContextManager[Mapped]:
-    """The whole of a device through dm-linear."""
+    """Yield dm-linear over a whole device."""
     return mapped("linear", f"0 {sectors(below)} linear /dev/{below} 0", "dm_mod")
 
 
 def integrity_sectors(below: str, table: str) -> int:
-    """What dm-integrity leaves for data: it writes its superblock, with this number, where it finds none."""
+    """Return the data sectors of dm-integrity, which stores the number in its superblock when it formats."""
     blank(below)
     with mapped("integrity", f"0 8 {table}"):
         pass
@@ -84,19 +85,19 @@ def integrity_sectors(below: str, table: str) -> int:
 
 
 def delay(below: str, milliseconds: int) -> contextlib.AbstractContextManager[Mapped]:
-    """Reads, writes and flushes delayed by this much."""
+    """Yield a device that delays reads, writes and flushes by this time."""
     table = f"0 {sectors(below)} delay /dev/{below} 0 {milliseconds}"
     return mapped("delay", table)
 
 
 def flakey(below: str, up_s: int = 0, down_s: int = 1) -> contextlib.AbstractContextManager[Mapped]:
-    """Works up_s seconds, fails every request for down_s seconds, and so on."""
+    """Yield a device that alternates between working for up_s seconds and failing for down_s seconds."""
     table = f"0 {sectors(below)} flakey /dev/{below} 0 {up_s} {down_s}"
     return mapped("flakey", table)
 
 
 def crypt(below: str, discards: bool = True) -> contextlib.AbstractContextManager[Mapped]:
-    """Encrypts with a fixed key; hands discards on if told to."""
+    """Yield a device encrypted with a fixed key, which optionally passes discards on."""
     options = "1 allow_discards" if discards else "0"
     need_module("xts")
     key = "00" * 32 + "11" * 32
@@ -105,20 +106,20 @@ def crypt(below: str, discards: bool = True) -> contextlib.AbstractContextManage
 
 
 def multipath(below: str, features: str = "0") -> contextlib.AbstractContextManager[Mapped]:
-    """A device with one path; its features decide whether it copies requests or takes bios."""
+    """Yield a device with one path; `features` decide whether it clones requests or takes bios."""
     need_module("dm_round_robin")
     path = f"0 1 1 round-robin 0 1 1 /dev/{below} 1"
     return mapped("multipath", f"0 {sectors(below)} multipath {features} {path}")
 
 
 def blank(name: str) -> None:
-    """Zeroes in the first MiB: no superblock, so that a target writes its own."""
+    """Zero the first MiB, so that a target finds no superblock and writes its own."""
     call("dd", "if=/dev/zero", f"of=/dev/{name}", "bs=1M", "count=1", "oflag=direct", "status=none")
 
 
 @contextlib.contextmanager
 def thin(data: str, metadata: str, size_sectors: int, pool_options: str = "") -> Iterator[Mapped]:
-    """A thin volume on a new pool; pool_options such as "1 no_discard_passdown"."""
+    """Yield a thin volume on a new pool; pool_options such as "1 no_discard_passdown"."""
     call("dd", "if=/dev/zero", f"of=/dev/{metadata}", "bs=4k", "count=1", "oflag=direct")
     table = f"0 {sectors(data)} thin-pool /dev/{metadata} /dev/{data} 128 0 {pool_options}"
     with mapped("thin-pool", table.strip(), "dm_thin_pool") as pool:
@@ -130,7 +131,7 @@ def thin(data: str, metadata: str, size_sectors: int, pool_options: str = "") ->
 
 @contextlib.contextmanager
 def bcache(backing: str, cache: str | None = None) -> Iterator[str]:
-    """A bcache device with a cache or without; its name."""
+    """Yield the name of a bcache device, with or without a cache."""
     need_module("bcache")
     maker = need_tool("make-bcache")
     for node in filter(None, (backing, cache)):
@@ -153,12 +154,12 @@ def bcache(backing: str, cache: str | None = None) -> Iterator[str]:
             put(of_cache / "stop", 1)
         wait_for("the end of bcache", lambda: not any(_BCACHE.glob("*-*")))
         wait_for("the end of bcache0", lambda: not (SYS_BLOCK / "bcache0").exists())
-        # It closes its devices after it is gone from sysfs.
+        # bcache closes its devices after it has disappeared from sysfs.
         wait_for(f"bcache to let go of {backing}", lambda: _is_free(backing))
 
 
 def _is_free(name: str) -> bool:
-    """Whether nobody has a device for itself."""
+    """Return whether no other user holds the device open exclusively."""
     try:
         os.close(os.open(f"/dev/{name}", os.O_RDONLY | os.O_EXCL))
     except OSError as error:
@@ -170,7 +171,7 @@ def _is_free(name: str) -> bool:
 
 @contextlib.contextmanager
 def md(level: int, below: Sequence[str], bitmap: str = "none", layout: str = "") -> Iterator[str]:
-    """An md array of these devices, in sync from the start; its name."""
+    """Yield the name of an md array of these devices, in sync from the start."""
     need_tool("mdadm")
     need_module("raid456" if level in (4, 5, 6) else f"raid{level}")
     index = next(_serial)
@@ -188,7 +189,7 @@ def md(level: int, below: Sequence[str], bitmap: str = "none", layout: str = "")
 
 @contextlib.contextmanager
 def loop(size_bytes: int, folder: Path = Path("/dev/shm")) -> Iterator[str]:
-    """A loop device on a sparse file that this makes; its name."""
+    """Yield the name of a loop device on a new sparse file."""
     need_module("loop")
     backing = folder / f"opw-loop-{next(_serial)}"
     with backing.open("wb") as file:
@@ -203,7 +204,7 @@ def loop(size_bytes: int, folder: Path = Path("/dev/shm")) -> Iterator[str]:
 
 @contextlib.contextmanager
 def zram(size_bytes: int) -> Iterator[str]:
-    """A zram device; its name. Such devices are bio-based: no request events, no queues."""
+    """Yield the name of a zram device. zram is bio-based: no request events, no queues."""
     need_module("zram", "num_devices=0")
     control = Path("/sys/class/zram-control")
     index = (control / "hot_add").read_text().strip()

@@ -1,4 +1,4 @@
-"""What the kernel says of a block device: found by serial number, attributes, statistics."""
+"""The kernel's view of block devices: lookup by serial number, attributes, statistics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SECTOR_BYTES = 512
 
 
 def wait_for(what: str, ready: Callable[[], bool], timeout_s: float = 180.0) -> None:
-    """Returns as soon as it is so; after the timeout, an error that says what did not come."""
+    """Return as soon as `ready` is true; after the timeout, raise an error that names `what`."""
     deadline = time.monotonic() + timeout_s
     while not ready():
         if time.monotonic() > deadline:
@@ -29,7 +29,7 @@ def _read(path: Path) -> str:
 
 
 def serial(name: str) -> str | None:
-    """A disk's serial number from wherever its driver puts it; None if it has none."""
+    """Return a disk's serial number from its driver's location, or None if it has none."""
     folder = SYS_BLOCK / name
     for path in (folder / "serial", folder / "device/serial"):
         if _read(path):
@@ -40,19 +40,19 @@ def serial(name: str) -> str | None:
     for parent in folder.resolve().parents:
         if (parent / "idVendor").exists():
             return _read(parent / "serial") or None
-    # A multipath node's serial is that of the subsystem's controllers.
+    # A multipath node has the serial number of the subsystem's controllers.
     for controller in sorted((folder / "device").glob("nvme[0-9]*/serial")):
         return _read(controller)
     return None
 
 
 def hidden(name: str) -> bool:
-    """True for the path devices behind a multipath node."""
+    """Return True for the path devices behind a multipath node."""
     return _read(SYS_BLOCK / name / "hidden") == "1"
 
 
 def paths(name: str) -> list[str]:
-    """Where a disk's requests are: the path devices of a multipath node, else the disk itself."""
+    """Return the devices with the disk's requests: a multipath node's paths, or the disk itself."""
     match = re.fullmatch(r"nvme(\d+)n(\d+)", name)
     if not match:
         return [name]
@@ -62,13 +62,13 @@ def paths(name: str) -> list[str]:
 
 
 def disks(serial_number: str) -> list[str]:
-    """The visible whole disks with this serial number."""
+    """Return the visible whole disks with this serial number."""
     names = [path.name for path in sorted(SYS_BLOCK.iterdir())]
     return [name for name in names if not hidden(name) and serial(name) == serial_number]
 
 
 def disk(serial_number: str) -> str:
-    """The one disk with this serial number."""
+    """Return the only disk with this serial number."""
     names = disks(serial_number)
     if len(names) != 1:
         raise LookupError(f"serial {serial_number!r} belongs to {names or 'no disk'}")
@@ -76,23 +76,23 @@ def disk(serial_number: str) -> str:
 
 
 def attribute(name: str, path: str) -> str:
-    """An attribute of a disk, such as "queue/discard_max_bytes"; an error if it has none."""
+    """Return a disk's attribute, such as "queue/discard_max_bytes"; a missing attribute is an error."""
     return (SYS_BLOCK / name / path).read_text().strip()
 
 
 def number(name: str, path: str) -> int:
-    """An attribute that is a number."""
+    """Return an attribute as a number."""
     return int(attribute(name, path))
 
 
 def hardware_queues(name: str) -> int:
-    """How many hardware queues a disk has."""
+    """Return the number of hardware queues of a disk."""
     return len(list((SYS_BLOCK / name / "mq").iterdir()))
 
 
 @dataclass(frozen=True)
 class DiskStat:
-    """The absolute counters of /sys/block/X/stat that count something; bytes, not sectors."""
+    """Absolute counters of /sys/block/X/stat, with sizes in bytes."""
 
     reads: int
     read_merges: int
@@ -106,7 +106,7 @@ class DiskStat:
     flushes: int
 
     def __sub__(self, before: DiskStat) -> DiskStat:
-        """What happened between two samples; a counter that went back is an error."""
+        """Return the growth between two samples; a counter that decreased is an error."""
         after = {f.name: getattr(self, f.name) - getattr(before, f.name) for f in fields(self)}
         backwards = [name for name, value in after.items() if value < 0]
         if backwards:
@@ -115,7 +115,7 @@ class DiskStat:
 
 
 def parse_stat(text: str) -> DiskStat:
-    """The record in the text of a stat file."""
+    """Return the record in the text of a stat file."""
     field = [int(word) for word in text.split()]
     sectors = _SECTOR_BYTES
     return DiskStat(
@@ -133,5 +133,5 @@ def parse_stat(text: str) -> DiskStat:
 
 
 def stat(name: str) -> DiskStat:
-    """A disk's counters now."""
+    """Return a disk's current counters."""
     return parse_stat((SYS_BLOCK / name / "stat").read_text())

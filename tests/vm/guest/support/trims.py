@@ -1,4 +1,4 @@
-"""File systems of a test's own in a guest, trimmed; and what `opwatch trim check` said of them before."""
+"""Create and trim file systems in a guest, and compare with `opwatch trim check`."""
 
 from __future__ import annotations
 
@@ -51,18 +51,18 @@ class CheckAnswer:
 
     @property
     def rounded_bytes(self) -> int:
-        """The ends of ranges that reach the device and stay on it."""
+        """Bytes at the ends of ranges that reach the device and stay allocated there."""
         return sum(run["rounded_bytes"] for run in self.document["dry_run"] or ())
 
     def facts(self, device: str) -> dict[str, Any]:
-        """The facts of a layer."""
+        """Return the facts of a layer."""
         [layer] = [part for part in self.document["layers"] if part["device"] == device]
         facts: dict[str, Any] = layer["facts"]
         return facts
 
 
 def check(*arguments: str | Path) -> CheckAnswer:
-    """What the command says of one mount or device."""
+    """Run `opwatch trim check` for one mount or device and return its answer."""
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         status = cli.main(["trim", "check", *map(str, arguments), "--json"])
@@ -74,7 +74,7 @@ def check(*arguments: str | Path) -> CheckAnswer:
 
 @dataclass(frozen=True)
 class Trimmed:
-    """What fstrim said, and what arrived at each of the disks, once nothing more did."""
+    """The result of fstrim, and the discarded bytes that arrived at each disk."""
 
     refused: bool
     claimed_bytes: int
@@ -83,7 +83,7 @@ class Trimmed:
 
 @contextlib.contextmanager
 def mounted(kind: str, device: str, *more: str, options: str = "") -> Iterator[Path]:
-    """A new file system on a device (and on more, for btrfs), with a few files, and mounted afresh."""
+    """Yield a new file system on a device (for btrfs, several), with a few files, freshly mounted."""
     need_module(kind)
     need_tool(_MAKE[kind][0])
     nodes = [f"/dev/{name}" for name in (device, *more)]
@@ -91,7 +91,7 @@ def mounted(kind: str, device: str, *more: str, options: str = "") -> Iterator[P
     point = Path("/tmp") / f"trim-{device}"
     point.mkdir(exist_ok=True)
     choice = ("-o", options) if options else ()
-    # As it was mounted first it may have written, and hold back, what it keeps from a trim.
+    # Mount twice: the first mount may write, and may hold ranges back from a trim.
     for index in range(2):
         call("mount", "-t", kind, *choice, nodes[0], str(point))
         if index == 0:
@@ -106,7 +106,7 @@ def mounted(kind: str, device: str, *more: str, options: str = "") -> Iterator[P
 
 
 def trim(point: Path, *disks: str) -> Trimmed:
-    """Run fstrim on a mount point of the test's own."""
+    """Run fstrim on a mount point that the test created."""
     assert point.is_mount()
     before = [sysfs.stat(name).discard_bytes for name in disks]
     done = subprocess.run(["fstrim", "-v", str(point)], capture_output=True, text=True, check=False)
@@ -116,7 +116,7 @@ def trim(point: Path, *disks: str) -> Trimmed:
 
 
 def _settled(before: list[int], disks: tuple[str, ...]) -> list[int]:
-    """The growth, when it has stood still for a second."""
+    """Return the growth of the discard counters once it has been constant for a second."""
     last_growth: list[int] = []
     same = 0
     while same < 10:

@@ -1,4 +1,4 @@
-"""`opwatch --json` in the background: what it printed so far, and what it says at its end."""
+"""`opwatch --json` in the background: its output so far, and its exit status."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Document = dict[str, Any]
 
 
 class Watcher:
-    """One opwatch. Every line it prints is kept, as it comes."""
+    """A running opwatch. Stores every line as it is printed."""
 
     def __init__(self, *arguments: str) -> None:
         self._process = subprocess.Popen(
@@ -46,7 +46,7 @@ class Watcher:
             self.words += line
 
     def wait(self, what: str, is_it: Callable[[Document], bool]) -> Document:
-        """The first line of its kind, as soon as it is printed."""
+        """Wait for the first line that matches, and return it."""
         wait_for(
             f"{what} (it said {self.words!r})",
             lambda: any(is_it(line) for line in self.lines) or not self.is_running(),
@@ -66,7 +66,7 @@ class Watcher:
         return self._process.poll() is None
 
     def end(self) -> int:
-        """Ask it to end; returns its exit status."""
+        """Interrupt opwatch and return its exit status."""
         if self.is_running():
             self._process.send_signal(signal.SIGINT)
         status = self._process.wait(120)
@@ -75,7 +75,7 @@ class Watcher:
         return status
 
     def summaries(self) -> dict[str, Document]:
-        """Summaries by disk: the last one of a disk that came twice."""
+        """Return the summaries by disk; the last one if a disk came twice."""
         return {line["device"]: line for line in self.lines if line["type"] == "summary"}
 
     def kill(self) -> None:
@@ -86,7 +86,7 @@ class Watcher:
 
 @contextlib.contextmanager
 def watching(*arguments: str) -> Iterator[Watcher]:
-    """An opwatch that is attached when this begins."""
+    """Yield an opwatch after its first interval, so that it is attached."""
     watcher = Watcher(*arguments)
     try:
         watcher.wait("its first line", lambda line: line["type"] == "interval")

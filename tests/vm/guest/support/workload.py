@@ -1,4 +1,4 @@
-"""Workloads of exactly known size, and fio's own counts of what it did."""
+"""Workloads of exactly known size, and fio's own counts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.vm.requirements import need_tool
 
 @dataclass(frozen=True)
 class FioCounts:
-    """What fio says it did, requests and bytes, and how many requests failed."""
+    """fio's counts of requests and bytes, and the number of failed requests."""
 
     reads: int
     read_bytes: int
@@ -29,10 +29,10 @@ class FioCounts:
 
 @dataclass(frozen=True)
 class Fio:
-    """Jobs of `count` requests each; a prime count is hit by no rounding.
+    """Jobs of `count` requests each; a prime count cannot result from rounding.
 
-    The size ends the job, not fio's number_ios: that counts only what succeeds. With `goes_on` a
-    failed request is counted and the job goes on.
+    The size ends the job instead of fio's number_ios, which only counts successful requests. With
+    `goes_on` a failed request is counted and the job continues.
     """
 
     rw: str
@@ -45,12 +45,12 @@ class Fio:
     extra: tuple[str, ...] = ()
 
     def _errors(self) -> list[str]:
-        # fio by itself goes on after EIO only; a medium error is ENODATA, a path's is ENOLINK.
+        # By default fio continues after EIO only; a medium error is ENODATA, a path's error is ENOLINK.
         codes = ":".join(str(c) for c in (errno.EIO, errno.ENODATA, errno.ENOLINK, errno.ETIMEDOUT))
         return ["--continue_on_error=all", f"--ignore_error={codes},{codes}"]
 
     def argv(self, device: str) -> list[str]:
-        """fio's command line for a device (a path)."""
+        """Return fio's command line for a device (a path)."""
         return [
             *("fio", "--name=opw", f"--filename={device}", f"--rw={self.rw}", "--direct=1"),
             *(f"--bs={self.block_bytes}", f"--iodepth={self.iodepth}", f"--numjobs={self.jobs}"),
@@ -67,7 +67,7 @@ class Fio:
 
 
 def parse_counts(text: str) -> FioCounts:
-    """The counts in fio's JSON, over all its jobs."""
+    """Return the totals of all jobs in fio's JSON."""
     jobs = json.loads(text[text.index("{") :])["jobs"]
 
     def total(op: str, field: str) -> int:
@@ -85,9 +85,9 @@ def parse_counts(text: str) -> FioCounts:
 
 
 def fio(device: str, job: Fio, timeout_s: float = 600.0) -> FioCounts:
-    """Runs the job on a device (a name under /dev) and returns fio's counts.
+    """Run the job on a device (a name under /dev) and return fio's counts.
 
-    Failed requests are in the counts and no error here; a fio that could not start is.
+    Failed requests appear in the counts; only a fio that could not start raises an error.
     """
     need_tool("fio")
     argv = job.argv(f"/dev/{device}")
@@ -101,18 +101,18 @@ def fio(device: str, job: Fio, timeout_s: float = 600.0) -> FioCounts:
 
 
 def discard(device: str, offset_bytes: int, length_bytes: int) -> None:
-    """Discards a range of a device (a name under /dev)."""
+    """Discard a range of a device (a name under /dev)."""
     call("blkdiscard", "-f", "-o", str(offset_bytes), "-l", str(length_bytes), f"/dev/{device}")
 
 
 def flush(device: str) -> None:
-    """Flushes a device's cache, as fsync on it does."""
+    """Flush a device's cache, like fsync."""
     call("sync", f"/dev/{device}")
 
 
 @contextlib.contextmanager
 def eager_write_back() -> Iterator[None]:
-    """What is dirty is written soon, by the kernel alone."""
+    """Make the kernel write dirty pages soon, without any process asking for it."""
     knobs = {
         Path("/proc/sys/vm") / name: 10 for name in ("dirty_writeback_centisecs", "dirty_expire_centisecs")
     }

@@ -1,4 +1,4 @@
-"""What can be done to the zones of a disk, beside reading and writing them."""
+"""Zone management operations of a disk."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _manage(node: str, request: int, zone: int) -> None:
 
 
 def manage_zones(node: str, count: int) -> None:
-    """Open, close, finish and reset each of the first zones, and write seven blocks to it."""
+    """Open, write seven blocks to, close, finish and reset each of the first zones."""
     for zone in range(count):
         _manage(node, _OPEN, zone)
         writes(node, 7, start=zone * ZONE_BYTES)

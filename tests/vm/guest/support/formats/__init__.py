@@ -1,1 +1,1 @@
-"""What no tool of Debian 12 formats."""
+"""Formats that no tool in Debian 12 can create."""

@@ -1,8 +1,8 @@
-"""A VDO without an index of duplicates, formatted here: Debian 12 has the target and no tool that makes one.
+"""Formats a VDO without a deduplication index: Debian 12 has the target but no tool that formats it.
 
-What it is made of, as drivers/md/dm-vdo/encodings.c of 6.12 reads it: a geometry block that says where the
-data region begins, and there the super block, in one sector, with the state of each part. All else is zeroes
-in a new one. vdoformat of VDO 8.3.1 writes the same, with an index before the data.
+The format follows drivers/md/dm-vdo/encodings.c of 6.12: a geometry block with the start of the data
+region, where one sector holds the super block with the state of each part. The rest of a new VDO is
+zeroes. vdoformat of VDO 8.3.1 writes the same, with an index before the data.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from tests.vm.guest.support.stacked import Mapped, mapped, sectors
 from tests.vm.requirements import need_module
 
 BLOCK = 4096
-# Blocks of each: what vdoformat takes, but for smaller slabs.
+# Sizes in blocks: vdoformat's defaults except for smaller slabs.
 _SLAB, _ROOTS, _JOURNAL, _SUMMARY, _SLAB_JOURNAL = 8192, 60, 32768, 64, 224
 _REFERENCES_A_BLOCK = 504 * 8
 _NEW = 1
-# Which part is which, by number; they lie in another order.
+# Part numbers; on disk the parts are in a different order.
 _BLOCK_MAP, _SLAB_DEPOT, _RECOVERY_JOURNAL, _SLAB_SUMMARY = range(4)
 _NONCE = 0x6F7077617463
 
@@ -40,7 +40,7 @@ def _sealed(data: bytes) -> bytes:
 
 
 def _geometry() -> bytes:
-    # An index region of no blocks, and the data region, begin behind the geometry block.
+    # An empty index region and the data region start after the geometry block.
     volume = struct.pack("<IQ16sQ", 0, _NONCE, uuid.uuid4().bytes, 0)
     regions = struct.pack("<IQIQ", 0, 1, 1, 1)
     body = volume + regions + bytes(9)
@@ -49,12 +49,12 @@ def _geometry() -> bytes:
 
 
 def _layout(physical: int) -> tuple[bytes, int, int]:
-    """(the layout, where slabs begin, and where the block map has its roots)."""
+    """Return (the layout, first block of the slabs, first block of the block map's roots)."""
     begin = 2
     roots, slabs = begin, begin + _ROOTS
     summary = physical - _SUMMARY
     journal = summary - _JOURNAL
-    # Slabs take all that is left between.
+    # Slabs take the remaining space in between.
     body = struct.pack("<QQB", journal, journal, 4)
     for part, first, count in (
         (_SLAB_DEPOT, slabs, journal - slabs),
@@ -78,7 +78,7 @@ def _slab_depot(slabs: int, end: int) -> bytes:
 
 
 def super_block(physical: int, logical: int) -> bytes:
-    """Of a new VDO of so many blocks that shows so many."""
+    """Return the super block of a new VDO with these numbers of physical and logical blocks."""
     layout, slabs, roots = _layout(physical)
     component = struct.pack("<IQQ5QQ", _NEW, 0, 0, logical, physical, _SLAB, _JOURNAL, _SLAB_JOURNAL, _NONCE)
     states = struct.pack("<IIIII", 0, 67, 0, 41, 0) + component + layout
@@ -90,7 +90,7 @@ def super_block(physical: int, logical: int) -> bytes:
 
 @contextlib.contextmanager
 def vdo(below: str, logical_bytes: int) -> Iterator[Mapped]:
-    """A new VDO on a device of zeroes; it finds no duplicates, and presses nothing."""
+    """Yield a new VDO on a zeroed device, without deduplication and compression."""
     need_module("dm_vdo")
     physical = sectors(below) * 512 // BLOCK
     with Path("/dev", below).open("r+b") as disk:

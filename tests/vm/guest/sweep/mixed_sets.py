@@ -1,4 +1,4 @@
-"""The scenario mixed-io on md sets and dm over drives that serve one request at a time, 5 ms each."""
+"""The mixed-io scenario on md arrays and dm, over drives that serve one request at a time in 5 ms."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DRIVE = NullBlk(
 
 @contextlib.contextmanager
 def mounted_sets() -> Iterator[dict[str, str]]:
-    """A mount point of each configuration."""
+    """Yield a mount point for each configuration."""
     with contextlib.ExitStack() as stack:
         drives = [stack.enter_context(null_blk(DRIVE)) for _ in range(11)]
         devices = {
@@ -35,7 +35,7 @@ def mounted_sets() -> Iterator[dict[str, str]]:
 
 
 def run_mixed_io(points: Mapping[str, str], run_s: int) -> dict[str, Any]:
-    """The document of a run on these mount points."""
+    """Run the scenario on these mount points and return its JSON document."""
     need_tool("fio")
     words = [word for name, point in points.items() for word in ("--on", f"{name}={point}")]
     argv = [sys.executable, "-m", "opwatch", "sweep", "run", "--scenario", "mixed-io", "-q", "--json"]

@@ -1,5 +1,5 @@
-"""Levels by the highest address of an ATA drive that can be told to lower it. What it was told and how far it
-was written to, the drive itself has written down."""
+"""Sweep levels by the highest address of an ATA drive that can lower it. The drive itself logs the addresses
+that were set and the highest written sector."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from tests.vm.guest.support import sysfs
 from tests.vm.requirements import need_tool
 
 DEVICES = ("ahci",)
-# Each test sweeps a drive whose every request goes through a process: by hand.
+# Manual runs only: each test sweeps a drive whose requests all pass through a process.
 TIERS = ()
 TIMEOUT_S = 7200
 MIB = 1 << 20
 SECTORS = 32768
 FIRST, SECOND = 6 * MIB // 512, 4 * MIB // 512
-# What is in use is small, so that the rounds are: no verdict is asked for here.
+# A small used area keeps the rounds short; no verdict is needed here.
 _LEVELS = ("--op", "6M,4M", "--settle", "0", "--fill", "1", "--rounds", "5", "--refresh", "0")
 _NOT_PROVEN = 6
 
@@ -54,7 +54,7 @@ def state_of(folder: Path) -> SweepState:
 
 
 def require_kept_to_levels(disk: AtaDisk) -> None:
-    """No write went behind the highest address of its time, and that is what it was."""
+    """Check that no write went past the highest address of its time, and that the address was restored."""
     entries = disk.entries()
     assert disk.sectors == entries[-1]["sectors"] == SECTORS
     changes = list(itertools.pairwise(entries))
@@ -68,7 +68,7 @@ def require_kept_to_levels(disk: AtaDisk) -> None:
     [
         Wishes(),
         Wishes(has_area=False, has_accessible=True),
-        # As libata does, whose look at the start is its last one.
+        # libata keeps the size that it read at the start.
         Wishes(size_of_start=True),
     ],
     ids=["area", "accessible", "libata"],
@@ -90,7 +90,7 @@ def test_each_level_is_what_the_drive_shows_and_afterwards_it_shows_all(
 
 
 def ended_by(number: signal.Signals, disk: AtaDisk, folder: Path) -> int:
-    """Run a sweep until the drive was lowered, and a moment more; return its exit status."""
+    """Run a sweep, signal it shortly after the drive was lowered, and return the exit status."""
     argv = run_words(disk, folder)
     with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         sysfs.wait_for("a level", lambda: FIRST in disk.set_to() or process.poll() is not None, 1200)

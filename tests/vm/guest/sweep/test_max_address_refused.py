@@ -1,4 +1,4 @@
-"""Drives whose highest address is not lowered: each says why, and nothing on it is touched."""
+"""Drives whose highest address cannot be lowered: each gives the reason, and its contents stay untouched."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.vm.guest.support import sysfs
 from tests.vm.requirements import need_tool
 
 DEVICES = ("ahci",)
-# Half a minute a drive on a machine that has nothing else to do: by hand.
+# Manual runs only: half a minute per drive on an idle machine.
 TIERS = ()
 TIMEOUT_S = 1200
 _UNSUPPORTED = 5
@@ -44,7 +44,7 @@ def run(name: str, serial: str, folder: Path) -> subprocess.CompletedProcess[str
 
 
 def filled(disk: AtaDisk) -> bytes:
-    """Write something that no signature is of, and return it."""
+    """Write data that no signature matches, and return the data."""
     content = os.urandom(1 << 20)
     with Path(disk.node).open("wb") as node:
         node.seek(4 << 20)
@@ -62,7 +62,7 @@ def content_of(disk: AtaDisk) -> bytes:
         os.close(descriptor)
 
 
-# What IDENTIFY alone says is held in tests/unit/sweep/test_offers.py.
+# tests/unit/sweep/test_offers.py covers refusals that follow from IDENTIFY alone.
 @pytest.mark.parametrize(
     ("wishes", "why"),
     [
@@ -104,7 +104,7 @@ def test_what_a_drive_does_not_do_is_known_before_anything_is_lost(
         done = run(disk.name, "opw-hpa", tmp_path / "journals")
         assert done.returncode == _UNSUPPORTED, done.stderr
         assert why in done.stderr
-        # It was set to what it showed, and to nothing else.
+        # The only address that was set is the current one.
         assert disk.set_to() == [wishes.sectors] * count
         assert disk.sectors == wishes.sectors
         assert content_of(disk) == content

@@ -1,5 +1,5 @@
-"""Mixed I/O on md sets and dm over drives that serve one request at a time, 5 ms each: what each set makes of
-that is known."""
+"""Mixed I/O on md arrays and dm, over drives that serve one request at a time in 5 ms, so that each array's
+rates are known."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import pytest
 
 from tests.vm.guest.sweep.mixed_sets import mounted_sets, run_mixed_io
 
-# Five configurations, six loads each: by hand.
+# Manual runs only: five configurations with six loads each.
 TIERS = ()
 TIMEOUT_S = 1800
-# What a drive does: 200 requests a second, and a little less for its driver.
+# Maximum rate of a drive: 200 requests per second, less the driver's overhead.
 MOST_IOPS = 200
 
 
@@ -25,7 +25,7 @@ def _rate(document: dict[str, Any], name: str, load: str) -> dict[str, Any]:
 
 
 def _requests(rate: dict[str, Any]) -> float:
-    """Of members, for each I/O of the load."""
+    """Return the number of member requests per I/O of the load."""
     work = sum(member["reads"] + member["writes"] for member in rate["members"])
     return float(work / (rate["reads"] + rate["writes"]))
 
@@ -38,7 +38,7 @@ def test_sets_side_by_side() -> None:
     assert kinds == ["disk", "md-raid1", "md-raid10", "md-raid5", "dm"]
     members = [len(one["rates"][0]["members"]) for one in document["configurations"]]
     assert members == [1, 2, 4, 3, 1]
-    # A read goes to one of two, a write to both, however busy this machine is.
+    # A read goes to one of two members and a write to both, however busy this machine is.
     for name, load, requests in (
         ("single", "8k random 75r", 1.0),
         ("raid1", "8k random 75r", 1.25),
@@ -47,11 +47,11 @@ def test_sets_side_by_side() -> None:
         ("dm", "8k random 25r", 1.0),
     ):
         assert _requests(_rate(document, name, load)) == pytest.approx(requests, abs=0.1)
-    # A short write of RAID 5 reads what it is to be checked with.
+    # A short write to RAID 5 also reads the blocks that it needs for the parity.
     assert _requests(_rate(document, "raid5", "8k random 25r")) > 2.2
     loads = [(name, load) for name in points for load in ("8k random 25r", "128k seq read")]
     for rate in (_rate(document, name, load) for name, load in loads):
         for member in rate["members"]:
-            # None serves more than one at a time, nor any in less than 5 ms.
+            # No drive serves more than one request at a time, or any request in less than 5 ms.
             assert member["reads"] + member["writes"] <= 1.05 * MOST_IOPS * rate["seconds"] + 20
             assert member["mean_ns"] is None or member["mean_ns"] >= 4.5e6

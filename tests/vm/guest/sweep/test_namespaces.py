@@ -1,5 +1,5 @@
-"""Levels by namespaces, on a target that has namespace management, by Linux's own driver. What was done to
-its namespaces the target has noted itself."""
+"""Sweep levels by namespaces, on a target with namespace management, through Linux's own driver. The target
+itself logs the changes to its namespaces."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.vm.guest.target.host import ConnectedTarget, connected
 from tests.vm.requirements import need_tool
 
 DEVICES = ()
-# Fifteen short sweeps on a target in Python: by hand.
+# Manual runs only: fifteen short sweeps on a target in Python.
 TIERS = ()
 TIMEOUT_S = 3000
 WHOLE, LEVEL, SMALL = 32 << 20, 16 << 20, 8 << 20
@@ -58,22 +58,22 @@ def state_of(folder: Path) -> SweepState:
 
 
 def size_of(target: ConnectedTarget) -> int:
-    """The bytes of its disk, 0 while there is none."""
+    """Return the bytes of the target's disk, 0 if there is none."""
     try:
         return sum(sysfs.number(disk, "size") * 512 for disk in target.disks())
-    except OSError:  # it goes just now
+    except OSError:  # the disk is disappearing
         return 0
 
 
 def require_whole(target: ConnectedTarget, folder: Path) -> None:
-    """The drive is as it was, and nobody is owed anything."""
+    """Check that the drive is in its original state and the journal has nothing to undo."""
     sysfs.wait_for("the namespace", lambda: size_of(target) == WHOLE)
     assert target.log()[-2:] == [("create", WHOLE), ("attach", WHOLE)]
     assert state_of(folder).undo == []
 
 
 def resumed(target: ConnectedTarget, folder: Path) -> dict[str, Any]:
-    """What the rest of a sweep prints, after which the drive is as it was."""
+    """Resume the sweep, check that the drive is in its original state and return the printed document."""
     done = call(words("resume", folder, journals(folder)[0], "--json"))
     assert done.returncode == _NOT_PROVEN, done.stderr
     require_whole(target, folder)
@@ -89,7 +89,7 @@ def test_each_level_has_a_namespace_of_its_size(tmp_path: Path) -> None:
         levels = ("--op", "32M,16M,8M", "-o", str(recording))
         done = call(words("run", tmp_path, "--dev", disk, "--json", *levels, *_SHORT))
         assert done.returncode == _NOT_PROVEN, done.stderr
-        # That of all of the drive is left as it is.
+        # The level that uses the whole drive keeps its namespace.
         assert target.log() == _BEGUN + taken(LEVEL) + restored(LEVEL) + taken(SMALL) + restored(SMALL)
         require_whole(target, tmp_path)
         document = json.loads(done.stdout)
@@ -98,7 +98,7 @@ def test_each_level_has_a_namespace_of_its_size(tmp_path: Path) -> None:
             assert len(level["rounds"]) == 5
             host = level["figures"]["host"]
             assert host["trace"] == host["fio"]
-            # The target programs what it is given, and no more.
+            # The target writes exactly the bytes that it receives.
             for one in level["rounds"]:
                 assert one["nand_bytes"] == pytest.approx(one["host_bytes"], rel=0.02)
         assert recording.stat().st_size
@@ -125,7 +125,7 @@ def test_killed_between_any_two_commands_it_is_brought_back(what: str, is_back: 
         pytest.skip("the way back deletes, and detaches nothing")
     with connected(tmp_path / "target") as target:
         argv = words("run", tmp_path, "--dev", *target.disks(), *_ONE)
-        # The first Create is the one of an impossible size.
+        # The first Create has an impossible size.
         if not is_back and what != "create":
             target.order(hold=[what])
         with subprocess.Popen(argv, stderr=subprocess.DEVNULL) as process:
@@ -138,7 +138,7 @@ def test_killed_between_any_two_commands_it_is_brought_back(what: str, is_back: 
                 target.order(hold=[what])
             target.wait_for_held(what)
             process.send_signal(signal.SIGKILL)
-            # It dies behind the command, which the target does first.
+            # The process dies after the command, which the target executes first.
             target.order()
             process.wait(timeout=120)
         assert process.returncode == -signal.SIGKILL
@@ -164,7 +164,7 @@ def test_what_a_kill_leaves_is_listed_and_is_nobodys_without_consent(tmp_path: P
         argv[argv.index(SERIAL)] = "OTHER"
         done = call(argv)
         assert (done.returncode, "is another drive's" in done.stderr) == (_REFUSED, True), done.stderr
-        # Somebody has made another one of it meanwhile.
+        # Meanwhile another user replaces the namespace.
         nvme, node = need_tool("nvme"), f"/dev/{target.controller()}"
         subprocess.run([nvme, "delete-ns", node, "--namespace-id=1"], check=True)
         subprocess.run([nvme, "create-ns", node, "--nsze=4096", "--ncap=4096", "--flbas=0"], check=True)
@@ -176,7 +176,7 @@ def test_what_a_kill_leaves_is_listed_and_is_nobodys_without_consent(tmp_path: P
 
 def test_a_create_that_fails_leaves_the_drive_as_it_was(tmp_path: Path) -> None:
     with connected(tmp_path / "target") as target:
-        # The first one is that of an impossible size, which is answered as it should be.
+        # The first Create has an impossible size and is answered normally.
         target.order(fail={"create": [0, 0x006]})
         done = call(words("run", tmp_path, "--dev", *target.disks(), *_ONE))
         assert done.returncode == 1, done.stderr
@@ -239,14 +239,14 @@ def test_a_plan_changes_nothing_and_says_the_steps(tmp_path: Path) -> None:
         document = json.loads(planned.stdout)
         assert document["refusals"] == [], planned.stdout
         assert "detach and delete the namespace" in planned.stdout
-        # The guard as it is refuses what is on a network.
+        # The unmodified guard refuses a drive on a network.
         guarded = call([sys.executable, "-m", "opwatch", *plan])
         assert "it is on a network (nvme-tcp)" in guarded.stdout
         nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
         unseen = call([*nobody, sys.executable, "-m", "opwatch", *plan])
         assert unseen.returncode == 0, unseen.stderr
         assert "namespace management cannot be asked" in unseen.stdout
-        # A second namespace, of whoever.
+        # A second namespace, owned by anybody.
         nvme, node = need_tool("nvme"), f"/dev/{target.controller()}"
         subprocess.run([nvme, "create-ns", node, "--nsze=4096", "--ncap=4096", "--flbas=0"], check=True)
         planned = call([sys.executable, "-m", "tests.vm.guest.target.local", *plan])

@@ -1,4 +1,4 @@
-"""What real drivers' drives offer, asked of them; and a sweep that formats instead of discarding."""
+"""Purge commands that real drivers' drives report, and a sweep that formats instead of discarding."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.vm.guest.support import sysfs
 from tests.vm.requirements import need_tool
 
 DEVICES = ("nvme-sweep", "ahci")
-# A sweep, and some plans: by hand.
+# Manual runs only: a sweep and several plans.
 TIERS = ()
 TIMEOUT_S = 1800
 SIZE = 64 << 20
@@ -43,7 +43,7 @@ def test_each_level_begins_with_a_format(tmp_path: Path) -> None:
     done = opwatch("run", *words)
     assert done.returncode == _NOT_PROVEN, done.stderr
     assert [len(level["rounds"]) for level in json.loads(done.stdout)["levels"]] == [5, 5]
-    # The one discard is that at the end: each level had a format.
+    # The only discard comes at the end, because each level started with a format.
     assert (sysfs.stat(disk) - before).discard_bytes == SIZE
     [name] = journals(tmp_path)
     journal, state = again(tmp_path, name)
@@ -80,8 +80,8 @@ def test_what_is_not_done_is_said_by_the_plan_and_refused(
 
 
 def test_a_drive_that_says_so_may_know_neither_create_nor_delete() -> None:
-    """Why a Create is asked for first: QEMU sets the bit. An invalid size and namespace are asked for, which
-    a drive that knows the commands refuses otherwise."""
+    """Why a sweep sends a Create first: QEMU sets the OACS bit but lacks the commands. An invalid size and an
+    invalid namespace make a drive that has the commands answer with another status."""
     nvme = need_tool("nvme")
     node = f"/dev/{sysfs.disk('opw-sweep')}"
     create = [nvme, "create-ns", node, "--nsze=0", "--ncap=0", "--flbas=0"]
@@ -89,7 +89,7 @@ def test_a_drive_that_says_so_may_know_neither_create_nor_delete() -> None:
         done = subprocess.run(argv, capture_output=True, text=True, check=False)
         assert done.returncode
         assert "Invalid Command Opcode" in done.stdout + done.stderr
-    # What it says of itself shows that already; one that did not is found out by its answer.
+    # The plan finds this in the command effects log; the run finds it in the answer to a Create.
     device = Devices().by_name(sysfs.disk("opw-sweep"))
     assert device
     with pytest.raises(Unsupported, match=r"it answers 001h \(invalid opcode\), not 115h"):

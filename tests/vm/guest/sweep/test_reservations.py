@@ -1,4 +1,4 @@
-"""Persistent reservations on a disk of the kernel's own SCSI target, which has them as arrays do."""
+"""Persistent reservations on a disk of the kernel's SCSI target, which supports them like an array."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DEVICES = ("ahci", "virtio-scsi")
 CONFIG = Path("/sys/kernel/config")
 _DISK, _PORT = "core/rd_mcp_0/reserved", "loopback/naa.6001405000000001"
 _KEY = 0x123ABC
-# The target keeps there what is registered, and refuses to register where it cannot.
+# The target stores registrations there, and refuses to register without the folder.
 _METADATA = Path("/var/target/pr")
 
 
@@ -31,7 +31,7 @@ def others_of(name: str) -> list[str]:
 
 @contextlib.contextmanager
 def target_disk() -> Iterator[str]:
-    """A disk of 64 MiB of memory behind a target of this machine's own."""
+    """Yield a 64 MiB RAM disk behind a local LIO target."""
     for module in ("sd_mod", "target_core_mod", "tcm_loop"):
         need_module(module)
     mounted("configfs", CONFIG)
@@ -75,7 +75,7 @@ def test_a_key_that_another_host_may_have_is_seen_and_so_is_who_holds_it() -> No
 
 
 def test_disks_that_know_no_reservations_are_nobody_elses() -> None:
-    """libata answers for one, QEMU for the other, as disks do that do not know the command."""
+    """libata answers for one disk and QEMU for the other, as disks without the command do."""
     for serial in ("opw-ahci", "opw-virtio-scsi"):
         assert others_of(sysfs.disk(serial)) == []
     with scsi_debug() as disk:

@@ -1,5 +1,5 @@
-"""Levels that begin with a sanitize, on a target that has the command, by Linux's own driver. What was
-sanitized, and what its flash held then, the target has noted itself."""
+"""Levels that start with a sanitize, on a target with the command, through Linux's own driver. The target
+itself logs each sanitize and the bytes that were allocated then."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ def state_of(folder: Path) -> SweepState:
 
 
 def written(target: ConnectedTarget) -> None:
-    """Have contents on it that no sweep has written, and nothing of them in the page cache."""
+    """Write contents that come from no sweep, and drop them from the page cache."""
     [disk] = target.disks()
     descriptor = os.open(f"/dev/{disk}", os.O_WRONLY | os.O_EXCL)
     try:
-        # The begin stays empty: what looks like a signature is somebody's.
+        # Leave the start empty, because the guard takes a signature for somebody's data.
         os.pwrite(descriptor, _OURS, 4 << 20)
         os.fsync(descriptor)
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
@@ -72,7 +72,7 @@ def written(target: ConnectedTarget) -> None:
 
 
 def noted(target: ConnectedTarget) -> list[tuple[str, int]]:
-    """What was noted since it was connected."""
+    """Return the log entries since the target was connected."""
     assert target.log()[:2] == _BEGUN
     return target.log()[2:]
 
@@ -116,7 +116,7 @@ def test_a_drive_with_another_namespace_is_left_alone(tmp_path: Path) -> None:
 
 
 def kinds(target: ConnectedTarget) -> set[int]:
-    """Of which kinds (SANACT) the sanitizes were."""
+    """Return the kinds (SANACT) of the sanitizes."""
     lines = [json.loads(line) for line in (target.folder / "log").read_text().splitlines()]
     return {line["namespace"] for line in lines if line["what"].startswith("sanitize")}
 
@@ -131,7 +131,7 @@ def test_each_level_begins_with_a_sanitize(tmp_path: Path) -> None:
         done = call(words("run", tmp_path, "--dev", *target.disks(), "--json", *_PURGE, *levels))
         assert done.returncode == _NOT_PROVEN, done.stderr
         assert [len(level["rounds"]) for level in json.loads(done.stdout)["levels"]] == [5, 5]
-        # By the target's own map: what was written before it, and what the first level wrote, is gone.
+        # By the target's own map, the earlier contents and the first level's data are gone.
         first, gone, second, gone_again = noted(target)
         assert first == ("sanitize", len(_OURS))
         assert (second[0], second[1] >= USED) == ("sanitize", True)
@@ -159,7 +159,7 @@ def test_a_signal_is_acted_on_once_it_has_ended(tmp_path: Path) -> None:
 
 def test_killed_in_the_middle_it_is_waited_for_by_the_resumption(tmp_path: Path) -> None:
     with connected(tmp_path / "target") as target:
-        # It lasts until it is told otherwise.
+        # Runs until the orders change.
         target.order(sanitize=SanitizeOrders(seconds=3600))
         written(target)
         argv = words("run", tmp_path, "--dev", *target.disks(), *_PURGE, *_LEVEL)
@@ -167,7 +167,7 @@ def test_killed_in_the_middle_it_is_waited_for_by_the_resumption(tmp_path: Path)
             wait_for_begun(target)
             process.send_signal(signal.SIGKILL)
         assert process.returncode == -signal.SIGKILL
-        # Nobody else is let in meanwhile.
+        # Meanwhile another run is refused.
         assert "is being sanitized already" in plan(target)
         argv = words("resume", tmp_path, journals(tmp_path)[0], "--json")
         with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as resumption:
@@ -177,7 +177,7 @@ def test_killed_in_the_middle_it_is_waited_for_by_the_resumption(tmp_path: Path)
             printed, _ = resumption.communicate(timeout=600)
         assert resumption.returncode == _NOT_PROVEN
         assert json.loads(printed)["is_ended"] is True
-        # The level begins anew: nobody knows what was done to the drive meanwhile.
+        # The level starts again, because the changes to the drive in the meantime are unknown.
         assert noted(target) == [
             ("sanitize", len(_OURS)),
             ("sanitized", 0),

@@ -1,5 +1,5 @@
-"""An ATA drive that is erased by its own command before each level. What it was told, and how much of it is
-mapped, the drive itself has written down."""
+"""An ATA drive that is erased by its own command before each level. The drive itself logs its commands and
+the bytes that are mapped."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def planned(disk: AtaDisk, *more: str) -> str:
     argv = [sys.executable, "-m", "opwatch", "sweep", "plan", "--dev", disk.name, "--allow-virtual"]
     done = opwatch([*argv, "--purge", "secure-erase", "--op", "4M", *more])
     assert done.returncode == 0, done.stderr
-    # Lines are folded to the width of a terminal.
+    # Lines are folded to the terminal's width.
     return " ".join(done.stdout.split())
 
 
@@ -60,7 +60,7 @@ def wishes(**lock: float | str) -> Wishes:
 
 
 def filled(disk: AtaDisk) -> bytes:
-    """Write something that no signature is of, leave it in the kernel's pages, too, and return it."""
+    """Write data that no signature matches, leave it in the page cache too, and return the data."""
     content = os.urandom(1 << 20)
     with Path(disk.node).open("wb") as node:
         node.seek(8 << 20)
@@ -76,12 +76,12 @@ def content_of(disk: AtaDisk) -> bytes:
 
 
 def steps_of(disk: AtaDisk) -> list[str]:
-    """What the drive has done for security, in its order."""
+    """Return the drive's security steps, in order."""
     return [entry["what"] for entry in disk.entries() if entry["what"] not in ("start", "power")]
 
 
 def security_of(disk: AtaDisk) -> AtaSecurity:
-    """What the drive says of it now."""
+    """Return the drive's current security state."""
     device = Devices().by_name(disk.name)
     assert device
     descriptor = open_device(device)
@@ -186,7 +186,7 @@ def test_what_is_refused_is_refused_before_anything(state: int, why: str, tmp_pa
 
 
 def test_a_drive_that_is_locked_is_refused(tmp_path: Path) -> None:
-    """Nobody can read it, so that the guard, who looks at what is on it, may be first to say no."""
+    """The guard cannot read a locked drive, so it may be the first to refuse."""
     with ata_disk(tmp_path, wishes(state=SUPPORTED | ENABLED | LOCKED)) as disk:
         assert "is locked by a password (IDENTIFY word 128 bit 2)" in planned(disk)
         done = opwatch(run_words(disk, tmp_path / "journals"))

@@ -18,10 +18,10 @@ from tests.vm.guest.support import sysfs
 from tests.vm.requirements import need_tool
 
 DEVICES = ("nvme-sweep", "ahci")
-# Each drive is swept one time and a half: by hand.
+# Manual runs only: each drive is swept one and a half times.
 TIERS = ()
 TIMEOUT_S = 2400
-# What is in use is small, so that the rounds are: no verdict is asked for here.
+# A small used area keeps the rounds short; no verdict is needed here.
 _LEVELS = ("--op", "32M,24M", "--settle", "0", "--fill", "1", "--rounds", "5", "--refresh", "0")
 _NOT_PROVEN = 6
 
@@ -65,11 +65,11 @@ def test_killed_and_resumed_it_leaves_no_partition_and_has_written_nothing_behin
     assert len(rounds) == 10
     for level in document["levels"]:
         assert level["figures"]["host"]["trace"] == level["figures"]["host"]["fio"]
-    # The level that was killed has written no more than its fill and its rounds.
+    # The killed level wrote at most its fill and its rounds.
     least = (32 << 20) + (24 << 20) + sum(one["host_bytes"] for one in rounds)
     grown = (sysfs.stat(disk) - before).write_bytes
     assert least <= grown <= least + (32 << 20) + sum(one["host_bytes"] for one in rounds[:5])
-    # Nothing lies behind the level: it was discarded, and these drives read zeroes then.
+    # The area after the level was discarded, and these drives then read zeroes.
     with Path(f"/dev/{disk}").open("rb") as node:
         node.seek(32 << 20)
         assert not any(node.read(1 << 20))

@@ -1,4 +1,4 @@
-"""A sweep by windows on a real NVMe driver, on drives that write what they are told and no more."""
+"""A sweep by windows on a real NVMe driver, with drives that write exactly the bytes they receive."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tests.vm.guest.support import sysfs
 from tests.vm.requirements import need_tool
 
 DEVICES = ("nvme-sweep",)
-# Three sweeps of one to two minutes each: by hand.
+# Manual runs only: three sweeps of one to two minutes each.
 TIERS = ()
 TIMEOUT_S = 2400
 COUNTING, SILENT = "opw-sweep", "opw-silent"
-# A verdict may come: the spare area, of which at most half the drive is not shown, and five rounds.
+# A verdict is possible: the spare area hides at most half the drive, and there are at least five rounds.
 _LEVELS = ("--op", "0,28%", "--settle", "0", "--fill", "1", "--round", "100%", "--rounds", "6")
 _NOT_PROVEN = 6
 
@@ -45,7 +45,7 @@ def sweep(verb: str, serial: str, folder: Path, *more: str) -> dict[str, Any]:
 
 
 def require_free(serial: str) -> None:
-    """No fio is left, and the kernel gives the disk away."""
+    """Check that no fio is left, and that the kernel allows exclusive access to the disk."""
     deadline = time.monotonic() + 20
     while subprocess.run(["pgrep", "-x", "fio"], capture_output=True, check=False).returncode == 0:
         assert time.monotonic() < deadline, "a fio is left"
@@ -66,13 +66,13 @@ def test_a_drive_that_counts_is_said_not_to_amplify(tmp_path: Path) -> None:
             assert one["nand_bytes"] == pytest.approx(one["host_bytes"], rel=0.02)
         figures = level["figures"]
         assert abs(figures["waf"] - 1) <= figures["waf_error"] + 0.001
-        # Three counts of the same bytes, one of them of the request queue below the disk.
+        # Three counts of the same bytes, one of them from the request queue below the disk.
         assert figures["host"]["trace"] == figures["host"]["fio"]
         assert figures["host"]["firmware"] == pytest.approx(figures["host"]["fio"], rel=0.02)
         assert figures["latency_by_trace"]["p50"] > 0
     assert "this drive does not amplify" in document["advice"]
     assert document["fit"] is None
-    # Nothing was written but fills and rounds.
+    # Only fills and rounds wrote to the disk.
     asked = sum(level["used_bytes"] for level in document["levels"])
     asked += sum(one["host_bytes"] for level in document["levels"] for one in level["rounds"])
     assert grown.write_bytes == asked

@@ -1,4 +1,4 @@
-"""The target that stands for a drive with namespace management, by Linux's own driver."""
+"""The target that stands in for a drive with namespace management, through Linux's own driver."""
 
 from __future__ import annotations
 

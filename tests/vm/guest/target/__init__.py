@@ -1,1 +1,1 @@
-"""An NVMe drive that has namespace management, over TCP on this machine, for Linux's own driver."""
+"""An NVMe drive with namespace management, over TCP on this machine, for Linux's own driver."""

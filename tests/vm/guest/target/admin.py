@@ -1,4 +1,4 @@
-"""Admin and Fabrics commands of the target."""
+"""The target's Admin and Fabrics commands."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.vm.guest.target.statuses import INVALID_FIELD, INVALID_OPCODE, Status
 
 _PROPERTY_SET, _CONNECT, _PROPERTY_GET = 0x00, 0x01, 0x04
 _CAPABILITIES, _VERSION, _CONFIGURATION, _STATUS = 0x00, 0x08, 0x14, 0x1C
-# Queues of 128, one after the other, 10 s to become ready, the NVM command set.
+# 128 queue entries, contiguous queues, 10 s until ready, the NVM command set.
 _CAP = 127 | 1 << 16 | 20 << 24 | 1 << 37
 _GET_LOG, _IDENTIFY, _ABORT, _SET, _GET, _SANITIZE = 0x02, 0x06, 0x08, 0x09, 0x0A, 0x84
 EVENT, _MANAGEMENT, _ATTACHMENT, _KEEP_ALIVE, FABRICS = 0x0C, 0x0D, 0x15, 0x18, 0x7F
@@ -23,19 +23,19 @@ _MOST_QUEUES = 2
 
 @dataclass(frozen=True)
 class Answer:
-    """What a command is answered: data, and what stands in the completion."""
+    """The answer to a command: data, and the result in the completion."""
 
     data: bytes = b""
     result: int = 0
 
 
 class TargetController:
-    """One association with a host: its properties and its features."""
+    """One association with a host: its properties and features."""
 
     def __init__(self, drive: TargetDrive) -> None:
         self.drive = drive
         self._configuration = 0
-        # The host asked to be told when a namespace changes, and was not told yet.
+        # The host has enabled notices about namespace changes.
         self.tells_changes = False
 
     def fabrics(self, command: NvmeCommand) -> Answer:
@@ -64,7 +64,7 @@ class TargetController:
         return known[offset]
 
     def perform(self, command: NvmeCommand) -> Answer:
-        """Do an admin command; Status where it is refused."""
+        """Execute an admin command; raise Status to refuse."""
         first, second = command.fields[:2]
         if command.opcode == _IDENTIFY:
             return Answer(identify(self.drive, first & 0xFF, command.namespace, first >> 16))

@@ -1,4 +1,4 @@
-"""The drive behind the target: its capacity, the namespaces that share it, and what was written."""
+"""The drive behind the target: its capacity, its namespaces, and its byte counts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NO_CAPACITY, NO_IDENTIFIER, IS_ATTACHED, NOT_ATTACHED = 0x115, 0x116, 0x118, 0x1
 
 @dataclass
 class TargetNamespace:
-    """One namespace, in blocks; what it holds is a sparse file. `guid` is another one of each."""
+    """One namespace, in blocks, with a sparse file as its contents. `guid` is unique."""
 
     size: int
     capacity: int
@@ -34,8 +34,8 @@ class TargetNamespace:
 
 @dataclass
 class TargetDrive:
-    """All of the drive. What is done to namespaces is written to the log, a line a command, once it is done;
-    `orders` is a file that tells what shall fail, and what shall wait."""
+    """The whole drive. Each change to a namespace is logged once it is complete, one line per command; the
+    file `orders` lists the commands that must fail or wait."""
 
     capacity: int
     log: Path
@@ -101,7 +101,7 @@ class TargetDrive:
         return one
 
     def _obey(self, what: str) -> None:
-        """Wait as long as the orders say that this waits, and fail if they say so."""
+        """Wait while the orders hold this command, and fail if they demand it."""
         self.sanitizing.require_none()
         while True:
             orders = json.loads(self.orders.read_text())

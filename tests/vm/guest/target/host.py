@@ -1,4 +1,4 @@
-"""This machine as a host of the target: starts it, connects to it, and tells it what to fail and to hold."""
+"""This machine as the target's host: start the target, connect, and give it orders."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CLASS = Path("/sys/class/nvme")
 
 @dataclass(frozen=True)
 class ConnectedTarget:
-    """The target as this host sees it, and what the target has noted itself."""
+    """The target from this host's view, and the target's own log."""
 
     folder: Path
 
@@ -36,7 +36,7 @@ class ConnectedTarget:
         return sysfs.disks(SERIAL)
 
     def log(self) -> list[tuple[str, int]]:
-        """(what was done, bytes of the namespace) in the order in which it was."""
+        """Return (command, bytes of the namespace) in order."""
         lines = [json.loads(line) for line in (self.folder / "log").read_text().splitlines()]
         return [(line["what"], line["bytes"]) for line in lines]
 
@@ -47,7 +47,8 @@ class ConnectedTarget:
         hold: Sequence[str] = (),
         sanitize: SanitizeOrders | None = None,
     ) -> None:
-        """Answer the next commands of a kind with these statuses (0 does it), and let others wait."""
+        """Answer the next commands of a kind with these statuses (0 executes the command), and hold other
+        kinds."""
         new = self.folder / "orders.new"
         orders = {"fail": fail or {}, "hold": list(hold), "sanitize": asdict(sanitize or SanitizeOrders())}
         new.write_text(json.dumps(orders))
@@ -61,7 +62,7 @@ class ConnectedTarget:
 
 @contextlib.contextmanager
 def connected(folder: Path, *, controllers: int = 1, sharing: int = 0) -> Iterator[ConnectedTarget]:
-    """The target with one namespace, connected."""
+    """Yield the connected target with one namespace."""
     need_module("nvme-tcp")
     folder.mkdir()
     target = ConnectedTarget(folder)

@@ -1,4 +1,4 @@
-"""Identify of the target: its pages, field by field."""
+"""The target's Identify pages, field by field."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.vm.guest.target.statuses import INVALID_FIELD, Status
 NQN = "nqn.2026-11.org.example:namespaces"
 PAGE = 4096
 VERSION = 0x00010400
-# Commands of up to so much bring their data along; larger writes are asked for (R2T).
+# Commands of up to this size carry their data; for larger writes the target requests the data (R2T).
 IN_CAPSULE = 8192
 
 
@@ -26,7 +26,7 @@ class Page:
 
 
 def identify(drive: TargetDrive, cns: int, namespace: int, controller: int) -> bytes:
-    """The page of a CNS value."""
+    """Return the page of a CNS value."""
     if cns == 0x01:
         return _controller(drive)
     if cns in (0x00, 0x11):
@@ -87,14 +87,14 @@ def _namespace(drive: TargetDrive, number: int, *, is_active: bool) -> bytes:
         return bytes(page.bytes)
     drive.namespace(number)
     one = drive.namespaces[number]
-    # One that is there and not attached is all zeroes to who asks for active ones.
+    # If a host asks for active namespaces, an unattached namespace is all zeroes.
     if one.is_attached or not is_active:
         page.put(0, 8, one.size)
         page.put(8, 8, one.capacity)
         page.put(16, 8, one.size)
         page.put(26, 1, one.lba_format)
         page.put(30, 1, one.sharing)
-        page.put(33, 1, 1)  # what is deallocated reads as zeroes
+        page.put(33, 1, 1)  # deallocated blocks read as zeroes
         page.put(104, 16, one.guid << 64 | 0x5EED)
         page.put(128 + 2, 1, BLOCK.bit_length() - 1)
     return bytes(page.bytes)

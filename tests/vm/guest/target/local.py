@@ -1,7 +1,8 @@
-"""opwatch as it is, but for one refusal: python -m tests.vm.guest.target.local sweep ...
+"""opwatch with one refusal removed: python -m tests.vm.guest.target.local sweep ...
 
-The target is reached over a network, which the guard refuses because other hosts may reach it as well. This
-one listens on 127.0.0.1 of this guest alone."""
+The guard refuses a drive on a network because other hosts may reach it too. This target only listens on
+the guest's own 127.0.0.1.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Log pages of the target. It programs what the host writes and no more: its flash is written in place."""
+"""The target's log pages. Its NAND writes equal its host writes, because it writes in place."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from tests.vm.guest.target.statuses import INVALID_FIELD, Status
 
 _UNIT = 512_000
 _GUID = bytes.fromhex("c5af1028eabff2a49c4f6f7cc914d5af")
-# Commands that are known, and what they change: CSUPP, and NIC for the inventory of namespaces.
+# Supported commands and their effects: CSUPP, and NIC for changes of the namespace inventory.
 _ADMIN = {0x02: 1, 0x06: 1, 0x09: 1, 0x0A: 1, 0x0C: 1, 0x0D: 1 | 1 << 3, 0x15: 1 | 1 << 3, 0x18: 1, 0x84: 3}
 _IO = {0x00: 1, 0x01: 3, 0x02: 1, 0x08: 3, 0x09: 3}
 
 
 def log_page(drive: TargetDrive, number: int) -> bytes:
-    """The whole page of a log identifier."""
+    """Return the whole page of a log identifier."""
     if number == 0x02:
         return _smart(drive)
     if number == 0x04:

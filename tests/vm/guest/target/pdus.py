@@ -1,4 +1,4 @@
-"""NVMe over TCP on the wire: its PDUs, a command, and a completion."""
+"""NVMe over TCP on the wire: PDUs, commands and completions."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _COMPLETION = struct.Struct("<QHHHH")
 _DATA = struct.Struct("<HHIII")
 _INITIALIZE = struct.Struct("<HBBI112x")
 _LAST = 1 << 2
-# A command that is refused is not to be tried again.
+# Do Not Retry: set for every refused command.
 _NOT_AGAIN = 1 << 14
-# What the host may send in one PDU of data.
+# Maximum data that the host may send in one PDU.
 MOST_DATA = 1 << 20
 
 
@@ -31,8 +31,8 @@ class Pdu(IntEnum):
 
 @dataclass(frozen=True)
 class NvmeCommand:
-    """One command as it came. `fields` are dwords 10 to 15; `raw` is all of it, for what is laid out
-    otherwise; `data` what came with it, and `length` how much data it has in all."""
+    """A received command. `fields` are dwords 10 to 15; `raw` is the whole command, for other layouts; `data`
+    arrived with the command, and `length` is its total data length."""
 
     opcode: int
     tag: int
@@ -45,7 +45,7 @@ class NvmeCommand:
 
 
 def received(connection: socket.socket, length: int) -> bytes:
-    """So many bytes; EOFError where the other side has closed."""
+    """Return this many bytes; raise EOFError if the other side has closed."""
     parts = bytearray()
     while len(parts) < length:
         part = connection.recv(min(length - len(parts), 1 << 20))
@@ -56,7 +56,7 @@ def received(connection: socket.socket, length: int) -> bytes:
 
 
 def next_pdu(connection: socket.socket) -> tuple[int, bytes, bytes]:
-    """(type, what follows the common header, the data behind it)."""
+    """Return (type, the rest of the header, the data)."""
     kind, _, header_length, data_offset, length = HEADER.unpack(received(connection, HEADER.size))
     body = received(connection, length - HEADER.size)
     begin = (data_offset or header_length) - HEADER.size
@@ -70,7 +70,7 @@ def command_of(body: bytes, data: bytes) -> NvmeCommand:
         tag=tag,
         namespace=namespace,
         length=int.from_bytes(length, "little"),
-        # A data block by its offset lies in the capsule.
+        # A data block descriptor with an offset means that the data is in the capsule.
         is_in_capsule=kind == 0x01,
         fields=tuple(fields),
         raw=body,
@@ -94,11 +94,11 @@ def data_to_host(tag: int, data: bytes) -> bytes:
 
 
 def ready_for(tag: int, length: int) -> bytes:
-    """Ask the host for all data of a write."""
+    """Return a request to the host for all data of a write."""
     return HEADER.pack(Pdu.READY, 0, 24, 0, 24) + _DATA.pack(tag, 1, 0, length, 0)
 
 
 def place_of_data(body: bytes) -> tuple[int, int]:
-    """(tag of the command, where in its data) of a PDU of data from the host."""
+    """Return (command tag, data offset) of a PDU with data from the host."""
     tag, _, offset, _, _ = _DATA.unpack(body)
     return tag, offset

@@ -1,4 +1,4 @@
-"""A queue of the target: one connection of the host, its commands and their data."""
+"""A queue of the target: one connection from the host, its commands and their data."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _RANGE = struct.Struct("<IIQ")
 # linux/falloc.h: punch a hole, and keep the size.
 _PUNCH = 0x03
 _LIBC = ctypes.CDLL(None, use_errno=True)
-# A notice that namespaces have changed, and the log page that says which.
+# The notice that namespaces have changed, and the log page that lists them.
 _NOTICE = 0x2 | 0x04 << 16
 
 
@@ -42,7 +42,7 @@ def _free(one: TargetNamespace, begin: int, blocks: int) -> None:
 
 
 class TargetQueue(threading.Thread):
-    """One connection, served until its host closes it."""
+    """One connection, served until the host closes it."""
 
     def __init__(self, connection: socket.socket, controllers: list[TargetController]) -> None:
         super().__init__(daemon=True)
@@ -66,7 +66,7 @@ class TargetQueue(threading.Thread):
             self._connection.close()
 
     def _begin(self, command: NvmeCommand) -> None:
-        """Do a command, or ask for the data that it writes first."""
+        """Execute a command, or first request the data that it writes."""
         is_write = command.opcode & 3 == 1 and command.opcode != FABRICS
         if is_write and command.length and not command.is_in_capsule:
             self._waiting[command.tag] = (command, bytearray(command.length))
@@ -97,7 +97,7 @@ class TargetQueue(threading.Thread):
         return self._tell()
 
     def _tell(self) -> None:
-        """Tell the host that namespaces have changed, if it waits for that."""
+        """Notify the host of changed namespaces if it waits for that."""
         controller = self._controller
         if not controller or not controller.tells_changes:
             return
@@ -114,7 +114,7 @@ class TargetQueue(threading.Thread):
         return self._io(self._controller, command)
 
     def _connect(self, command: NvmeCommand) -> Answer:
-        """The admin queue makes a controller, which the queues that follow belong to."""
+        """The admin queue creates a controller; later queues attach to it."""
         if command.raw[4] == 0x01:
             self._queue = int.from_bytes(command.raw[42:44], "little")
             if not self._queue:

@@ -1,5 +1,4 @@
-"""A sanitize of the target: what it offers, how far one is, and what it leaves. The orders say how long it
-takes, and how it ends."""
+"""The target's sanitize: its capabilities, progress and outcome. The orders set its duration and result."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ from tests.vm.guest.target.statuses import (
 )
 
 CRYPTO, BLOCK, OVERWRITE = 1, 2, 4
-# What each kind (SANACT) needs to be offered (SANICAP).
+# Capability bit (SANICAP) that each kind (SANACT) requires.
 _NEEDS = {2: BLOCK, 3: OVERWRITE, 4: CRYPTO}
 _NEVER, _DONE, _UNDER_WAY, _FAILED = 0, 1, 2, 3
 _NO_DEALLOCATE = 1 << 9
@@ -32,7 +31,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True)
 class SanitizeOrders:
-    """What the orders say of it: SANICAP, how long it takes, and whether the next ones fail."""
+    """The orders for sanitizes: SANICAP, the duration, and whether they fail."""
 
     offers: int = CRYPTO | BLOCK
     seconds: float = 2.0
@@ -40,8 +39,8 @@ class SanitizeOrders:
 
 
 class TargetSanitize:
-    """The state of sanitizes. What has ended since is found out by whoever asks next. `files` are those of
-    all namespaces, and `note` writes into the target's log."""
+    """The sanitize state. Each query first updates the state if a sanitize has ended. `files` are the
+    contents of all namespaces, and `note` writes into the target's log."""
 
     def __init__(
         self,
@@ -57,7 +56,7 @@ class TargetSanitize:
         return SanitizeOrders(**json.loads(self._orders.read_text()).get("sanitize", {}))
 
     def begin(self, order: int) -> None:
-        """The command, by its dword 10."""
+        """Start a sanitize from the command's dword 10."""
         with self._lock:
             self._settle()
             orders = self.orders()
@@ -71,14 +70,14 @@ class TargetSanitize:
             self._note("sanitize", order & 7, self._allocated())
 
     def require_none(self) -> None:
-        """Status where reads, writes and changes are refused."""
+        """Raise Status while reads, writes and changes are refused."""
         with self._lock:
             self._settle()
             if self._state in (_UNDER_WAY, _FAILED):
                 raise Status(SANITIZE_UNDER_WAY if self._state == _UNDER_WAY else SANITIZE_FAILED)
 
     def page(self) -> bytes:
-        """The Sanitize Status log."""
+        """Return the Sanitize Status log page."""
         with self._lock:
             self._settle()
             orders = self.orders()
@@ -109,5 +108,5 @@ class TargetSanitize:
         self._note("failed" if orders.fails else "sanitized", self._order & 7, self._allocated())
 
     def _allocated(self) -> int:
-        """The bytes that all namespaces together have mapped."""
+        """Return the allocated bytes of all namespaces."""
         return sum(os.fstat(file).st_blocks * 512 for file in self._files())

@@ -1,5 +1,7 @@
-"""Serves the target on 127.0.0.1: python -m tests.vm.guest.target.serve FOLDER. The folder has `orders`, and
-gets `log`, `port` and `counts`."""
+"""Serve the target on 127.0.0.1: python -m tests.vm.guest.target.serve FOLDER [CONTROLLERS [SHARING]].
+
+Reads `orders` in the folder, and writes `log` and `port`.
+"""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Statuses of completions, with their type above the lower byte."""
+"""Completion statuses, with the status code type above the low byte."""
 
 from __future__ import annotations
 
 
 class Status(Exception):
-    """A command is refused with this status."""
+    """Raised to refuse a command with this status."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"{number:03X}h")

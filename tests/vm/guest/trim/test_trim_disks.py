@@ -1,4 +1,4 @@
-"""What `opwatch trim check` foretells of disks with real drivers, and what fstrim then does to them."""
+"""Predictions of `opwatch trim check` for disks with real drivers, compared with the effects of fstrim."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.vm.guest.support.scsidebug import scsi_debug
 from tests.vm.guest.support.shell import call, put
 from tests.vm.guest.support.trims import MIB, check, mounted, trim
 
-# By hand: they would take CI beyond its time.
+# Manual runs only: these tests would exceed CI's time limit.
 TIERS = ()
 DEVICES = (
     "virtio-blk",
@@ -24,7 +24,7 @@ DEVICES = (
     "nvme",
 )
 
-# Serial number -> the outlook and the causes. All these disks are QEMU's: only the host knows what it frees.
+# Serial number -> outlook and reason codes. These are all QEMU disks, and only the host knows what it frees.
 DISKS = {
     "opw-virtio-blk": ("reaches", {"host-may-drop"}),
     "opw-virtio-ignored": ("reaches", {"host-may-drop"}),
@@ -43,7 +43,7 @@ def test_what_is_foretold_is_what_arrives(serial: str) -> None:
     outlook, codes = DISKS[serial]
     with mounted("ext4", disk) as point:
         forecast = check(point)
-        # The ends of extents are rounded away where the unit is larger than a block.
+        # The ends of extents are rounded off where the unit is larger than a block.
         wanted = "part" if forecast.rounded_bytes else outlook
         assert (forecast.outlook, forecast.codes - {"device-rounds", "below-minimum"}) == (wanted, codes)
         done = trim(point, disk)
@@ -68,7 +68,7 @@ def test_drivers_tell_their_facts() -> None:
     assert facts["opw-nvme"]["deallocate_bytes"] == 4096
 
 
-# --- scsi_debug, whose map says what was really unmapped
+# --- scsi_debug, whose map shows the unmapped blocks
 
 
 def test_a_scsi_disk_that_is_fully_provisioned() -> None:
@@ -91,7 +91,7 @@ def test_the_commands_of_a_scsi_disk(mode: str) -> None:
 
 
 def test_whole_granules_are_what_a_disk_unmaps() -> None:
-    """Granules of 1 MiB: the drive leaves the ends of each range, and so does the forecast."""
+    """Granules of 1 MiB: the drive leaves the ends of each range allocated, and the prediction says so."""
     with scsi_debug(unmap_granularity=2048, lbpws=0) as scsi:
         scsi.fill()
         with mounted("ext4", scsi.name) as point:
@@ -124,8 +124,8 @@ def test_a_misaligned_partition_loses_the_ends() -> None:
 
 
 def test_a_rejected_discard_switches_them_off() -> None:
-    """Forced to a command that the disk does not know: fstrim claims success, and the next check knows."""
-    # With one block group the error would end all there is; with more, the others are claimed.
+    """A forced command that the disk lacks: fstrim claims success, and the next check reports it."""
+    # With a single block group the error would end the trim; with several, fstrim claims the others.
     with scsi_debug(lbpws=0, dev_size_mb=256) as scsi, mounted("ext4", scsi.name) as point:
         [mode] = Path(f"/sys/block/{scsi.name}/device/scsi_disk").glob("*/provisioning_mode")
         put(mode, "writesame_16")

@@ -1,11 +1,11 @@
-"""An NVMe multipath head: the check walks to its hidden path, and the trim arrives there."""
+"""An NVMe multipath head: the check follows it to the hidden path, and the trim arrives there."""
 
 from __future__ import annotations
 
 from tests.vm.guest.support import sysfs
 from tests.vm.guest.support.trims import check, mounted, trim
 
-# By hand: they would take CI beyond its time.
+# Manual runs only: these tests would exceed CI's time limit.
 TIERS = ()
 DEVICES = ("nvme-multipath",)
 

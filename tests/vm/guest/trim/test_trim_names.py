@@ -1,4 +1,4 @@
-"""LUKS, LVM and dm-integrity as their own tools make them, and dm-cache: what the check tells of them."""
+"""check on LUKS, LVM and dm-integrity devices made by their own tools, and on dm-cache."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tests.vm.guest.support.nullblk import NullBlk, null_blk
 from tests.vm.guest.support.trims import CheckAnswer, check, mounted, trim
 from tests.vm.requirements import need_module, need_tool
 
-# By hand: they would take CI beyond its time.
+# Manual runs only: these tests would exceed CI's time limit.
 TIERS = ()
 DISK = NullBlk(size=192, memory_backed=1, discard=1)
 SMALL = NullBlk(size=64, memory_backed=1, discard=1)
-# No udev runs in a guest: the tools must make the nodes themselves.
+# No udev runs in a guest, so the tools must create the nodes themselves.
 _ENVIRONMENT = os.environ | {"DM_DISABLE_UDEV": "1"}
 
 
@@ -34,8 +34,8 @@ def _call(*argv: str, stdin: str = "") -> None:
 
 
 def as_nobody(point: Path) -> CheckAnswer:
-    """A check by a user without any privilege."""
-    # All that it needs is imported first: the checkout may be closed to others.
+    """Run check as a user without privileges and return the answer."""
+    # Import first, because the checkout may be unreadable for other users.
     code = "import os, sys\nfrom opwatch.tools import cli\ncli.parse(sys.argv[1:])\n"
     code += "os.setgid(65534); os.setuid(65534)\nsys.exit(cli.main(sys.argv[1:]))"
     argv = [sys.executable, "-c", code, "trim", "check", str(point), "--json"]
@@ -45,7 +45,7 @@ def as_nobody(point: Path) -> CheckAnswer:
 
 
 def _dm_name(label: str) -> str:
-    # Without udev this is a node of its own, and no link to one.
+    # Without udev this is a device node, not a link to one.
     return f"dm-{os.minor(os.stat(f'/dev/mapper/{label}').st_rdev)}"
 
 
@@ -69,7 +69,7 @@ def test_luks(discards: bool) -> None:
         forecast = check(point)
         assert forecast.outlook == ("reaches" if discards else "nothing")
         assert ("crypt-no-discards" in forecast.codes) is not discards
-        # The limit tells what the table would.
+        # The discard limit gives the same answer as the table.
         other = as_nobody(point)
         assert (other.outlook, other.codes, other.status) == (
             forecast.outlook,
@@ -83,7 +83,7 @@ def test_luks(discards: bool) -> None:
 
 @contextlib.contextmanager
 def lvm(disk: str) -> Iterator[tuple[str, ...]]:
-    """A volume group opwvg on a disk; what lvcreate must be told besides."""
+    """Create a volume group opwvg on a disk; yield the extra arguments for lvcreate."""
     need_module("dm_mod")
     allowed = f'filter=["a|/dev/{disk}|","r|.*|"] types=["nullb",1] use_devicesfile=0'
     config = ("--config", f"devices {{ {allowed} }}")
@@ -116,9 +116,9 @@ def test_lvm_thin() -> None:
             forecast, other = check(point), as_nobody(point)
             kinds = [layer["kind"] for layer in forecast.document["layers"]]
             assert kinds[:2] == ["thin", "thin-pool"]
-            # Without tables the names that LVM gives tell as much.
+            # Without access to tables, LVM's device names give the same information.
             assert [layer["kind"] for layer in other.document["layers"]][:2] == ["thin", "thin-pool"]
-            # The ends of extents are no whole chunks.
+            # The ends of extents are not whole chunks.
             assert forecast.rounded_bytes == other.rounded_bytes > 0
             assert (forecast.outlook, other.outlook) == ("part", "part")
             assert any("passes discards on" in doubt for doubt in other.document["unknowable"])

@@ -1,5 +1,5 @@
-"""Recordings of real drivers: held against scsi_debug's own map, against raw reads, and against commands that
-pass the block layer by."""
+"""Recordings on real drivers, compared with scsi_debug's own map and with raw reads, also with commands that
+bypass the block layer."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ from tests.vm.guest.support.shell import call
 from tests.vm.guest.support.trims import MIB, mounted
 from tests.vm.requirements import need_tool
 
-# By hand: it would take CI beyond its time.
+# Manual runs only: these tests would exceed CI's time limit.
 TIERS = ()
 DEVICES = ("nvme", "virtio-blk", "ahci")
 TIMEOUT_S = 1800
 
 
 def recorded(disk: str, path: Path, load: Callable[[], object]) -> HistoryRecorder:
-    """What a recording of a load knows at its end. Here nothing may be lost."""
+    """Record a load and return the recorder; no event may be lost here."""
     device = Devices().by_name(disk)
     assert device
     recording = HistoryRecorder(Devices(), device, path)
@@ -60,7 +60,7 @@ def known(recording: HistoryRecorder, state: SectorState) -> Extents:
 
 
 def scatter(disk: str, seed: int, size: int, unit: int, step: int) -> None:
-    """Writes in units, and discards that begin and end at any multiple of `step`."""
+    """Write in units, and discard ranges that start and end at any multiple of `step`."""
     rng = random.Random(seed)
     pattern = mmap.mmap(-1, 1 << 18)
     pattern.write(rng.randbytes(1 << 18))
@@ -86,7 +86,7 @@ def test_the_map_is_that_of_scsi_debug(granule: int, unit: int, step: int, seed:
 
         def load() -> None:
             scatter(scsi.name, seed, 32 * MIB, unit, step)
-            # A command that the block layer does not know, and that changes nothing.
+            # Read the map with a command that bypasses the block layer and changes nothing.
             truth.append(held_by_map(device))
 
         recording = recorded(scsi.name, tmp_path / "x", load)
@@ -98,7 +98,7 @@ def test_the_map_is_that_of_scsi_debug(granule: int, unit: int, step: int, seed:
             assert written == mapped
             assert not unknown
         else:
-            # What lies in a granule that was discarded in part may be held or not: here it is.
+            # Sectors in a partly discarded granule may be held or not; scsi_debug holds them.
             assert unknown
             assert not written - mapped
             assert not mapped - (written | unknown)
@@ -200,7 +200,7 @@ def test_every_kind_is_told_a_prime_number_of_times(driver: str) -> None:
 
 
 def census(disk: str, extents: Extents) -> tuple[int, int]:
-    """(blocks with data, blocks of zeros) of whole blocks in extents."""
+    """Return (blocks with data, blocks of zeros) among the whole blocks of the extents."""
     data = zeros = 0
     with RawDisk(disk, MIB) as raw:
         for start, end in extents.granules(4096):
@@ -230,7 +230,8 @@ def delete_every_other(point: Path) -> None:
 
 
 def test_several_ranges_in_a_command(tmp_path: Path) -> None:
-    """XFS with online discard gives NVMe many ranges at once: each is where it was, and reads as zeros."""
+    """XFS with online discard gives NVMe many ranges per command: each is recorded in its place and reads
+    zeros."""
     disk, path = sysfs.disk("opw-nvme"), tmp_path / "x"
     device = Devices().by_name(disk)
     assert device
@@ -242,7 +243,7 @@ def test_several_ranges_in_a_command(tmp_path: Path) -> None:
         discards(f"/dev/{disk}", 1, length=size)
         with mounted("xfs", disk, options="discard") as point:
             delete_every_other(point)
-            # Free, and not trimmed. XFS takes no other choice in a remount.
+            # Free but not trimmed. XFS cannot change this option with a remount.
             call("umount", str(point))
             call("mount", "-t", "xfs", "-o", "nodiscard", f"/dev/{disk}", str(point))
             (point / "left").write_bytes(os.urandom(5 * MIB))
@@ -257,7 +258,7 @@ def test_several_ranges_in_a_command(tmp_path: Path) -> None:
             [free] = read_free_space(mounted_at(str(point))).extents.values()
             data, _ = census(disk, free)
             assert measured["stale_bytes"]["low"] >= 5 * MIB
-            # What was written as zeros is held, and a look does not tell it.
+            # Blocks written as zeros are held by the drive, but a read cannot show that.
             assert data * 4096 <= measured["stale_bytes"]["high"]
     finally:
         tracer.close()

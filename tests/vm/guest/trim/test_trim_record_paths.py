@@ -13,7 +13,7 @@ from opwatch.trim.history.sectormap import SectorState
 from tests.kernel.support.load import discards, writes
 from tests.vm.guest.support import sysfs
 
-# By hand: it would take CI beyond its time.
+# Manual runs only: these tests would exceed CI's time limit.
 TIERS = ()
 DEVICES = ("nvme-multipath", "nvme-4k")
 

@@ -1,4 +1,5 @@
-"""What `opwatch trim check` foretells of dm, md and file systems on several disks, and what arrives."""
+"""Predictions of `opwatch trim check` for dm, md and filesystems on several disks, compared with the
+trims."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from tests.vm.guest.support.shell import call, put
 from tests.vm.guest.support.trims import MIB, check, mounted, trim
 from tests.vm.requirements import need_module
 
-# By hand: they would take CI beyond its time.
+# Manual runs only: these tests would exceed CI's time limit.
 TIERS = ()
 DISK = NullBlk(size=128, memory_backed=1, discard=1)
 SMALL = NullBlk(size=16, memory_backed=1, discard=1)
@@ -73,7 +74,7 @@ def test_linear_on_a_disk_without_discards_stops_them_all() -> None:
 
 @contextlib.contextmanager
 def thin(options: str = "") -> Iterator[tuple[str, str, str]]:
-    """(volume, pool, data disk)"""
+    """Yield (volume, pool, data disk)."""
     with disks(DISK, SMALL) as (data, metadata), stacked.thin(data, metadata, 96 << 11, options) as volume:
         [pool] = [path.name for path in Path(f"/sys/block/{volume.name}/slaves").iterdir()]
         yield volume.name, pool, data
@@ -192,7 +193,7 @@ def test_raid5(safely: bool) -> None:
             assert "raid456-not-safe" in forecast.codes
             return
         assert "raid456-partial-stripe" in forecast.codes
-        # Two members of three hold data.
+        # Two of three members hold data.
         assert sum(done.arrived) * 2 == forecast.expected_bytes * 3
 
 

@@ -1,4 +1,4 @@
-"""`opwatch trim stale` on real drivers and layers, against a look at every free block."""
+"""`opwatch trim stale` on real drivers and layers, compared with a read of every free block."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.vm.guest.support.scsidebug import scsi_debug
 from tests.vm.guest.support.shell import call
 from tests.vm.guest.support.trims import MIB, mounted
 
-# By hand: they would take CI beyond its time.
+# Manual runs only: these tests would exceed CI's time limit.
 TIERS = ()
 DEVICES = (
     "virtio-blk",
@@ -36,14 +36,14 @@ DEVICES = (
     "usb",
     "nvme",
 )
-# Quick under emulation, and wrong once in a thousand runs at most.
+# Fast under emulation, and wrong in at most one of a thousand runs.
 _CHOICE = ("--precision", "3%", "--confidence", "99.9%")
 TIMEOUT_S = 1800
 DISK = NullBlk(size=128, memory_backed=1, discard=1)
 
 
 def stale(*arguments: str | Path, status: int = 0) -> dict[str, Any]:
-    """What the command says of a mount, and that it exits so."""
+    """Run the command on a mount, check its exit status and return the JSON document."""
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         ended = cli.main(["trim", "stale", *_CHOICE, *map(str, arguments), "--json"])
@@ -53,7 +53,7 @@ def stale(*arguments: str | Path, status: int = 0) -> dict[str, Any]:
 
 
 def leave(point: Path, megabytes: int = 20) -> None:
-    """Data in free space, which no trim has taken away."""
+    """Leave data in free space that no trim has removed."""
     path = point / "left"
     path.write_bytes(os.urandom(megabytes * MIB))
     os.sync()
@@ -62,7 +62,7 @@ def leave(point: Path, megabytes: int = 20) -> None:
 
 
 def census(point: Path) -> int:
-    """Bytes of free blocks that hold data: every one is read."""
+    """Return the bytes of free blocks with data, by reading every free block."""
     devices, mount = Devices(), mounted_at(str(point))
     free = read_free_space(mount)
     total = 0
@@ -76,7 +76,7 @@ def census(point: Path) -> int:
     return total
 
 
-# Serial number -> how a trimmed sentinel reads, and how the drive is calibrated; None where nothing is known.
+# Serial number -> (content of a trimmed sentinel, source of the calibration); None if unknown.
 DISKS: dict[str, tuple[str | None, str | None]] = {
     "opw-virtio-blk": ("zeros", "sentinel"),
     "opw-virtio-ignored": ("unchanged", None),
@@ -134,13 +134,13 @@ def test_on_two_disks() -> None:
         half = stacked.sectors(one)
         table = f"0 {half} linear /dev/{one} 0\n{half} {half} linear /dev/{two} 0"
         with stacked.mapped("linear", table, "dm_mod") as top, mounted("ext4", top.name) as point:
-            # Enough to have some on either.
+            # Large enough to leave data on both disks.
             leave(point, 150)
             truth = census(point)
             measured = stale(point, "--physical", "1G")
             assert {drive["device"] for drive in measured["drives"]} == {one, two}
             assert measured["waf"] is None and "one drive" in measured["spare_reason"]
-            # The sentinel lies on one of them; nobody vouches for the other.
+            # The sentinel is on one disk; the other has no calibration.
             judged = [drive for drive in measured["drives"] if drive["calibration"]["by"]]
             assert len(judged) == 1
             assert measured["judged_bytes"] == judged[0]["free_bytes"]
@@ -195,7 +195,7 @@ def test_scsi_debug_has_a_map(granule: int) -> None:
         measured = stale(point)
         assert measured["lba_status"] == {"held_bytes": truth, "follows": True}
         assert measured["drives"][0]["calibration"]["by"] == "sentinel"
-        # A granule of which a part was written is mapped as a whole, and its rest reads as zeros.
+        # A partly written granule is mapped as a whole, and its remainder reads as zeros.
         assert measured["stale_bytes"]["low"] <= truth
         assert granule > 1 or measured["stale_bytes"]["high"] >= truth
 

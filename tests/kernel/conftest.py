@@ -12,7 +12,7 @@ from tests.requirements import require_kernel
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_namespace() -> None:
-    """What is mounted goes with this process, should it be killed."""
+    """Enter a private mount namespace, so that mounts disappear with this process even if it is killed."""
     if os.geteuid() == 0:
         enter_own_namespace()
 
@@ -24,6 +24,6 @@ def _kernel() -> None:
 
 @pytest.fixture
 def disk() -> Iterator[ScratchDisk]:
-    """A loop device of 256 MiB that nobody else uses."""
+    """Yield a loop device of 256 MiB for exclusive use."""
     with ScratchDisk(256 << 20) as scratch:
         yield scratch

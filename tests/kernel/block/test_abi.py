@@ -1,4 +1,4 @@
-"""The layouts that Python reads, against the types in the built BPF object."""
+"""Python's layouts against the types in the built BPF object."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_operations_are_numbered_as_in_the_header(structs: dict[str, dict[str, A
 
 def test_an_owner_is_laid_out_alike(structs: dict[str, dict[str, Any]]) -> None:
     key, owner, counts = (structs[name] for name in ("ow_owner_key", "ow_owner", "ow_owner_counts"))
-    # struct ow_owner_sample is the key, the name, and the counters without what fills their line.
+    # struct ow_owner_sample holds the key, the name, and the counters without their padding.
     assert key["size"] + (owner["size"] - 8) + (counts["size"] - 8) == CELL_BYTES
     assert members(counts) == ["requests", "bytes", "sum_ns", "pad"]
     raw = bytearray(CELL_BYTES)

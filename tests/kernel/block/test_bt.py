@@ -1,4 +1,4 @@
-"""The bpftrace scripts on this kernel: each is parsed, run, and right about a known load."""
+"""The bpftrace scripts on this kernel: each one parses, runs and counts a known load correctly."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ def _bpftrace() -> None:
 
 @pytest.fixture
 def splitting(disk: ScratchDisk) -> Iterator[ScratchDisk]:
-    """A disk that takes 256 KiB in one discard. The limit would outlive it with its loop device."""
+    """Yield a disk with a discard limit of 256 KiB. The limit outlives the disk with its loop device, so
+    restore the old one."""
     queue = Path(f"/sys/block/{disk.name}/queue")
     limit, granularity = queue / "discard_max_bytes", int((queue / "discard_granularity").read_text())
-    # The kernel's own first value need not be a multiple of the granularity, and then cannot be written back.
+    # The kernel's initial value may not be a multiple of the granularity, and then cannot be written back.
     before = int(limit.read_text()) // granularity * granularity
     limit.write_text(str(1 << 18))
     yield disk

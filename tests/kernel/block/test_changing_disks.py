@@ -1,4 +1,4 @@
-"""Disks that come, go and change while they are watched. What their counts are is tested in guests."""
+"""Disks that appear, disappear and change while watched. Guest tests cover the exact counts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Watch:
         self.lines: list[dict[str, Any]] = []
 
     def until(self, is_it: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        """Read on to a line of this kind."""
+        """Read up to and including the first line that matches, and return that line."""
         assert self.process.stdout
         for text in self.process.stdout:
             self.lines.append(json.loads(text))
@@ -44,12 +44,12 @@ class Watch:
         return self.until(lambda line: (line.get("event"), line["device"]) == (kind, device))
 
     def end(self) -> str:
-        """Ask it to end, and read all that is left; returns what it said on stderr."""
+        """Interrupt opwatch, read the remaining output and return stderr."""
         self.process.send_signal(signal.SIGINT)
         return self.rest()
 
     def rest(self) -> str:
-        """Read until it ends by itself; returns what it said on stderr."""
+        """Read until opwatch ends by itself, and return stderr."""
         assert self.process.stdout and self.process.stderr
         self.lines += [json.loads(line) for line in self.process.stdout]
         said = self.process.stderr.read()
@@ -62,7 +62,7 @@ class Watch:
 
 @contextlib.contextmanager
 def watching(*arguments: str) -> Iterator[Watch]:
-    """An opwatch that is attached when this begins."""
+    """Yield an opwatch after its first interval, so that it is attached."""
     watch = Watch(*arguments)
     try:
         watch.until(lambda line: line["type"] == "interval")
@@ -73,7 +73,8 @@ def watching(*arguments: str) -> Iterator[Watch]:
 
 
 def _reads_known(summary: dict[str, Any]) -> int:
-    """Counted, or known to be missing: some virtual machines skip programs and count it nowhere."""
+    """Return the reads that are counted or reported as missing: some virtual machines skip BPF programs
+    silently."""
     drift = summary["trust"]["drift"].get("read", 0)
     unseen = summary["arrival"]["unseen_requests"]["read"] if summary["arrival"] else 0
     return int(summary["ops"]["read"]["count"] + drift + unseen)
@@ -87,11 +88,11 @@ def test_without_names_loop_devices_come_and_go(disk: ScratchDisk) -> None:
             reads(late.node, 101)
             time.sleep(0.5)
         watch.event("left", name)
-        # It goes on with the others.
+        # opwatch continues with the other disks.
         watch.until(lambda line: (line["type"], line["device"]) == ("interval", disk.name))
         err = watch.end()
     assert watch.process.returncode == 0, err
-    # Somebody else's loop device may have had the number before.
+    # Another process's loop device may have used the number earlier.
     summaries = watch.summaries(name)
     assert "gone" in [summary["leaving"]["why"] for summary in summaries if summary["leaving"]]
     assert sum(_reads_known(summary) for summary in summaries) >= 101
@@ -101,7 +102,7 @@ def test_without_names_loop_devices_come_and_go(disk: ScratchDisk) -> None:
 
 
 def test_a_partition_that_is_resized_has_a_row_for_each_range(disk: ScratchDisk) -> None:
-    """By ioctl, as parted resizes one: the partition is not taken away for it."""
+    """Resize by ioctl, as parted does: the partition is not removed in between."""
     partition = f"{disk.name}p1"
     subprocess.run(["addpart", disk.node, "1", "2048", "65536"], check=True)
     try:
@@ -127,11 +128,11 @@ def attach_loop(backing: Path, node: str = "--find") -> str:
 
 
 def test_another_disk_on_the_same_loop_device(tmp_path: Path) -> None:
-    """Its statistics go on as if nothing had happened, so that only the words tell."""
+    """The statistics continue as if nothing had happened; only a message reports the replacement."""
     node = attach_loop(tmp_path / "first")
     try:
         with watching("--dev", node, "1", "--no-discards", "--return-within", "0") as watch:
-            # It looks when all is done.
+            # opwatch is stopped, so it only sees the final state.
             watch.process.send_signal(signal.SIGSTOP)
             subprocess.run(["losetup", "--detach", node], check=True)
             own, node = node, ""
@@ -172,6 +173,6 @@ def test_a_named_disk_that_comes_back_is_watched_again_and_another_one_is_not(tm
     first, second = watch.summaries(name)
     assert (first["leaving"]["why"], second["leaving"]) == ("gone", None)
     assert _reads_known(first) >= 101
-    # Nothing of the other file is counted; udev may read what comes.
+    # Nothing of the other file is counted; udev may read new disks.
     assert second["ops"]["read"]["count"] >= 67
     assert "it is another drive" in err and "has come back" in err

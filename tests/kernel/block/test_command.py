@@ -1,4 +1,4 @@
-"""`opwatch` on the command line, as a user meets it."""
+"""`opwatch` on the command line, from a user's point of view."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_workload_is_traced_from_start_to_end(disk: ScratchDisk) -> None:
 def test_a_backend_that_cannot_run_says_why(
     disk: ScratchDisk, backend: str, there: Path, wanted: str
 ) -> None:
-    """What it can do is tested in guests, whose kernels have headers and fentry."""
+    """Guest tests cover the working backends, because guest kernels have headers and fentry."""
     if there.exists():
         pytest.skip(f"this kernel has {there}")
     done = opwatch("--backend", backend, "--dev", disk.name, "0.1", "1")
@@ -140,7 +140,7 @@ def test_strict_fails_when_the_witness_is_missing(disk: ScratchDisk) -> None:
 
 
 def as_nobody(disk: ScratchDisk, capabilities: str) -> subprocess.CompletedProcess[str]:
-    """opwatch without root, with these capabilities alone."""
+    """Run opwatch as nobody, with only these capabilities."""
     require_nobody()
     command = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
     command += [f"--inh-caps={capabilities}", f"--ambient-caps={capabilities}"]

@@ -1,4 +1,4 @@
-"""The probe that finds out whether programs run while PID 1 is current, on this very kernel."""
+"""The probe for whether this kernel runs BPF programs while PID 1 is current."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def switches() -> Switches:
 
 
 def test_the_probe_tells_one_way_or_the_other(switches: Switches) -> None:
-    """Orphans wake PID 1, so it does run; programs see all of its switches or none."""
+    """Orphans wake PID 1, so it does run; programs see either all of its switches or none."""
     assert switches.kernel >= 3
     assert switches.skipped is (switches.program == 0)
     again = watch_switches(10)

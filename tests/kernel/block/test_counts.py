@@ -1,4 +1,4 @@
-"""A prime number of requests of every class: a lost one or a double one cannot cancel out."""
+"""A prime number of requests of every class, so that a lost and a duplicate request cannot cancel out."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ def test_every_class_is_counted_exactly(disk: ScratchDisk, raw_tp: bool) -> None
     counts = watched.counts()
     assert counts["read"] == (23, 23 * BLOCK)
     assert counts["write"] == (29, 29 * 8192)
-    # Somebody may have set a limit on the device before us: it splits what is larger.
+    # An earlier user may have lowered the device's limit, which splits larger discards.
     limit = int(Path(f"/sys/block/{disk.name}/queue/discard_max_bytes").read_text())
     assert counts["discard"] == (7 * -(-(1 << 19) // limit), 7 << 19)
-    # Closing a block device written to may flush it once more.
+    # Closing a block device after writes may flush it once more.
     assert 11 <= counts["flush"][0] <= 13
     assert_nothing_lost(watched)
 
 
 def test_write_zeroes_is_a_class_of_its_own() -> None:
-    # Not in memory: tmpfs cannot zero a range in place.
+    # Use a file on disk, because tmpfs cannot zero a range in place.
     with ScratchDisk(64 << 20, folder=Path("/var/tmp")) as disk:
         [watched] = watch([disk.name], lambda: discards(disk.node, 5, request=BLKZEROOUT))
     zeroes = watched.interval.ops["write_zeroes"]
@@ -57,7 +57,7 @@ def test_write_zeroes_is_a_class_of_its_own() -> None:
 
 
 def test_errors_are_counted_by_status(disk: ScratchDisk) -> None:
-    """tmpfs cannot zero a range in place: the kernel is told so once, and falls back to writes."""
+    """tmpfs cannot zero a range in place: the kernel gets one error, then falls back to writes."""
     [watched] = watch([disk.name], lambda: discards(disk.node, 3, request=BLKZEROOUT))
     zeroes, write = watched.interval.ops["write_zeroes"], watched.interval.ops["write"]
     assert (zeroes.count, zeroes.errors, zeroes.statuses) == (1, 1, {"not supported": 1})
@@ -67,7 +67,7 @@ def test_errors_are_counted_by_status(disk: ScratchDisk) -> None:
 
 
 def test_synchronous_writes_are_not_counted_thrice(disk: ScratchDisk) -> None:
-    """1,024 O_DSYNC writes on a write-back device make 3,072 write completions, but 1,024 transfers."""
+    """1,024 O_DSYNC writes on a write-back device cause 3,072 write completions but 1,024 transfers."""
     [watched] = watch([disk.name], lambda: writes(disk.node, 1024, flags=os.O_DSYNC))
     counts = watched.counts()
     assert counts["write"] == (1024, 1024 * BLOCK)
@@ -97,7 +97,7 @@ def test_sizes_and_sequence(disk: ScratchDisk) -> None:
 def test_a_request_is_sequential_only_behind_another(
     disk: ScratchDisk, count: int, sequential: int, raw_tp: bool
 ) -> None:
-    """The first one has no predecessor, although it is at sector 0, where the counters start."""
+    """The first request has no predecessor, although it is at sector 0, where the counters start."""
     cpus = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(cpus)})
     try:
@@ -118,7 +118,7 @@ def test_queue_time_is_known_for_every_request(disk: ScratchDisk) -> None:
 
 
 def test_the_integral_of_requests_in_flight_is_the_sum_of_their_latencies(disk: ScratchDisk) -> None:
-    """As soon as all have completed; the tracer was attached to an idle disk."""
+    """Holds once all requests have completed, because the tracer was attached to an idle disk."""
     leaves, _ = choose_leaves(Devices(), [disk.name])
     for _ in range(ATTEMPTS):
         with closing(attach("libbpf", leaves, queue_time=False)) as tracer:
@@ -175,7 +175,7 @@ def partitioned(disk: ScratchDisk) -> list[str]:
     subprocess.run(["sfdisk", "-q", disk.node], input=table, text=True, check=True)
     names = [f"{disk.name}p1", f"{disk.name}p2"]
     if not os.path.exists(f"/sys/class/block/{names[1]}"):
-        # A kernel that reads no partition tables can still be told about partitions.
+        # A kernel without partition table parsers still accepts partitions from user space.
         subprocess.run(["partx", "--add", disk.node], check=True)
     return names
 
@@ -201,7 +201,7 @@ def test_partitions_of_one_disk_side_by_side(disk: ScratchDisk, partitioned: lis
 
 @pytest.mark.parametrize("raw_tp", [False, True], ids=["tp_btf", "raw_tp"])
 def test_flushes_of_a_partition_leave_no_drift(partitioned: list[str], raw_tp: bool) -> None:
-    """An empty flush names no sector of its partition, but the kernel counts it as a write of that."""
+    """An empty flush names no sector of the partition, but the kernel counts it as the partition's write."""
 
     def workload() -> None:
         writes(f"/dev/{partitioned[1]}", 211)
@@ -218,7 +218,7 @@ def test_flushes_of_a_partition_leave_no_drift(partitioned: list[str], raw_tp: b
 
 @pytest.fixture
 def zram() -> Iterator[str]:
-    """A device whose driver has no requests, and which keeps statistics of reads and writes alone."""
+    """Yield a bio-based device, which only keeps statistics of reads and writes."""
     control = Path("/sys/class/zram-control")
     if not control.exists():
         pytest.skip("this kernel has no zram")

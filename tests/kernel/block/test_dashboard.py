@@ -1,4 +1,4 @@
-"""A dashboard of a real disk, on a terminal of its own: it is drawn, kept, and summed up when it has gone."""
+"""A dashboard of a real disk on its own terminal: it is drawn, kept, and summed up at the end."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_what_is_shown_can_be_kept_and_is_summed_up(
     assert "trust:" in screen
     assert f"== {os.path.basename(disk.node)}" in summary
     assert "trust: issued" in re.sub(r"\x1b\[[0-9;]*m", "", summary)
-    # What was kept is a recording like any other, and nothing of the ring is left.
+    # The kept file is a normal recording, and no temporary file of the ring remains.
     [path] = tmp_path.glob("opwatch-*.opw")
     assert "write " in opwatch("replay", str(path)).stdout
     assert set(Path("/run").glob("opwatch-shown-*")) <= before
@@ -52,7 +52,7 @@ ENDINGS = (("term", "close"), ("close", "term"), ("close",), ("stall", "term"), 
 def test_it_ends_with_its_terminal_and_with_a_signal(
     disk: ScratchDisk, ending: tuple[str, ...], ignores_hang_up: bool
 ) -> None:
-    """In any order, at any moment; also where nobody reads what is written, so that a write waits."""
+    """In any order and at any moment, including while a write blocks because the terminal is not read."""
     chance = random.Random(repr(ending))
     for _ in range(2):
         ours, theirs = pty.openpty()
@@ -68,7 +68,7 @@ def test_it_ends_with_its_terminal_and_with_a_signal(
         os.close(theirs)
         assert b"trust" in read_until(ours, b"trust")
         for step in ending:
-            # Until a terminal is full that nobody reads.
+            # Wait until the unread terminal is full.
             time.sleep(3 if step == "stall" else chance.random() / 3)
             if step == "term":
                 process.send_signal(signal.SIGTERM)

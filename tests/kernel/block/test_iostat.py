@@ -1,5 +1,5 @@
-"""iostat(1) itself beside ours: the same requests, and the same await, %util and queue within the errors that
-we print and what iostat rounds."""
+"""iostat(1) next to opwatch: the same requests, and the same await, %util and queue size within our printed
+errors and iostat's rounding."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Document = dict[str, Any]
 
 SECONDS = 6
 READS, WRITES = 1009, 503
-# It prints two digits: of rates and sums of a second, of milliseconds, and of percents.
+# iostat prints two decimals, of rates and sums per second, of milliseconds and of per cent.
 ROUNDED = 0.005
 LETTERS = {"read": "r", "write": "w", "discard": "d", "flush": "f"}
 
@@ -39,14 +39,14 @@ def loop() -> Iterator[str]:
 
 @contextlib.contextmanager
 def simulated() -> Iterator[str]:
-    """A drive that takes the time of a real one."""
+    """Yield a simulated drive with the latency of a real drive."""
     require_drive()
     with drive(words=("timing",)) as one:
         yield one.device
 
 
 def load(node: str) -> None:
-    """Requests of every kind, with pauses so that the disk is not busy all the time."""
+    """Issue requests of every kind, with pauses so that the disk is idle in between."""
     for rw, count in (("randread", READS), ("randwrite", WRITES)):
         subprocess.run(
             [
@@ -64,7 +64,7 @@ def load(node: str) -> None:
 
 @contextlib.contextmanager
 def running(*argv: str) -> Iterator[subprocess.Popen[str]]:
-    """A program that speaks English, and has ended afterwards."""
+    """Run a program in the C locale and kill it at the end."""
     language = os.environ | {"LC_ALL": "C"}
     with subprocess.Popen(argv, env=language, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -74,15 +74,15 @@ def running(*argv: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def both(node: str) -> tuple[Document, Document] | None:
-    """The summary of ours, and what iostat says of an interval that has all requests as well; None where its
-    interval ended too soon."""
+    """Return our summary and iostat's row for an interval that covers the whole load, or None if the load
+    took longer than iostat's interval."""
     watch = (sys.executable, "-m", "opwatch", "--json", "--by", "none", "--waf", "0", "--dev", node, "0.2")
     iostat = ("iostat", "-d", "-x", "-y", "-o", "JSON", node, str(SECONDS), "1")
     with running(*watch) as ours:
         assert ours.stdout
         first = ours.stdout.readline()
         with running(*iostat) as theirs:
-            # Its first reading, which it does not print, is done before the load begins.
+            # iostat takes its first reading, which is not printed, before the load starts.
             time.sleep(0.5)
             begun = time.monotonic()
             load(node)
@@ -97,7 +97,7 @@ def both(node: str) -> tuple[Document, Document] | None:
 
 
 def compared(node: str) -> tuple[Document, Document]:
-    """Both, of a load that lies in the intervals of both and that no program of ours missed a part of."""
+    """Return both results for a load that lies within both intervals and that our programs saw completely."""
     for _ in range(ATTEMPTS):
         pair = both(node)
         if pair and pair[0]["ops"]["read"]["count"] == READS:
@@ -111,7 +111,7 @@ def test_both_say_the_same(made: Callable[[], contextlib.AbstractContextManager[
         unmet("kernel", "iostat is not installed: apt-get install sysstat")
     with made() as node:
         ours, theirs = compared(node)
-    # It has no better clock than this: how long its interval was, by the requests that we know.
+    # iostat's interval length is only known from the known number of requests.
     elapsed_s = READS / theirs["r/s"]
     assert elapsed_s == pytest.approx(SECONDS, rel=0.1)
     times = ours["kernel_times"]
@@ -126,5 +126,6 @@ def test_both_say_the_same(made: Callable[[], contextlib.AbstractContextManager[
         off_s = abs(value * ours["interval_s"] - theirs[name] / scale * elapsed_s)
         assert off_s <= error * ours["interval_s"] + ROUNDED / scale * elapsed_s, (name, times, theirs)
     assert times["busy_ratio"] < 1
-    # A fast loop device ends its requests between two ticks of the kernel's clock, and was busy at none.
+    # A fast loop device completes requests between two ticks of the kernel's clock, and is then never busy at
+    # a tick.
     assert times["busy_ratio"] > 0 or made is loop

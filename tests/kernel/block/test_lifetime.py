@@ -1,4 +1,4 @@
-"""Attaching, detaching, and disks that go away."""
+"""Attaching, detaching, and disks that disappear."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.kernel.support.watching import lines
 
 
 def bpftool_list(kind: str) -> list[dict[str, Any]]:
-    """What bpftool lists. It fails when somebody else's object goes away meanwhile, so it may try again."""
+    """Return bpftool's list. bpftool fails if another process's object disappears while it runs, so retry."""
     for _ in range(5):
         done = subprocess.run(["bpftool", kind, "show", "--json"], capture_output=True, check=False)
         if done.returncode == 0:
@@ -39,7 +39,7 @@ def bpftool_list(kind: str) -> list[dict[str, Any]]:
 
 
 def kernel_objects() -> dict[str, int]:
-    """How many programs, maps and links of ours there are, and how many descriptors we hold."""
+    """Return the numbers of this process's programs, maps and links, and of its descriptors."""
     own = {"descriptors": len(os.listdir("/proc/self/fd"))}
     for kind in ("prog", "map", "link"):
         listing = bpftool_list(kind)
@@ -68,7 +68,7 @@ def test_a_hundred_rounds_leave_nothing_behind(disk: ScratchDisk) -> None:
 
 
 def start(disk: ScratchDisk, *arguments: str) -> subprocess.Popen[str]:
-    """opwatch on a disk, returned after its first line: it is attached then."""
+    """Start opwatch on a disk, and return after its first line, when it is attached."""
     process = subprocess.Popen(
         [sys.executable, "-m", "opwatch", "--dev", disk.name, "--json", *arguments],
         stdout=subprocess.PIPE,
@@ -103,13 +103,13 @@ def test_after_a_stop_no_empty_intervals_follow(disk: ScratchDisk) -> None:
     out, _ = process.communicate(timeout=20)
     lengths = [line["interval_s"] for line in lines(out) if line["type"] == "interval"]
     assert max(lengths) > 1.4
-    # The first after the stop may be short: lines stay on their grid.
+    # The first interval after the stop may be short because lines stay on their grid.
     assert sum(length < 0.1 for length in lengths) <= 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_overhead_leaves_no_disk_behind_when_it_is_ended(number: signal.Signals) -> None:
-    # Whoever runs the tests may ignore signals (nohup), and that is inherited.
+    # The test run may ignore signals (nohup), and children inherit that.
     ignored = [f"--default-signal={number.name}"] if number != signal.SIGKILL else []
     command = ["env", *ignored, sys.executable, "-m", "opwatch", "overhead", "--for", "60", "--pairs", "0"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE)
@@ -120,7 +120,7 @@ def test_overhead_leaves_no_disk_behind_when_it_is_ended(number: signal.Signals)
     process.send_signal(number)
     _, err = process.communicate(timeout=20)
     assert (process.returncode, err) == (-9 if number == signal.SIGKILL else 128 + number, b"")
-    # fio has died with it: its 60 s are not over.
+    # fio has died with opwatch, although its 60 s are not over.
     deadline = time.monotonic() + 10
     while _life_of(disk[0]) == disk[1] and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -145,7 +145,7 @@ def test_overhead_killed_at_any_moment_leaves_nothing() -> None:
 
 
 def _life_of(name: str) -> str | None:
-    """What changes as soon as a loop device has another file, or none."""
+    """Return the loop device's backing file, which changes with every new attachment; None if detached."""
     try:
         return (Path("/sys/block") / name / "loop/backing_file").read_text()
     except OSError:
@@ -153,7 +153,7 @@ def _life_of(name: str) -> str | None:
 
 
 def _disks_of(pid: int) -> list[tuple[str, str | None]]:
-    """The loop devices that a process holds, each with its life."""
+    """Return (name, backing file) of the loop devices that a process holds open."""
     names = set()
     for link in Path(f"/proc/{pid}/fd").glob("*"):
         with contextlib.suppress(OSError):
@@ -164,7 +164,7 @@ def _disks_of(pid: int) -> list[tuple[str, str | None]]:
 
 
 def _parents_of(name: str) -> list[int]:
-    """The parents of the processes of this name. /proc tells them: a small system has no ps."""
+    """Return the parents of all processes with this name. Reads /proc because a small system has no ps."""
     parents = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
@@ -199,7 +199,7 @@ def test_a_closed_pipe_ends_it_quietly(disk: ScratchDisk) -> None:
 def test_a_signal_ends_it_while_nobody_reads(
     disk: ScratchDisk, number: signal.Signals, as_json: bool
 ) -> None:
-    """The pipe is full when the signal comes: it is a page long, and lines come a hundred times a second."""
+    """The pipe is full when the signal comes: it holds one page, and 100 lines arrive per second."""
     reading, writing = os.pipe()
     fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)
     command = [sys.executable, "-m", "opwatch", "--dev", disk.name, *(["--json"] * as_json), "0.01"]
@@ -248,7 +248,7 @@ def test_an_interrupt_ends_a_command_that_ignores_it(disk: ScratchDisk) -> None:
 
 
 def test_no_descriptor_leaks_wherever_it_fails(disk: ScratchDisk) -> None:
-    """Attach with ever more descriptors allowed, so that it fails at every one it opens."""
+    """Attach with an increasing descriptor limit, so that attaching fails at each descriptor once."""
     leaves, _ = choose_leaves(Devices(), [disk.name])
     BlockTracer(leaves).close()
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -1,4 +1,4 @@
-"""Owners that were forgotten to make room for others: they come back with all that they did."""
+"""Owners that were evicted to make room: they return with their complete totals."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LOOKS = 3
 
 
 def read_by_another(node: str, count: int) -> int:
-    """A process that reads so many blocks, and its number."""
+    """Run a process that reads this many blocks, and return its PID."""
     argv = ["dd", f"if={node}", "of=/dev/null", "bs=4k", f"count={count}", "iflag=direct", "status=none"]
     with subprocess.Popen(argv) as process:
         assert process.wait() == 0
@@ -31,7 +31,7 @@ def read_by_another(node: str, count: int) -> int:
 
 
 def counted(tracer: BlockTracer) -> dict[int, int]:
-    """Reads of each process in all of its lives."""
+    """Return the reads of each process, including those from before an eviction."""
     tracer.read_settled()
     [owned] = tracer.owned
     return {
@@ -42,14 +42,14 @@ def counted(tracer: BlockTracer) -> dict[int, int]:
 
 
 def forget_all(tracer: BlockTracer) -> None:
-    """The first call forgets, the second gives their places away."""
+    """Evict every owner: the first call marks them, the second frees their entries."""
     tracer.forget_owners(0, 0, 0)
     tracer.forget_owners(0, 0, 0)
     assert not [key for key, _ in decode_cells(tracer._native.owners(0)).cells if key]
 
 
 def looks_at(tracer: BlockTracer, node: str) -> list[tuple[dict[int, int], dict[int, int]]]:
-    """What was counted, and what was expected, each time after all owners were forgotten."""
+    """Return (counted, expected) for several rounds; all owners are evicted after each round."""
     pairs = []
     own = 0
     for look in range(LOOKS):
@@ -75,7 +75,8 @@ def test_an_owner_that_comes_back_has_its_earlier_lives(disk: ScratchDisk) -> No
 
 
 def test_cells_add_up_to_the_disk_after_owners_were_forgotten(disk: ScratchDisk) -> None:
-    """Also while a process reads that is forgotten again and again: what it does then is others'."""
+    """The sum also holds while a reading process is evicted repeatedly; some of its reads then count as
+    "other"."""
     leaves, _ = choose_leaves(Devices(), [disk.name])
     tracer = BlockTracer(leaves, by=By.PROCESS)
     argv = ["dd", f"if={disk.node}", "of=/dev/null", "bs=4k", "count=20000", "iflag=direct", "status=none"]
@@ -97,7 +98,7 @@ def test_cells_add_up_to_the_disk_after_owners_were_forgotten(disk: ScratchDisk)
         [owned] = tracer.owned
     finally:
         tracer.close()
-    # A reading without the owner, which was forgotten and did nothing since, has no total of it.
+    # A reading in which the owner was evicted and inactive has no total of it.
     totals = [count for count in own if count]
     assert len(totals) > 3
     assert totals == sorted(totals)
@@ -107,7 +108,7 @@ def test_cells_add_up_to_the_disk_after_owners_were_forgotten(disk: ScratchDisk)
 
 
 def test_many_short_processes_leave_room_for_a_large_one(disk: ScratchDisk) -> None:
-    """Where too much of the table is used the smallest owners make room, although they did something."""
+    """If too much of the table is used, the smallest owners are evicted although they were active."""
     leaves, _ = choose_leaves(Devices(), [disk.name])
     tracer = BlockTracer(leaves, by=By.PROCESS)
     try:
@@ -139,8 +140,8 @@ for _ in range(count):
 
 
 def test_a_full_table_is_reported_and_has_room_again(disk: ScratchDisk) -> None:
-    """More processes than there is room for between two readings: the rest is counted as such, and after one
-    more reading a large owner is known."""
+    """With more processes than table entries between two readings, the rest is counted as overflow. After one
+    more reading the table has room for a large owner."""
     leaves, _ = choose_leaves(Devices(), [disk.name])
     tracer = BlockTracer(leaves, by=By.PROCESS)
     try:
@@ -154,7 +155,7 @@ def test_a_full_table_is_reported_and_has_room_again(disk: ScratchDisk) -> None:
         [after] = tracer.owned
     finally:
         tracer.close()
-    # The host skips a few of them, while PID 1 is current.
+    # This host skips a few of the requests, while PID 1 is current.
     assert 80 <= full.no_room.requests <= 101
     assert full.no_room == after.no_room
     assert [count.requests for (key, _), count in after.cells.items() if key and key.number == large] == [503]
@@ -167,7 +168,7 @@ def make_group(root: Path, name: str) -> Path:
 
 
 def test_groups_have_the_names_of_the_hierarchy_that_accounts_io(disk: ScratchDisk) -> None:
-    """On a hybrid host the same number is that of another group, in another hierarchy."""
+    """On a hybrid host, the same number names another group in the other hierarchy."""
     root = find_io_hierarchy().root
     if root is None:
         pytest.skip("the I/O controller is not one of version 1 here")

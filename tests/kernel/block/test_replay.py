@@ -1,4 +1,4 @@
-"""A run with discards and amplification prints the same when it is replayed: lines and JSON, byte for byte.
+"""A run with discards and write amplification prints the same when replayed: lines and JSON, byte for byte.
 
 OPWATCH_REPLAY_SECONDS makes the run longer.
 """
@@ -20,7 +20,7 @@ from tests.requirements import require_drive
 
 SECONDS = int(os.environ.get("OPWATCH_REPLAY_SECONDS", "8"))
 INTERVAL_S = 0.5
-# Every page that counts writes to NAND: while one of them is read there is a figure.
+# All pages with a NAND write counter: opwatch has a figure while any of them can be read.
 FAILING = ("log-fail=22", "log-fail=c0", "log-fail=09")
 
 LOAD = """
@@ -69,7 +69,7 @@ def test_json_is_the_same_from_a_recording(tmp_path: Path) -> None:
         done = kept_run(one.device, tmp_path / "run.opw", "--json")
     assert done.returncode == 0, done.stderr
     assert shown_again(tmp_path / "run.opw", "--json") == done.stdout
-    # There was something to be equal: reads, writes, discards with their sender, amplification.
+    # The compared output has content: reads, writes, discards with their sender, amplification.
     documents = [json.loads(line) for line in done.stdout.splitlines()]
     kinds = Counter(document["type"] for document in documents)
     assert kinds["interval"] >= SECONDS / INTERVAL_S - 2 and kinds["summary"] == 1
@@ -77,7 +77,7 @@ def test_json_is_the_same_from_a_recording(tmp_path: Path) -> None:
     assert min(summary["ops"][op]["count"] for op in ("read", "write", "discard")) > 0
     assert [sender["count"] for sender in summary["discards"]["senders"]] == [7]
     assert summary["waf"]["waf"] is not None, summary["waf"]
-    # Each interval has a figure of its own, as more looks become known.
+    # Intervals get new figures as more samples arrive.
     figures = [document["waf"]["end_mono_ns"] for document in documents if document["waf"]]
     assert len(set(figures)) >= SECONDS / 2
 
@@ -90,7 +90,7 @@ def test_a_drive_that_comes_to_refuse_is_the_same_too(tmp_path: Path) -> None:
         with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as run:
             assert run.stdout
             for line in run.stdout:
-                # A look has been taken: the drive refuses from now on, once.
+                # A sample has been taken; from now on the drive refuses.
                 if json.loads(line).get("waf") and not refusing:
                     one.fault(*FAILING)
                     refusing = True
@@ -99,6 +99,6 @@ def test_a_drive_that_comes_to_refuse_is_the_same_too(tmp_path: Path) -> None:
     assert shown_again(tmp_path / "run.opw", "--json") == "".join(printed)
     documents = [json.loads(line) for line in printed]
     reasons = {document["waf"]["reason"] for document in documents if document["waf"]}
-    # Before that it had a figure, or none yet.
+    # Before that, there was a figure or none yet.
     assert len(reasons) > 1, reasons
     assert documents[-1]["waf"]["reason"].startswith("counters are not read: ")

@@ -1,4 +1,4 @@
-"""Machines of many CPUs, disks and tags: what memory it takes, and that what is shared stays exact."""
+"""Machines with many CPUs, disks and tags: memory stays below the limit, and shared counters stay exact."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST_BYTES = 256 << 20
 
 
 def shape_of(disks: int, cpus: int, *, queue_time: bool = False) -> tuple[int, int]:
-    """Bytes and lanes of a watch of NVMe drives with a queue for each CPU and 1,023 tags in each."""
+    """Return (bytes, lanes) for a watch of NVMe drives with a queue of 1,023 tags per CPU."""
     places = min(blk.MOST_STAMPS, blk.MOST_STAMPS_IN_ALL // disks)
     targets = [abi.Target(*abi.WHOLE_DISK, i * places, cpus, 1023) for i in range(disks)]
     arguments = (abi.pack_targets(targets), b"", disks * places, blk.BIOS, cpus)
@@ -67,7 +67,7 @@ def mixed(node: str, count: int, *extra: str) -> None:
 
 @pytest.fixture
 def short_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Places for requests in flight that leave none for histograms by CPU."""
+    """Make requests in flight use so much memory that none is left for per-CPU histograms."""
     real = blk.plan
     monkeypatch.setattr(blk, "plan", lambda leaves: replace(real(leaves), stamps=MOST_BYTES // 16))
 
@@ -97,7 +97,7 @@ def test_it_says_so_when_cpus_share(disk: ScratchDisk) -> None:
 def test_tags_that_share_a_place_are_told_apart(
     disk: ScratchDisk, monkeypatch: pytest.MonkeyPatch, raw_tp: bool
 ) -> None:
-    """Four places for 128 requests in flight: most go to the hash, and some of each come and go at once."""
+    """Four entries for 128 requests in flight: most go to the hash, some of each at the same time."""
     monkeypatch.setattr(blk, "MOST_STAMPS", 4)
     [watched] = watch([disk.name], lambda: mixed(disk.node, 10_007), raw_tp=raw_tp)
     assert sum(watched.interval.ops[name].count for name in ("read", "write")) == 2 * 10_007
@@ -117,7 +117,7 @@ def test_one_process_may_have_several_tracers(disk: ScratchDisk) -> None:
             for tracer in tracers:
                 tracer.close()
     grown = [now.completed - then for now, then in zip(after, before, strict=True)]
-    # The host may hide a program's run; two that saw the same disk hide the same or nothing.
+    # The host may hide a program run; two tracers of the same disk miss the same run or none.
     assert grown[1] == 0
     assert grown[0] in (28, 29)
     assert grown[2] in (28, 29)

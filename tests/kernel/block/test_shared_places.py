@@ -1,5 +1,5 @@
-"""Requests in flight that share a place, on disks with fewer places than tags: opwatch knows their owners and
-their time in the queue."""
+"""Requests in flight that share an entry, on disks with fewer entries than tags: opwatch knows their owners
+and their queue time."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_owners_are_known_by_process(disk: ScratchDisk, raw_tp: bool) -> None:
         kinds = {key and key.kind: 0 for key, _ in owned.cells}
         for (key, _), counts in owned.cells.items():
             kinds[key and key.kind] += counts.requests
-        # A host may skip a program while PID 1 is current: then one request has no owner that was seen.
+        # A host may skip a program while PID 1 is current; one request then has no known owner.
         if kinds.get(OwnerKind.PROCESS) == 2 * COUNT:
             break
     assert kinds.get(OwnerKind.PROCESS) == 2 * COUNT, kinds
@@ -70,7 +70,7 @@ def test_no_time_in_the_queue_is_lost(disk: ScratchDisk, raw_tp: bool) -> None:
     for _ in range(ATTEMPTS):
         tracer = BlockTracer(leaves, queue_time=True, raw_tp=raw_tp)
         try:
-            # A batch enters the queue as a whole before the first of it is issued.
+            # A whole batch enters the queue before its first request is issued.
             mixed(disk.node, COUNT, "--iodepth_batch_submit=32")
             [reading] = tracer.read_settled()
         finally:

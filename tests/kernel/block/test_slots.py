@@ -1,4 +1,4 @@
-"""The slot function as the kernel runs it, against the one that reads the slots."""
+"""The slot function in BPF against the Python function that interprets the slots."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ VALUES = 1_000_000
 
 
 def edges() -> list[int]:
-    """0, every power of two and its neighbours, and the ends of the range."""
+    """Return 0, every power of two with its neighbours, and the largest value."""
     near = {1 << bit for bit in range(64)}
     near |= {value + 1 for value in near} | {value - 1 for value in near}
     return sorted(near | {2**64 - 1})
@@ -24,7 +24,7 @@ def edges() -> list[int]:
 def test_a_million_values_fall_into_the_slots_that_python_says() -> None:
     generator = random.Random(20)
     values = edges()
-    # Every octave as often as every other, so that small values are not drowned.
+    # Draw from each octave equally often, so that small values are well represented.
     values += [generator.getrandbits(generator.randrange(1, 65)) for _ in range(VALUES - len(values))]
     values += [0] * (-len(values) % BATCH)
     layout = struct.Struct(f"={BATCH}Q{BATCH}I{BATCH}I")

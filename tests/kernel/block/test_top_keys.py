@@ -1,4 +1,4 @@
-"""`opwatch top` on a terminal of its own: keys sort and filter the table, and end it."""
+"""`opwatch top` on its own terminal: keys sort and filter the table, and quit."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_keys_sort_filter_and_end(disk: ScratchDisk) -> None:
     assert status == 0
     pages = [re.sub(r"\x1b\[[0-9;]*[mHJ]", "", page) for page in written.split("\x1b[H\x1b[J")]
     [filtered, *_] = [page for page in pages if "only owners with 'no such owner'" in page]
-    # What has no row is part of the rest, and the rest is all.
+    # Owners without a row are part of "other", so here "other" equals "all".
     other, everything = (line.split() for line in filtered.splitlines()[2:4])
     assert other[:4] == everything[:4]
     assert (other[6], everything[6]) == ("other:", "all")

@@ -1,4 +1,4 @@
-"""The layouts of the discard programs that Python reads, against the types in the built object."""
+"""Python's layouts of the discard programs' data against the types in the built object."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_keys_are_laid_out_alike(types: dict[str, dict[str, Any]]) -> None:
     ("name", "prefix", "mirror"), [("ow_stage", "OW_", flow.Stage), ("ow_who", "OW_WHO_", flow.Who)]
 )
 def test_enums_are_numbered_alike(name: str, prefix: str, mirror: type[enum.IntEnum]) -> None:
-    """The object knows them as numbers only: their names stand in the header."""
+    """Compare with the header, because the object only has the numbers."""
     body = re.sub(r"/\*.*?\*/", "", HEADER.read_text(), flags=re.S)
     names = re.search(rf"enum {name} {{(.*?)}}", body, re.S)
     assert names

@@ -1,4 +1,4 @@
-"""The discard programs: a prime number of every event, and who sent it."""
+"""The discard programs: a prime number of every event, with its sender."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ALL_PASS = (Stage.BIO, Stage.ISSUED, Stage.DONE)
 def traced(
     disk: ScratchDisk, load: Callable[[], None], granule: tuple[int, int] = (4096, 0), follow: int = 0
 ) -> Trace:
-    """What was counted of a load, once the host has lost nothing of it."""
+    """Return the trace of a load; retry while the host hides some of its events."""
     device = Devices().resolve(disk.node)
     for _ in range(ATTEMPTS):
         with DiscardTracer([device], {disk.name: granule}) as tracer:
@@ -57,7 +57,7 @@ def test_every_stage_counts_a_prime(disk: ScratchDisk) -> None:
 
 
 def programs_held() -> list[str]:
-    """What this process holds of BPF: maps, programs and links."""
+    """Return the BPF descriptors of this process: maps, programs and links."""
     targets = []
     for descriptor in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):
@@ -112,7 +112,7 @@ def test_splits_are_counted_and_add_up(disk: ScratchDisk) -> None:
 
 
 def test_only_whole_granules_are_counted_as_such(disk: ScratchDisk) -> None:
-    """Granules of 64 KiB that begin at 4 KiB: of half a MiB, seven are whole."""
+    """Granules of 64 KiB that start at 4 KiB: half a MiB contains seven whole granules."""
     trace = traced(disk, lambda: discards(disk.node, 3), granule=(65536, 4096))
     for stage in _ALL_PASS:
         assert total(trace.select(stage, disk=disk.name)).granule_bytes == 3 * 7 * 65536

@@ -1,4 +1,4 @@
-"""`opwatch --dev D`: who discards, how it is split, and what waits behind it."""
+"""Discards in `opwatch --dev D`: senders, splits, and requests that wait behind discards."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HALF = 1 << 19
 
 
 def watched(disk: ScratchDisk, *command: str) -> dict[str, Any]:
-    """The summary of a command that was watched, once the host has lost nothing of it."""
+    """Return the discard summary of a watched command; retry while the host hides some events."""
     for _ in range(ATTEMPTS):
         done = opwatch("--dev", disk.name, "--json", "-q", "--", *command)
         assert done.returncode == 0, done.stderr
@@ -63,7 +63,7 @@ def test_a_filesystem_is_named(disk: ScratchDisk) -> None:
 
 
 def test_what_is_issued_behind_a_discard(disk: ScratchDisk) -> None:
-    """Reads of one process while another discards without a pause."""
+    """One process reads while another discards without a pause."""
     program = (
         "import os, subprocess, sys, fcntl, struct, time\n"
         "from tests.kernel.support.load import reads\n"
@@ -104,7 +104,8 @@ def test_lines_fit_80_columns(disk: ScratchDisk) -> None:
 
 
 def test_reads_run_no_program_for_what_is_only_for_discards(disk: ScratchDisk) -> None:
-    """The block tracer's two programs look at each request, and call those of discards for discards."""
+    """Only the block tracer's two programs run for each request; they call the discard programs for discards
+    alone."""
     leaves, _ = choose_leaves(Devices(), [disk.name])
     with program_statistics(), closing(BlockTracer(leaves)) as tracer:
         live = LiveDiscards(lambda _: True)
@@ -121,7 +122,7 @@ def test_reads_run_no_program_for_what_is_only_for_discards(disk: ScratchDisk) -
 
 
 def summary_of(*options: str) -> dict[str, Any] | None:
-    """What the summary of a moment says of discards."""
+    """Return the discard part of a short watch's summary."""
     done = opwatch(*options, "--json", "0.05", "1")
     assert done.returncode == 0, done.stderr
     document: dict[str, Any] | None = lines(done.stdout)[-1]["discards"]

@@ -1,4 +1,4 @@
-"""What is written to a simulated drive is what is read, with trims in between and afterwards."""
+"""Reads of a simulated drive return the written data, with trims during and after the writes."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_memory_is_given_back() -> None:
         writes(one.device, 48, MIB, step=MIB)
         assert resident() > empty + 40 * MIB
         run("blkdiscard", one.device)
-        # Each of its threads keeps the largest request that it had, of 1 MiB.
+        # Each server thread keeps a buffer for its largest request, here 1 MiB.
         threads = len(os.listdir(f"/proc/{record.pid}/task"))
         assert resident() < empty + (threads + 1) * MIB
 
@@ -116,7 +116,7 @@ def test_a_file_system_lives_on_it(kind: str, tmp_path: Path) -> None:
             for index in range(0, 8, 2):
                 (tmp_path / f"file{index}").unlink()
                 del expected[f"file{index}"]
-            # XFS frees what was unlinked in its own time.
+            # XFS frees unlinked files with a delay.
             end = time.monotonic() + 10
             while one.truth()["valid_bytes"] > full - 15 * MIB and time.monotonic() < end:
                 run("sync", "-f", str(tmp_path))
@@ -147,7 +147,7 @@ def test_state_survives_with_its_wear(tmp_path: Path) -> None:
         assert after["power_cycles"] == before["power_cycles"] + 1
         writes(two.device, 3)
         two.kill()
-    # Killed, it is as it was when it was saved.
+    # After a kill, the drive is in its last saved state.
     with drive(op=None, state=state) as three:
         assert three.truth()["host_writes"] == after["host_writes"]
         assert hashlib.sha256(Path(three.device).read_bytes()).digest() == digest

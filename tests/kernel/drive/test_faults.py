@@ -1,4 +1,4 @@
-"""Each fault has its effect, and only that."""
+"""Each fault has its effect, and no other."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_data_units_wrap_at_2_to_the_32_sectors() -> None:
         assert smart(one).data_units_written == edge
         writes(one.device, 8, MIB, step=MIB)
         assert smart(one).data_units_written == -(-3 * MIB // 512_000)
-        # The other pages count on.
+        # The other pages continue to count.
         assert fdp.decode_fdp_statistics(one.pages.get_log(0x22, 64)).host_bytes_written == 8 * MIB
 
 

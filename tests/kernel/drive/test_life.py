@@ -1,4 +1,4 @@
-"""Simulated drives come and go, and nothing they leave behind is in the way."""
+"""Simulated drives are created and destroyed, and leftovers never block a new drive."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_limits_of_the_loop_devices_last_user_are_lifted() -> None:
         limit.write_text(str(64 << 10))
         life.destroy(one.name)
         with drive() as two:
-            # The same number as a rule, but others may be making loop devices too.
+            # Usually the same number, but other processes may create loop devices too.
             if two.device == one.device:
                 assert int(limit.read_text()) > most - 4096
 
@@ -119,7 +119,7 @@ def test_killed_while_loaded() -> None:
         time.sleep(0.5)
         assert load.poll() is None
         one.kill()
-        # I/O errors, and no hang.
+        # The load gets I/O errors and does not hang.
         assert load.wait(10) != 0
         with pytest.raises(OSError, match="Input/output error"):
             reads(one.device, 1, start=MIB)
@@ -232,11 +232,11 @@ def test_no_data_keeps_none_and_little_memory() -> None:
         record = one.place.record()
         assert record
         status = Path(f"/proc/{record.pid}/status").read_text()
-        # Everything it could ever touch, all its tables included.
+        # Peak address space, which includes all of the drive's tables.
         peak_kib = int(status.split("VmPeak:")[1].split()[0])
         assert peak_kib * 1024 < 2.5 * 2**30
         assert one.truth()["valid_bytes"] == 64 * MIB
-        # Made-up data where there is data, zeroes elsewhere.
+        # Written blocks read as synthetic data, all others as zeroes.
         run("blkdiscard", "-o", "4k", "-l", "4k", one.device)
         with Path(one.device).open("rb") as node:
             assert [any(node.read(4096)) for _ in range(3)] == [True, False, True]

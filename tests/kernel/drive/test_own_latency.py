@@ -1,4 +1,4 @@
-"""What a drive says of its own latency: each command once, by its own clock, whatever is on the way to it."""
+"""A drive's own latency pages: each command counts once, by the drive's clock, whatever delays its path."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_each_command_that_was_served_is_in_it_once(one: Drive) -> None:
     discards(one.device, 7)
     truth = one.truth()
     log, _ = pages(one)
-    # Whoever opens a disk may have it read: the drive's own count is the measure.
+    # Opening a disk may cause extra reads, so the drive's own count is the reference.
     assert log.read.commands == truth["timed_reads"] == truth["host_reads"]
     assert log.write.commands == truth["timed_writes"] == truth["host_writes"] == 23
     assert truth["timed_trims"] == truth["trims"] == 7
@@ -71,10 +71,10 @@ def test_the_drive_knows_what_it_took_and_nothing_of_the_way(one: Drive) -> None
     writes(one.device, 7)
     truth = one.truth()
     log, slow = pages(one)
-    # Five took 40 ms at least, and together less than it took to wait for them; seven took little.
+    # Five commands took at least 40 ms each, and in total less than the wait; seven took little time.
     assert 5 * 40_000 <= log.write.time_us < took_s * 1e6 + 7 * 40_000
     assert log.write.commands == truth["timed_writes"] == 12
-    # A machine that is busy may make one or the other slower than it was told to be.
+    # A busy machine may slow down some of the other commands too.
     cells = [bucket.cells["write"] for bucket in slow.active if bucket.cells["write"].commands]
     assert 5 <= sum(cell.commands for cell in cells) < 12
     assert all(cell.measured_ms and cell.measured_ms >= 30 for cell in cells)

@@ -1,4 +1,4 @@
-"""The log pages of a loaded drive against the core's own counts: exact up to each page's step."""
+"""The log pages of a loaded drive against the core's own counts: exact up to each page's unit."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_pages_show_the_truth() -> None:
         assert placement.media_bytes_erased == truth["erases"] * truth["superblock_bytes"]
         assert (cloud.media_written, cloud.media_read) == (nand, truth["nand_read_bytes"])
         assert (cloud.erase_min, cloud.erase_max) == (truth["erase_min"], truth["erase_max"])
-        # The write amplification of the pages, within what their steps allow.
+        # The pages' write amplification, within their units.
         assert cloud.media_written
         waf = cloud.media_written / (units(host, 512_000) * 512_000)
         assert waf == pytest.approx(nand / host, rel=512_000 / host)
@@ -62,7 +62,7 @@ def test_the_kernels_count_is_the_drives() -> None:
         assert (truth["host_writes"], truth["host_write_bytes"]) == (23, 23 * BLOCK)
         assert truth["host_reads"] >= 11
         assert (truth["trims"], truth["trim_bytes"]) == (7, 7 << 19)
-        # 23 blocks were written in the first 1 MiB, and the first trim took its first half.
+        # 23 blocks were written within the first half MiB, which the first trim freed.
         assert truth["valid_bytes"] == 0
 
 

@@ -1,4 +1,4 @@
-"""The process behind a drive: stopped, upgraded, in other namespaces, and asked by many at once."""
+"""The process behind a drive: stopped, upgraded, in other namespaces, and with several clients at once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.kernel.support.load import writes
 from tests.kernel.support.watching import opwatch
 from tests.requirements import require_drive
 
-# Far below the deadlines of the commands themselves, and above what a loaded machine needs.
+# Far below the commands' own deadlines, and enough for a loaded machine.
 AT_ONCE_S = 30
 
 
@@ -58,7 +58,7 @@ def test_a_stopped_server_hangs_no_command(tmp_path: Path) -> None:
             assert done.returncode == 1, (words, done.stderr)
             assert f"kill -CONT {pid}" in done.stderr
             assert time.monotonic() - begin < AT_ONCE_S
-        # Nobody else waits for it, and it is as it was when it goes on.
+        # No other drive waits for the stopped one, and after it continues its state is unchanged.
         with drive() as two:
             assert two.place.is_alive()
         os.kill(pid, signal.SIGCONT)
@@ -77,7 +77,7 @@ def test_a_stopped_server_hangs_nobody_who_reads_its_pages(words: list[str], sta
         try:
             out, _ = reader.communicate(timeout=AT_ONCE_S)
         finally:
-            # Who waits for a stopped file system ends when it goes on.
+            # A process that waits for the stopped file system can end once the server continues.
             os.kill(pid, signal.SIGCONT)
             reader.kill()
             reader.wait()
@@ -107,7 +107,7 @@ def test_an_upgraded_server_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     original = server.PROGRAM
     monkeypatch.setattr(server, "PROGRAM", program)
     with drive() as one:
-        # Replaced while it runs, as by an upgrade.
+        # Replace the program while it runs, as an upgrade does.
         program.unlink()
         monkeypatch.setattr(server, "PROGRAM", original)
         holder = os.open(one.device, os.O_RDONLY)
@@ -139,7 +139,7 @@ def test_another_process_of_its_number_is_left_alone() -> None:
 
 @contextlib.contextmanager
 def namespace(script: str) -> Iterator[subprocess.Popen[str]]:
-    """A shell in a mount namespace of its own, that has done its part."""
+    """Yield a shell in a private mount namespace after it has run the script."""
     shell = subprocess.Popen(
         ["unshare", "--mount", "--propagation", "private", "sh", "-ec", f"{script}; echo ready; read line"],
         stdin=subprocess.PIPE,
@@ -206,14 +206,14 @@ def test_one_read_is_one_answer() -> None:
         load = subprocess.Popen(argv)
         path = one.place.mount / "truth.json"
         for _ in range(300):
-            # A byte at a time, or nearly: whatever the numbers do meanwhile.
+            # Small reads must return one consistent document although the numbers change meanwhile.
             with path.open("rb", buffering=0) as file:
                 text = b""
                 while part := file.read(97):
                     text += part
             json.loads(text)
         assert load.wait() == 0
-        # Who keeps it open and goes back to its start is told what is true now.
+        # Seeking back to the start of an open file returns current values.
         with path.open("rb", buffering=0) as file:
             before = json.loads(file.read(1 << 16))["host_writes"]
             writes(one.device, 3)
@@ -266,7 +266,7 @@ def test_what_no_drive_serves_is_swept_unless_it_may_be_mounted_out_of_sight(
     with drive() as one:
         device = Path(one.device).name
         one.kill()
-        # Its folder is gone from where we look, as that of another mount namespace is.
+        # Hide the drive's folder, as another mount namespace would.
         run("mount", "-t", "tmpfs", "none", str(ROOT))
         try:
             monkeypatch.setattr(nodes, "survey", lambda _: Survey((), ("the host of a container",)))

@@ -1,4 +1,4 @@
-"""Files that drives are saved to: one drive a file, nothing damaged believed, nothing planted followed."""
+"""State files: one drive per file, no damaged file is accepted, and no planted link is followed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_two_drives_on_one_file(tmp_path: Path) -> None:
     state = tmp_path / "drive.state"
     with drive(state=state), pytest.raises(RefusedError, match="in use by"), drive(state=state):
         pass
-    # Also where the file is there, and named in another way.
+    # Also if the file exists and is named by another path.
     (tmp_path / "folder").symlink_to(tmp_path)
     with drive(op=None, state=state) as one:
         with (
@@ -132,7 +132,7 @@ def test_killed_while_it_saves_the_old_one_is_whole(tmp_path: Path) -> None:
         one.kill()
         saving.wait()
         life.destroy(one.name)
-    # Either the save was over before the kill, or nothing has changed.
+    # Either the save finished before the kill, or the file is unchanged.
     if _leftovers(tmp_path):
         assert state.read_bytes() == whole
     with drive(op=None, state=state):
@@ -192,7 +192,7 @@ def test_no_room_to_save_says_so_and_keeps_the_drive(tmp_path: Path) -> None:
             assert "No space left on device" in done.stderr
             assert f"{small}/drive.state" in done.stderr
             assert os.listdir(small) == []
-            # It is what list and info say: alive, with a device that is its own.
+            # list and info agree: the drive is alive and keeps its own device.
             device = json.loads(opwatch("drive", "info", one.name, "--json").stdout)["device"]
             with drive() as two:
                 assert two.device != device
@@ -225,7 +225,7 @@ def test_the_sizes_of_a_state_file_need_memory_too(tmp_path: Path) -> None:
     assert f"--state {state}: the drive in the state file can take" in done.stderr
     assert f"and {32 * MIB} may be used" in done.stderr
     assert not Place(name).exists()
-    # Contents of 64 MiB and their tables.
+    # Room for 64 MiB of data and its tables.
     try:
         assert opwatch(*create, "65M").returncode == 0
     finally:

@@ -1,4 +1,5 @@
-"""With real timing a drive is as slow as what it is made of. Bounds from above only: hosts may be slower."""
+"""With real timing, a drive is as slow as its simulated parts. Only lower time bounds are tested, because a
+host may be slower."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ def test_reads_take_the_time_of_a_die() -> None:
         begin = time.monotonic()
         reads(one.device, 40)
         assert time.monotonic() - begin > 40 * 5e-3
-        # Nothing is there to be read from flash.
+        # This range was never written, so nothing is read from flash.
         begin = time.monotonic()
         reads(one.device, 40, start=8 * MIB)
         assert time.monotonic() - begin < 40 * 5e-3
@@ -55,7 +56,7 @@ def test_off_means_at_once() -> None:
 def test_it_says_when_the_host_was_the_limit() -> None:
     quick = {"service.latency_ns": 100, "service.read_ns": 1, "service.command_ns": 1}
     with drive(config=quick, words=("timing",)) as one:
-        # No host answers within a tenth of a microsecond. Nothing is there to be read from flash.
+        # No host answers within 0.1 µs. The range was never written, so nothing is read from flash.
         reads(one.device, 40)
         truth = one.truth()
         assert truth["timing"] == 1
@@ -73,7 +74,7 @@ def test_a_slow_drive_is_kept_time_of() -> None:
         reads(one.device, 10)
         truth = one.truth()
         assert truth["answers_due_ns"] >= 10 * 100_000_000
-        # Ten milliseconds late is late: a host that does much else may be, now and then.
+        # An answer is late after ten milliseconds, which a busy host may exceed occasionally.
         assert truth["answers_late"] <= truth["answers_timed"] // 2
 
 

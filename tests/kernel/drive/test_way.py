@@ -1,5 +1,5 @@
-"""Host minus drive on a real block device: what was put on the way lies in the range, what the drive took
-does not show there."""
+"""Host latency minus drive latency on a real block device: a delay on the path lies within the range, a delay
+in the drive does not."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ def _drive() -> None:
 
 
 def watched(one: Drive, workload: Callable[[], None]) -> tuple[dict[str, WayTimes], dict[str, float]]:
-    """What is said of a workload, and the true mean of the way: host and drive, to the nanosecond."""
+    """Return the path's reported times for a workload, and its true mean from host and drive in
+    nanoseconds."""
     disk = Devices().resolve(one.device).disk
     leaves, _ = choose_leaves(Devices(), [disk.name])
     for _ in range(ATTEMPTS):
@@ -70,7 +71,7 @@ def test_the_truth_lies_in_the_range(fault: str) -> None:
         mean = times.way["mean"]
         assert mean.high is not None
         assert mean.low <= truth[name] <= mean.high
-        # At rest before and after, nothing is at the edges: a microsecond to either side is all.
+        # The drive is idle before and after, so no request is at an edge: the error is 1 µs on either side.
         assert mean.high - mean.low <= 2001
         if fault == "way":
             assert mean.low >= DELAY_NS - 1000
@@ -81,8 +82,8 @@ def test_the_truth_lies_in_the_range(fault: str) -> None:
 
 
 def test_under_load_the_edges_widen_it() -> None:
-    """The first look and the last are in the middle of a load: the host's true mean is that of other
-    requests by a few, and the range allows for them."""
+    """The first and the last sample fall into a load: the host's true mean then covers a few other requests,
+    and the range allows for them."""
     with drive(faults=("way=2ms",)) as one:
         load = threading.Thread(
             target=fio,
@@ -97,7 +98,7 @@ def test_under_load_the_edges_widen_it() -> None:
     assert times.requests > 100
     mean = times.way["mean"]
     assert mean.high is not None
-    # How wide it is follows from how many were at the edges, which a busy machine decides.
+    # The width depends on the number of requests at the edges, which varies on a busy machine.
     assert 0 <= mean.low < mean.high
     assert mean.high >= 2_000_000 - 1000
 
@@ -110,7 +111,8 @@ def test_commands_that_are_split_cannot_be_told() -> None:
 
 
 def split(one: Drive) -> None:
-    """Commands past the kernel's sight: to the drive's file, below its block device."""
+    """Send commands that the kernel's block layer does not see: writes to the drive's file, below its block
+    device."""
     with (one.place.mount / "disk").open("r+b", buffering=0) as disk:
         for block in range(5):
             disk.seek(block * 4096)

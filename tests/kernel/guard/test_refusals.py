@@ -1,6 +1,6 @@
-"""Each way in which other tools have destroyed what they should not have: made, and refused.
+"""Every way in which other tools have destroyed the wrong disk, reproduced and refused.
 
-Every disk here is a loop device of the test's own. What fio does to the same disk is in host/test_holes.py.
+Every disk here is the test's own loop device. host/test_holes.py shows fio's behaviour on the same disks.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ALLOWED = Consent(destroy=True, allow_virtual=True)
 
 
 def reasons(disk: ScratchDisk, named: str | None = None) -> list[str]:
-    """Why the disk would not be destroyed, were everything allowed that can be."""
+    """Return the reasons not to destroy the disk when every possible consent is given."""
     facts = look_at(Devices(), named or disk.node, idle_s=0.1)
     consent = Consent(destroy=True, serial=facts.identity.serial, allow_virtual=True)
     return [str(reason) for reason in obstacles(facts, consent)]
@@ -71,7 +71,7 @@ def test_a_mounted_disk_by_its_name_and_by_a_link(disk: ScratchDisk, tmp_path: P
 
 @contextlib.contextmanager
 def with_partition(disk: ScratchDisk) -> Iterator[str]:
-    # No parser of partition tables is needed for this.
+    # addpart needs no parser of partition tables in the kernel.
     run("addpart", disk.node, "1", "2048", str(64 * MIB // 512))
     try:
         yield f"{disk.node}p1"
@@ -125,14 +125,14 @@ def _luks(node: str) -> None:
 
 
 def _lvm(node: str) -> None:
-    """A label of LVM2 in the second sector; its checksum is over what follows it."""
+    """Write an LVM2 label to the second sector, with a checksum over the rest of the label."""
     body = struct.pack("<I8s32sQQ", 32, b"LVM2 001", b"u" * 32, 256 * MIB, 0).ljust(492, b"\0")
     label = b"LABELONE" + struct.pack("<QI", 1, _crc(body)) + body
     Path(node).write_bytes(bytes(512) + label.ljust(512, b"\0"))
 
 
 def _crc(body: bytes) -> int:
-    """As LVM computes it."""
+    """Return LVM's checksum of the bytes."""
     crc = 0xF597A6CF
     for byte in body:
         crc ^= byte
@@ -162,7 +162,7 @@ def test_what_is_on_it_is_somebodys(
 ) -> None:
     write(disk.node)
     assert any(f"there is data on it: {name}" in reason for reason in reasons(disk))
-    # Nothing depends on who looks: a script has no terminal, and gets the same answer.
+    # The answer does not depend on a terminal: a script gets the same one.
     monkeypatch.setattr(sys, "stdin", None)
     with pytest.raises(RefusedError, match="there is data on it"):
         hold(disk.node)
@@ -186,7 +186,7 @@ def test_a_process_that_has_it_open(disk: ScratchDisk) -> None:
 
 
 def test_a_process_that_has_it_open_by_a_node_of_its_own(disk: ScratchDisk, tmp_path: Path) -> None:
-    """As containers have disks: where and as what is for them to say."""
+    """Containers create disk nodes like this, with any path and mode."""
     node = tmp_path / "data"
     os.mknod(node, 0o600 | stat.S_IFBLK, Path(disk.node).stat().st_rdev)
     words = ["sh", "-c", 'exec 3<"$0" && echo ready && read _', str(node)]
@@ -219,7 +219,7 @@ def test_a_loop_device_that_has_it_for_its_file(disk: ScratchDisk) -> None:
 
 
 def test_loop_over_a_node_outside_dev_is_refused(disk: ScratchDisk, tmp_path: Path) -> None:
-    """As a container has it: no text says that the file behind the loop device is the disk."""
+    """As in a container: no path shows that the file behind the loop device is the disk."""
     node = tmp_path / "data"
     os.mknod(node, 0o600 | stat.S_IFBLK, Path(disk.node).stat().st_rdev)
     try:
@@ -274,7 +274,7 @@ def writes_of(disk: ScratchDisk) -> int:
 
 
 def wait_for_writes(disk: ScratchDisk) -> None:
-    """Until more was written than since now: a number of a loop device brings counts of its earlier use."""
+    """Wait for new writes; a reused loop device number keeps the counts of its earlier use."""
     before = writes_of(disk)
     for _ in range(1000):
         if writes_of(disk) > before + 20:
@@ -303,7 +303,7 @@ def test_only_the_very_serial_number_confirms() -> None:
 
 
 def test_a_number_that_is_used_again_is_another_disk(disk: ScratchDisk) -> None:
-    """A plan is made of one; its loop device is detached, and the next one gets its number."""
+    """The plan names a loop device that is then detached, and the next loop device gets its number."""
     planned = look_at(Devices(), disk.node, idle_s=0).identity
     name = disk.name
     disk.detach()
@@ -327,7 +327,7 @@ def test_a_number_that_is_used_again_is_another_disk(disk: ScratchDisk) -> None:
 def test_a_disk_that_goes_while_it_is_ours_is_noticed(disk: ScratchDisk) -> None:
     with hold(disk.node) as holding:
         os.truncate(disk.backing, 128 * MIB)
-        # The kernel takes over the size of the file when it is asked to.
+        # The kernel adopts the file's new size only on request.
         run("losetup", "--set-capacity", disk.node)
         with pytest.raises(RefusedError, match="another drive by now"):
             holding.require_ours()

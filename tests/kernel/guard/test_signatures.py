@@ -1,7 +1,7 @@
-"""Members of arrays, volume groups and pools: each on a loop device of the test's own, and refused.
+"""Members of arrays, volume groups and pools, each on the test's own loop device, and refused.
 
-md and ZFS are not in every kernel, so what they leave on a disk is written by hand, wherever it may lie; LVM
-writes its own, where it is installed.
+Some kernels lack md and ZFS, so the tests write their on-disk signatures directly, at every possible
+offset. LVM writes its own label if it is installed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def put(node: str, offset: int, data: bytes | bytearray) -> None:
 
 
 def md1(node: str, offset: int) -> None:
-    """A superblock of version 1: at the begin, 4 KiB behind it, or 8 KiB before the end."""
+    """Write a version 1 superblock: at the start, 4 KiB after the start, or 8 KiB before the end."""
     block = bytearray(256)
     geometry = (1700000000, 1, 0, (size_of(node) - (1 << 20)) // _SECTOR, 0, 2)
     struct.pack_into("<4I16s32sQ2iQ2I", block, 0, _MD_MAGIC, 1, 0, 0, b"u" * 16, b"host:0", *geometry)
@@ -47,13 +47,13 @@ def md1_at_the_end(node: str) -> None:
 
 
 def md0(node: str) -> None:
-    """A superblock of version 0.90, in the last whole 64 KiB."""
+    """Write a version 0.90 superblock into the last whole 64 KiB."""
     block = struct.pack("<8I", _MD_MAGIC, 0, 90, 0, 0, 0x11, 0, 1).ljust(4096, b"\0")
     put(node, (size_of(node) & ~0xFFFF) - 0x10000, block)
 
 
 def zfs(node: str, *labels: int) -> None:
-    """Uberblocks in some of the four labels: two at the begin, two at the end."""
+    """Write uberblocks into some of the four labels: two at the start, two at the end."""
     for label in labels:
         begin = label * _LABEL if label < 2 else size_of(node) - (4 - label) * _LABEL
         for slot in range(8):

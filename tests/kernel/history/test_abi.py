@@ -1,4 +1,4 @@
-"""The layouts of the history programs that Python reads, against the types in the built object."""
+"""Python's layouts of the history programs' data against the types in the built object."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_records_and_losses_have_the_fields_of_the_header() -> None:
 
 
 def test_kinds_are_numbered_alike() -> None:
-    """The object knows them as numbers only: their names stand in the header."""
+    """Compare with the header, because the object only has the numbers."""
     text = re.sub(r"/\*.*?\*/", "", HEADER.read_text(), flags=re.S)
     body = re.search(r"enum ow_change_kind {(.*?)}", text, re.S)
     assert body

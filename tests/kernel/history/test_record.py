@@ -35,7 +35,7 @@ SIZE = 320 * MIB
 
 
 def map_of(one: Drive) -> Extents:
-    """What the simulated drive holds, by its own map."""
+    """Return the extents that the simulated drive's own map holds."""
     bits = (one.place.mount / "valid-map").read_bytes()
     units = (at * 8 + bit for at, byte in enumerate(bits) if byte for bit in range(8) if byte >> bit & 1)
     return Extents.in_order((unit * 4096, (unit + 1) * 4096) for unit in units)
@@ -74,7 +74,7 @@ def test_every_kind_is_told_a_prime_number_of_times(disk: ScratchDisk) -> None:
             places.setdefault(change.kind, []).append((change.sector, change.sectors))
         assert 0 < change.begin_ns < change.end_ns
     expected = [(at * 16, 16) for at in range(29)] + [(at * 8, 8) for at in range(7)]
-    # What cannot be zeroed in place is written.
+    # Zeroes that the device cannot write in place become writes.
     [zeroed] = [change for change in stream if change.kind == ChangeKind.ZEROES]
     assert places[ChangeKind.WRITE][:36] == expected
     assert places[ChangeKind.DISCARD] == [(at * 2048, 1024) for at in range(13)]
@@ -93,7 +93,7 @@ def test_a_full_ring_is_a_loss_and_no_silence(
     recording = recorded(disk.node, tmp_path / "x", load)
     assert any("room" in why for why in recording.history.forgotten)
     assert not recording.history.map.extents(SectorState.TRIMMED)
-    # What was written stays written, whatever else was written.
+    # Written sectors stay written despite lost events about other writes.
     assert recording.history.map.extents(SectorState.WRITTEN).total > 0
     assert recording.state().written_slack is not None
 
@@ -102,7 +102,7 @@ def test_a_full_ring_is_a_loss_and_no_silence(
 
 
 def scatter(device: str, seed: int) -> None:
-    """Writes and discards of whole units of the drive, many on the same places."""
+    """Write and discard whole units of the drive, often at the same offsets."""
     rng = random.Random(seed)
     pattern = mmap.mmap(-1, MIB)
     pattern.write(rng.randbytes(MIB))
@@ -135,7 +135,7 @@ def test_the_map_is_the_drives_own(seed: int, tmp_path: Path) -> None:
 
 
 def churn(device: str, seed: int) -> None:
-    """Writes and discards on few places, from several threads that know nothing of each other."""
+    """Write and discard in a small area from several independent threads."""
 
     def one(number: int) -> None:
         rng = random.Random(seed * 10 + number)
@@ -162,7 +162,7 @@ def test_what_met_on_its_way_is_not_known_and_all_else_is_right(seed: int, tmp_p
         truth, map_ = map_of(one), recording.history.map
         assert not map_.extents(SectorState.WRITTEN) - truth
         assert not map_.extents(SectorState.TRIMMED) & truth
-        # And that is most of it.
+        # The known part is most of the area.
         assert map_.extents(SectorState.WRITTEN).total > MIB // 2
         assert map_.extents(SectorState.TRIMMED).total > MIB // 4
 

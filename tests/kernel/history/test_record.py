@@ -192,7 +192,7 @@ def test_a_file_systems_stale_space_is_exact(kind: str, tmp_path: Path) -> None:
             assert truth > 10 * MIB
             stale = measured["stale_bytes"]
             assert stale["low"] <= truth <= stale["high"]
-            # What is not known was zeroed, and lies where the file system was made.
+            # The unknown part was zeroed, and lies where mkfs wrote.
             assert stale["high"] - stale["low"] == measured["unknown_bytes"] <= MIB
             assert measured["exact"] is (measured["unknown_bytes"] == 0)
             assert measured["exact"] is (stale["value"] is not None)
@@ -204,7 +204,7 @@ def test_a_file_systems_stale_space_is_exact(kind: str, tmp_path: Path) -> None:
 
 
 def test_a_recording_that_goes_on_is_read(tmp_path: Path) -> None:
-    """The reader waits for what it has just had written down."""
+    """The reader waits until the recorder has saved its latest state."""
     require_drive()
     path, point = tmp_path / "x", tmp_path / "mnt"
     point.mkdir()
@@ -258,7 +258,7 @@ def test_each_disk_of_a_file_system_needs_its_own(tmp_path: Path) -> None:
                 recording.close()
         assert both["stale_bytes"]["low"] <= sum(truth) <= both["stale_bytes"]["high"]
         assert sum(truth) > 10 * MIB
-        # The host may have lost events, and then more is unknown.
+        # If the host has lost events, more is unknown.
         if not any(recording.history.forgotten for recording in recordings):
             assert both["unknown_bytes"] <= MIB
         [other] = [part for part in alone["drives"] if part["history"] is None]

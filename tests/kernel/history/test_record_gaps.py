@@ -1,4 +1,4 @@
-"""Recordings that are taken up again, given up or refused."""
+"""Recordings that are continued, given up or refused."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_recorder_that_was_killed_is_taken_up_where_it_was(disk: ScratchDisk, 
         writes(disk.node, 1, start=MIB)
         process.kill()
         process.wait()
-        # Nobody knows whether that was seen in time; what was written stays so.
+        # The write may not have been seen in time; sectors recorded as written stay written.
     done = command("record", "--dev", disk.node, "-o", str(path), "--for", "0.2")
     assert done["written_bytes"] in (11 * 4096, 12 * 4096)
 
@@ -124,7 +124,7 @@ def test_another_life_of_the_disk(tmp_path: Path) -> None:
 
 @contextlib.contextmanager
 def _full(folder: Path) -> Iterator[Path]:
-    """A file system without room."""
+    """Yield a full file system."""
     folder.mkdir()
     run("mount", "-t", "tmpfs", "-o", "size=64k", "none", str(folder))
     try:
@@ -186,7 +186,7 @@ def test_without_the_kernels_counts_nothing_is_recorded(disk: ScratchDisk, tmp_p
 
 
 def test_statistics_that_are_switched_off_end_it(disk: ScratchDisk, tmp_path: Path) -> None:
-    """Whatever is written then, the counts stay as they were: nothing may be believed afterwards."""
+    """The counts no longer change with writes, so nothing in the recording may be believed afterwards."""
     path = tmp_path / "x"
     switch = Path(f"/sys/block/{disk.name}/queue/iostats")
     try:
@@ -221,7 +221,7 @@ def test_a_command_is_followed_to_its_end(disk: ScratchDisk, tmp_path: Path) -> 
     assert json.loads(done.stdout)["file"] == str(tmp_path / "x")
 
 
-# --- what happens to the file meanwhile ---
+# --- changes to the file during the recording ---
 
 
 def _swap(path: Path) -> None:
@@ -321,5 +321,5 @@ def test_no_room_ends_a_recording_and_not_the_command(disk: ScratchDisk, tmp_pat
         done = opwatch("trim", "record", "--dev", disk.node, "-o", str(folder / "x"), *command)
         assert (done.returncode, "No space left" in done.stderr) == (1, True), done.stderr
         assert (tmp_path / "done").read_text() == "done"
-        # What was written before counts.
+        # The recording up to that point is valid.
         read_history(folder / "x")

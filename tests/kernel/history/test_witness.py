@@ -1,4 +1,4 @@
-"""What drives and the kernel say of a trim: vendor counters of simulated drives, messages of the kernel."""
+"""Evidence from drives and the kernel for a trim: vendor counters of simulated drives, kernel messages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ SOURCE = "log CAh E5"
 
 
 def audited(*faults: str) -> tuple[Audit, dict[str, int], dict[str, int]]:
-    """An audit of a new filesystem on a simulated drive, and what the drive knows of itself around it."""
+    """Return an audit of a new filesystem on a simulated drive, and the drive's own state before and after
+    it."""
     for _ in range(ATTEMPTS):
         with drive(SIZE, faults=faults) as one, mounted(one.device, "ext4") as point:
             (point / "file").write_bytes(os.urandom(64 * MIB))
@@ -56,7 +57,7 @@ def test_a_counter_that_rises_by_what_completed_is_proof() -> None:
 
 
 def test_a_drive_that_ignores_trims_counts_none() -> None:
-    """The same perfect trace, no proof, and its own count of what it holds contradicts."""
+    """The trace is equally perfect but no proof, and the drive's own count of held data contradicts it."""
     require_drive()
     result, before, after = audited("trim=ignore")
     assert result.verdict is Verdict.UNKNOWN
@@ -90,7 +91,7 @@ def test_a_page_that_cannot_be_read_is_left_out() -> None:
 
 @pytest.fixture
 def _speaking(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """During each trim the kernel's log gets a message about no device of ours, too."""
+    """During each trim, write a message about an unrelated device into the kernel's log too."""
     ours = fitrim_process.trim
 
     def trim(mount: Mount, asked: Asked, started: Callable[[int], None]) -> FitrimAnswer:
@@ -103,7 +104,7 @@ def _speaking(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("_speaking")
 def test_messages_of_the_devices_concerned() -> None:
-    """Failed discards: the kernel names the device, the sector and the operation."""
+    """Discards fail, and the kernel logs the device, the sector and the operation."""
     for _, result in trims.audited(lambda: sealed("xfs")):
         name = next(row.device for row in result.rows if row.layer == "loop")
         said = result.evidence.log

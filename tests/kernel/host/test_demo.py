@@ -1,4 +1,4 @@
-"""`make demo`: nothing is left of one that is killed, and nobody else's drive is taken for its own."""
+"""`make demo`: a killed demo leaves nothing behind, and never removes another user's drive."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CONFIG = {"user_bytes": 16 * MIB, "physical_bytes": 20 * MIB}
 
 
 def of_process(pid: int) -> list[str]:
-    """The drives of the demo that is, or was, this process."""
+    """Return the drives of the demo with this process number."""
     return [place.name for place in places() if place.name.startswith(f"demo-{pid}-")]
 
 
@@ -37,7 +37,7 @@ def test_a_drive_of_a_demo_is_gone_afterwards() -> None:
         device.require_same()
         claim = demo_drive.CLAIMS / record.name
         assert (claim.stat().st_mode & 0o777, claim.stat().st_uid) == (0o600, 0)
-        # It is claimed: to clean up leaves it alone.
+        # The drive is claimed, so the cleanup leaves it alone.
         demo_drive.remove_leftovers(print)
         assert Place(record.name).is_alive()
     assert not Place(record.name).exists()
@@ -45,7 +45,7 @@ def test_a_drive_of_a_demo_is_gone_afterwards() -> None:
 
 
 def test_a_drive_that_bears_such_a_name_is_nobodys() -> None:
-    """As today's users may call theirs: there is no process of this number."""
+    """Users may give a drive such a name; no process has this number."""
     with drive(16 * MIB, name="demo-99999999") as one:
         demo_drive.remove_leftovers(print)
         assert one.place.is_alive()
@@ -64,7 +64,7 @@ def test_another_drive_of_a_claimed_name_is_left_alone() -> None:
         demo_drive.remove_leftovers(print)
         assert one.place.is_alive()
         assert not claim.exists()
-        # The same claim to this very server is one to this drive.
+        # With this server's start time, the claim covers this drive.
         claim.write_text(f"[{server.pid}, {server.started_ticks}]")
         demo_drive.remove_leftovers(print)
         assert not one.place.exists()

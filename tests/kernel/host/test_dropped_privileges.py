@@ -21,25 +21,26 @@ from tests.requirements import unmet
 TOP = Path(__file__).parents[3]
 UNIT = TOP / "tools" / "opwatch-flight.service"
 _IPC_LOCK = 1 << 14
-# Of a recorder: none that changes users, networks, modules, devices' nodes or other processes' memory.
+# Capabilities that a recorder never keeps: to change users, networks, modules, device nodes or other
+# processes' memory.
 _NEVER = {"SETPCAP": 8, "SETUID": 7, "NET_ADMIN": 12, "SYS_MODULE": 16, "SYS_PTRACE": 19, "MKNOD": 27}
 
 
 def statuses(pid: int) -> Iterator[dict[str, str]]:
-    """/proc status of each thread."""
+    """Yield the status file of each thread as a dictionary."""
     for path in Path(f"/proc/{pid}/task").glob("*/status"):
         yield dict(line.split(":\t", 1) for line in path.read_text().splitlines() if ":\t" in line)
 
 
 def capabilities(pid: int) -> set[int]:
-    """The masks of capabilities that the threads of a process have, or could get."""
+    """Return all capability masks of a process's threads, including capabilities that they could gain."""
     return {
         int(status[name], 16) for status in statuses(pid) for name in ("CapPrm", "CapEff", "CapInh", "CapAmb")
     }
 
 
 def server_of(name: str) -> int:
-    """The process that serves a simulated drive."""
+    """Return the process that serves a simulated drive."""
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
             command = path.read_bytes()

@@ -1,4 +1,4 @@
-"""Nothing is left of a test run that is killed: no loop device, no mount, no drive and no folder."""
+"""A killed test run leaves nothing behind: no loop device, no mount, no drive and no folder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from opwatch.drive.place import Place
 from tests.requirements import require_drive
 
-# Round after round, as the tests do it, until it is killed.
+# Repeats the usual steps of a test until it is killed.
 _RUN = """
 import sys
 from pathlib import Path
@@ -43,7 +43,7 @@ def _backing(loop: str) -> str | None:
 
 
 def _mounts(pid: int) -> list[str]:
-    """Mounts that any process but those of the run could see."""
+    """Return the run's mounts that are visible to processes outside the run."""
     text = Path("/proc/self/mountinfo").read_text()
     return [line for line in text.split("\n") if f"/test-{pid}-" in line]
 
@@ -54,7 +54,7 @@ def test_nothing_is_left_of_a_run_that_is_killed(seed: int) -> None:
     moment_s = random.Random(seed).uniform(0.1, 1.5)
     with subprocess.Popen([sys.executable, "-c", _RUN], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
-        lines = [process.stdout.readline()]  # it has begun
+        lines = [process.stdout.readline()]  # the run has started
         backing = {}
         end = time.monotonic() + moment_s
         while time.monotonic() < end:

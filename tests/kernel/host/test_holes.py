@@ -1,4 +1,4 @@
-"""What fio does to a mounted disk, and what asks the kernel before: each row was measured."""
+"""fio on a mounted disk compared with the kernel's claim on the disk; each case was measured."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_fio_runs_where_the_kernel_says_that_it_is_in_use(
         assert not is_claimed(path)
         with mounted(disk.node, point):
             assert is_claimed(path)
-            # Later versions may refuse it, and kernels that let nobody write to what is mounted do.
+            # Later fio versions may refuse, and so do kernels that block writes to mounted devices.
             ran = fio(path, "--size=4m", "--offset=96m", load).returncode == 0
             record_property("fio ran", ran)
             assert is_claimed(disk.path)

@@ -1,4 +1,4 @@
-"""Every command in the locale C: ASCII alone, and no traceback, whatever names it meets."""
+"""Every command in the locale C: only ASCII, and no traceback, whatever names it handles."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from opwatch.tools.commands.trim import VERBS
 from tests.kernel.support.drives import drive
 from tests.kernel.support.filesystems import make, mounted
 
-# What each is given: DISK is a drive of our own, MOUNT a file system on it at a point that no ASCII names.
+# Arguments: DISK is a drive of our own, MOUNT a file system on it with a non-ASCII mount point.
 CALLS = (
     *(["help", name] for name in COMMANDS),
     *(["trim", verb, "--help"] for verb in VERBS),

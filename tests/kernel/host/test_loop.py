@@ -1,4 +1,4 @@
-"""Loop devices: bound by descriptor, gone with it, and told from every other life of their number."""
+"""Loop devices: bound by descriptor, removed with it, and never confused with a reused number."""
 
 from __future__ import annotations
 
@@ -76,9 +76,9 @@ def test_what_is_written_reaches_the_file(in_steps: bool, monkeypatch: pytest.Mo
 
 
 def test_its_number_is_nobody_elses_while_it_is_open() -> None:
-    """What makes the use of /dev/loopN right for a tool that takes no descriptor."""
+    """This makes /dev/loopN safe for tools that do not accept a descriptor."""
     with memory() as file, memory(MIB) as other, loop.attach(file) as device:
-        # To detach it in the meantime changes nothing: it is open.
+        # Detaching has no effect while the device is open.
         subprocess.run(["losetup", "--detach", device.node], check=False, capture_output=True)
         with pytest.raises(OSError, match="busy"):
             loop._bind(device.fileno(), other, loop.Binding())
@@ -131,7 +131,7 @@ def test_devices_over_a_file_are_known_by_the_file() -> None:
 
 
 def test_many_at_once_take_different_numbers() -> None:
-    """LOOP_CTL_GET_FREE tells everybody of the same one."""
+    """LOOP_CTL_GET_FREE returns the same number to concurrent callers."""
     made: list[loop.LoopDevice] = []
     errors: list[BaseException] = []
 
@@ -164,7 +164,7 @@ def test_of_a_process_that_is_killed_nothing_is_left() -> None:
         assert process.stdout
         name, path = process.stdout.readline().split()
         assert "opwatch-killed" in (backing_text(name) or "")
-        # Another process opens the very device, and so keeps it for as long as it needs it.
+        # Another process that opens the device keeps it alive as long as needed.
         with open(path, "rb") as kept:
             process.send_signal(signal.SIGKILL)
             process.wait()
@@ -175,7 +175,7 @@ def test_of_a_process_that_is_killed_nothing_is_left() -> None:
 
 @pytest.mark.parametrize("kind", list(MKFS))
 def test_tools_take_the_descriptor(kind: str, tmp_path: Path) -> None:
-    """By what the kernel opens they know the device: mkfs, blkdiscard, fio and mount."""
+    """Tools recognize the device through the descriptor path: mkfs, blkdiscard, fio and mount."""
     with memory(320 * MIB) as file, loop.attach(file) as device:
         run(*MKFS[kind], device.path)
         run("mount", device.path, str(tmp_path))
@@ -189,7 +189,7 @@ def test_tools_take_the_descriptor(kind: str, tmp_path: Path) -> None:
 
 
 def test_mkfs_btrfs_tells_two_apart(tmp_path: Path) -> None:
-    """It compares the names of the files behind loop devices; one of them is mounted."""
+    """mkfs.btrfs compares the names of the files behind loop devices; one of them is mounted."""
     flags = os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC
     files = [os.open("/dev/shm", flags, 0o600) for _ in range(2)]
     try:

@@ -1,4 +1,4 @@
-"""A container that hides things: each command says what it lacks, where, and what to do."""
+"""A container that hides files: each command says what is missing, where, and what to do."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TOP = Path(__file__).parents[3]
 _HIDE = 'for one in $0; do mount -t tmpfs none "$one" || exit 77; done; exec "$@"'
 _NO_TRACING = ("setpriv", "--bounding-set=-bpf,-perfmon,-sys_admin", "--inh-caps=-bpf,-perfmon,-sys_admin")
 SYSFS = "/sys/block /sys/class/block /sys/dev/block"
-# (what is hidden, the privilege taken, command, exit status, words of what is said)
+# (hidden paths, command prefix that drops privileges, command, exit status, expected text)
 CASES = (
     ("/sys/kernel/tracing", (), "--dev DISK 0.1 1", 0, ""),
     ("/sys/kernel/tracing", (), "doctor", 0, "Tracing works here"),

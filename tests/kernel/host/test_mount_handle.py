@@ -1,4 +1,4 @@
-"""Mounts and disks that are exchanged between the plan and the deed: noticed, and nothing is done to them."""
+"""Mounts and disks that are exchanged between planning and acting: noticed, and left untouched."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ _CHANGE_FD = 0x4C06
 
 @contextlib.contextmanager
 def used(point: Path, kind: str = "ext4") -> Iterator[ScratchDisk]:
-    """A mounted file system with free space that was written once: a trim would show in its file."""
+    """Yield a disk with a mounted file system whose free space was once written, so that its file shows a
+    trim."""
     with ScratchDisk(160 * MIB) as disk:
         make(kind, disk.node)
         with mounted(disk.node, point):
@@ -45,7 +46,7 @@ def used(point: Path, kind: str = "ext4") -> Iterator[ScratchDisk]:
 
 @pytest.fixture
 def over(tmp_path: Path) -> Iterator[tuple[Path, ScratchDisk, ScratchDisk]]:
-    """(mount point, the disk that is planned for, the disk that is to come over it)."""
+    """Yield (mount point, planned disk, disk that will be mounted over it)."""
     first, second = tmp_path / "first", tmp_path / "second"
     first.mkdir()
     second.mkdir()
@@ -81,7 +82,7 @@ def test_a_mount_that_came_over_it_is_not_trimmed(
 def test_what_is_opened_is_what_is_asked_for(
     over: tuple[Path, ScratchDisk, ScratchDisk], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A cover that is there when the point is opened, and gone when the mount table is read."""
+    """Another mount covers the point when it is opened, and is gone when the mount table is read."""
     point, _, other = over
     mount = mounted_at(str(point))
     taken = allocated(other.backing)
@@ -109,7 +110,7 @@ def test_an_audit_that_is_overtaken_trims_nothing(
     real = trimming._Witnesses
 
     def hooked(before: Stack, is_early: trimming.IsEarly) -> trimming._Witnesses:
-        # The stack has been looked at, nothing has been trimmed yet: who holds the mount keeps it.
+        # The stack has been read and nothing trimmed yet; the audit keeps the mount busy.
         assert subprocess.run(["umount", str(point)], check=False, capture_output=True).returncode
         cover(point, other)
         return real(before, is_early)
@@ -138,7 +139,7 @@ def test_sentinels_go_into_the_planned_file_system_or_nowhere(
         assert free_of(point) == free
     finally:
         run("umount", str(point))
-    # One that comes while they are planted does not get them either.
+    # A mount that appears while the sentinels are in place does not get them either.
     with sentinels.Sentinels(mount, stack, (MIB,)) as planted:
         planted.plant()
         cover(point, other)
@@ -173,7 +174,7 @@ def test_a_link_in_the_place_of_a_sentinel_is_not_followed(
             with pytest.raises(OpwatchError, match="no file can be made there"):
                 planted.plant()
             link.unlink()
-            planted.plant()  # by name, which is gone at once
+            planted.plant()  # created by name and unlinked at once
             assert not list(point.glob(".opwatch*"))
         monkeypatch.undo()
     assert victim.read_text() == "mine"

@@ -1,4 +1,4 @@
-"""A disk that is mounted where our own mount table does not show it."""
+"""A disk that is mounted in a namespace outside our own mount table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.kernel.support.trims import MIB, run
 
 @contextlib.contextmanager
 def mounted_elsewhere(node: str, point: Path, then: str = "") -> Iterator[int]:
-    """A process with a mount namespace of its own, in which the disk is mounted; its number."""
+    """Yield the number of a process that has the disk mounted in a private mount namespace."""
     words = f'mount "$0" "$1" && {then or "true"} && echo ready && read _'
     with subprocess.Popen(
         ["unshare", "--mount", "--propagation", "private", "sh", "-c", words, node, str(point)],

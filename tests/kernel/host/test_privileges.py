@@ -1,4 +1,4 @@
-"""The table of SECURITY.md, row by row: each command as nobody, and with CAP_BPF and CAP_PERFMON alone."""
+"""The table in SECURITY.md, row by row: each command as nobody, and with only CAP_BPF and CAP_PERFMON."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _PRIVILEGES = {
 
 
 def rows() -> list[tuple[str, str, str]]:
-    """(command, exit status as nobody, exit status with the two capabilities)."""
+    """Return (command, exit status as nobody, exit status with the two capabilities) for each row."""
     _, table = (TOP / "SECURITY.md").read_text().split(_HEAD)
     table = table.partition("\n\n")[0]
     lines = [line.strip("| \n").split(" | ") for line in table.split("\n")[2:] if line.startswith("|")]
@@ -42,7 +42,7 @@ def rows() -> list[tuple[str, str, str]]:
 
 @pytest.fixture(scope="module")
 def words(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """What stands for the words in capitals: a drive of our own with a file system on it."""
+    """Yield values for the capitalised words: a drive of our own with a file system on it, and files."""
     if not shutil.which("setpriv"):
         unmet("kernel", "setpriv is not installed")
     point = tmp_path_factory.mktemp("mount")
@@ -72,7 +72,7 @@ def words(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
 
 
 def _as(who: str, command: str, words: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    # Of its own for each run, as no command writes over a file.
+    # A fresh name for each run, because no command overwrites a file.
     fresh = {"FRESH": f"{words['FOLDER']}/{a_name()}.opw"}
     arguments = [(words | fresh).get(word, word) for word in command.split()[1:]]
     argv = [*_PRIVILEGES[who], sys.executable, "-P", "-m", "opwatch", *arguments]
@@ -98,6 +98,6 @@ def test_a_row_is_true(words: dict[str, str], command: str, nobody: str, two: st
 
 
 def test_nothing_was_changed(words: dict[str, str]) -> None:
-    """The drive is still there, and no other was made."""
+    """The drive still exists, and no other was created."""
     listed = run(sys.executable, "-m", "opwatch", "drive", "list")
     assert words["DRIVE"] in listed and words["NEW"] not in listed

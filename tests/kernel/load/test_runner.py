@@ -1,4 +1,4 @@
-"""fio as it is run here: what it reports, where it writes, and that nothing of it is left."""
+"""fio as opwatch runs it: its report, the offsets that it writes, and its cleanup."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def window(disk: ScratchDisk, size: int = 16 * MIB) -> LoadWindow:
 
 
 def written(disk: ScratchDisk, words: list[str]) -> list[int]:
-    """The units of 4 KiB that a run changes, on a disk that was zero before."""
+    """Return the 4 KiB units that a run changes on a zeroed disk."""
     with FioProcess(words) as run:
         run.result(60)
     content = Path(disk.node).read_bytes()
@@ -34,7 +34,7 @@ def written(disk: ScratchDisk, words: list[str]) -> list[int]:
 
 @pytest.mark.parametrize("units_short", [0, 14, 4090])
 def test_a_fill_writes_every_byte_of_its_window_and_no_other(units_short: int) -> None:
-    """A level ends anywhere: fio would end it with a whole request, or leave a part out."""
+    """A level may end at any unit, where fio would overrun with a whole request or leave out the rest."""
     with ScratchDisk(32 * MIB) as disk:
         units = written(disk, fill_words(window(disk, 16 * MIB - units_short * 4096), 5))
         assert units == list(range(1024, 1024 + 4096 - units_short))
@@ -47,7 +47,7 @@ def test_another_round_writes_other_places_and_the_same_one_the_same() -> None:
             seed = seed_of("a sweep", "10 %", number)
             places.append(written(disk, round_words(load("random-4k"), window(disk), 2 * MIB, seed)))
     assert places[0] == places[1]
-    # 512 of 4096 places: of two draws, an eighth falls together.
+    # 512 of 4096 offsets: an eighth of two independent draws coincides.
     assert len(set(places[0]) & set(places[2])) < 200
     assert all(1024 <= at < 1024 + 4096 for draw in places for at in draw)
 
@@ -55,7 +55,7 @@ def test_another_round_writes_other_places_and_the_same_one_the_same() -> None:
 def test_threads_of_one_round_write_other_places() -> None:
     with ScratchDisk(32 * MIB) as disk:
         places = written(disk, round_words(load("pts-enterprise"), window(disk), 2 * MIB, 7))
-        # 512 draws of 4096: 480 different ones, and 120 if the four threads did the same.
+        # 512 draws from 4096 give about 480 different offsets, or 120 if all four threads drew the same.
         assert len(places) > 400
 
 
@@ -66,7 +66,7 @@ def test_each_workload_writes_what_it_is_to_write(name: str) -> None:
         with FioProcess(words) as process:
             run = process.result(60)
         assert run.report
-        # A mix is one of chance: 8 MiB are some hundred requests.
+        # The mix is random: 8 MiB are only a few hundred requests.
         assert run.report.total.bytes["write"] == pytest.approx(8 * MIB, rel=0.15)
         [*jobs] = run.report.jobs
         latency = jobs[0].operations["write"].latency
@@ -123,7 +123,7 @@ def test_when_we_are_killed_fio_goes_and_the_disk_is_free() -> None:
 
 
 def test_what_other_children_take_is_none_of_its_processor_time() -> None:
-    """smartctl runs beside it, and ends before it does."""
+    """Another child process, such as smartctl, runs next to fio and ends before fio does."""
     with ScratchDisk(32 * MIB) as disk:
         words = [*round_words(load("random-4k"), window(disk), MIB, 7), "--startdelay=2"]
         with FioProcess(words) as run:

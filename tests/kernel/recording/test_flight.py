@@ -1,4 +1,4 @@
-"""`opwatch flight`, as a user meets it: the last minutes are there, whatever became of the recorder."""
+"""`opwatch flight` from a user's point of view: the last minutes are kept even if the recorder is killed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FLIGHT = (sys.executable, "-m", "opwatch", "flight")
 
 @contextmanager
 def recorder(disk: ScratchDisk, ring: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
-    """One that keeps a ring until the block ends, and longer if it was ended in it."""
+    """Run a recorder with a ring until the block ends, if it has not ended earlier."""
     argv = [*FLIGHT, "--dev", disk.node, "--ring", str(ring), "--every", "0.05", *options]
     with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as process:
         try:
@@ -40,7 +40,7 @@ def recorder(disk: ScratchDisk, ring: Path, *options: str) -> Iterator[subproces
 
 
 def moments(entries: list[RunEntry]) -> list[int]:
-    """The times of entries, without a fact of the whole run that every part of it repeats."""
+    """Return the times of entries, without a fact of the whole run that each part repeats."""
     parts = [entry for entry in entries if not isinstance(entry, Blinded)]
     return [first_moment(entry) for entry in parts if first_moment(entry)]
 
@@ -57,7 +57,7 @@ def test_a_dump_has_the_last_of_it_while_it_goes_on(disk: ScratchDisk, tmp_path:
         assert process.poll() is None
     kept = entries_in(path)
     assert isinstance(kept[0], Began)
-    # What is kept, and not all that ever was; and nothing is missing before the dump was asked for.
+    # Only the last part is kept, and nothing before the dump request is missing.
     assert moments(kept)[-1] - moments(kept)[0] > 1.9e9
     assert moments(kept)[0] > begun_ns + 1e9
     assert max(moments(kept)) > asked_ns - 2e9
@@ -103,7 +103,7 @@ def test_a_part_of_the_ring(disk: ScratchDisk, tmp_path: Path) -> None:
             assert done.returncode == 0, done.stderr
     # The end of a dump repeats the last sample.
     short, whole = (sorted({*moments(entries_in(tmp_path / name))}) for name in ("short.opw", "long.opw"))
-    # From the last sample before that time on.
+    # Starts with the last sample before that time.
     begin_ns = short[-1] - 10**9
     assert short == [at_ns for at_ns in whole if short[0] <= at_ns <= short[-1]]
     assert short[0] == max(at_ns for at_ns in whole if at_ns <= begin_ns)
@@ -186,8 +186,8 @@ def test_a_rule_writes_a_recording_of_before_and_after(disk: ScratchDisk, tmp_pa
         assert process.wait(60) == 0
         assert process.stderr
         assert f"{rule} on {disk.name}: write iops" in process.stderr.read()
-    # A loaded machine may let the rate drop for a moment, so that the rule fires once more, and maybe behind
-    # the end of the first recording.
+    # On a loaded machine the rate may drop briefly, so that the rule fires again, possibly after the end of
+    # the first recording.
     path = min(into.glob(f"*-{disk.name}.opw"))
     kept = RecordedRun(path)
     try:
@@ -250,7 +250,7 @@ def test_mistakes_are_said(disk: ScratchDisk, tmp_path: Path) -> None:
         done = opwatch("flight", *words)
         assert done.returncode == status, (words, done.stderr)
         assert text in done.stderr
-    # What is given before the verb is meant for it.
+    # Options before the verb apply to the verb.
     before = opwatch("flight", "--ring", str(tmp_path / "other"), "status")
     assert str(tmp_path / "other") in before.stderr
     (tmp_path / "there.opw").touch()

@@ -1,4 +1,4 @@
-"""`opwatch note` into recordings that go on, and what is shown of it."""
+"""`opwatch note` on running recordings, and the output of the notes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OPWATCH = (sys.executable, "-m", "opwatch")
 
 
 def noted(path: Path, *words: str) -> None:
-    """Give a note as soon as it can be given."""
+    """Add a note, retrying until the recording accepts it."""
     deadline = time.monotonic() + 60
     while (done := opwatch("note", str(path), *words)).returncode and time.monotonic() < deadline:
         time.sleep(0.2)
@@ -34,7 +34,7 @@ def test_a_note_is_shown_with_its_time(disk: ScratchDisk, tmp_path: Path, comman
         argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as run:
         noted(path, "fstrim", "begins")
-        # Nothing of it lies beside the file.
+        # The note leaves no other file in the folder.
         assert set(os.listdir(tmp_path)) <= {"run.opw", "run.opw-wal"}
         out, _ = run.communicate("", timeout=60)
     assert run.returncode == 0

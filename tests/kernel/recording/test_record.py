@@ -1,4 +1,4 @@
-"""`opwatch record`, `-o` and `opwatch replay`, as a user meets them."""
+"""`opwatch record`, `-o` and `opwatch replay` from a user's point of view."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from tests.kernel.support.filesystems import fill, make, mounted
 from tests.kernel.support.watching import lines, opwatch
 
 OPWATCH = (sys.executable, "-m", "opwatch")
-# What was known so long before a recorder was killed is in its file.
+# Samples older than this when a recorder is killed must be in its file.
 MOST_LOST_NS = 10**9
-# `make test-kills` has more of them, at other moments.
+# `make test-kills` runs more of them, at other moments.
 KILLS, KILLS_SEED = int(os.environ.get("OPWATCH_KILLS", "7")), int(os.environ.get("OPWATCH_SEED", "14"))
 
 
@@ -42,7 +42,7 @@ def entries_in(path: Path) -> list[RunEntry]:
 
 @contextmanager
 def load(node: str) -> Iterator[None]:
-    """Reads and writes until the block ends."""
+    """Write to the disk repeatedly until the block ends."""
     script = (
         f"while :; do dd if=/dev/zero of={node} bs=16k count=40 oflag=direct status=none; sleep 0.02; done"
     )
@@ -74,7 +74,7 @@ def test_longer_intervals_are_made_of_those_recorded(disk: ScratchDisk, tmp_path
     assert recorded.stdout == ""
     short, long = (lines(opwatch("replay", "--json", str(path), *step).stdout) for step in ((), ("0.4",)))
     assert [document["type"] for document in short] == ["interval"] * 12 + ["summary"]
-    # A busy machine takes some samples late: then a longer interval is made of fewer.
+    # A busy machine takes some samples late; a longer interval then covers fewer of them.
     assert 3 <= len(long) - 1 < 12
     begins = [document["begin_mono_ns"] for document in short[:12]]
     ends = [document["end_mono_ns"] for document in short[:12]]
@@ -95,7 +95,7 @@ def test_a_part_of_it_is_a_run_of_its_own(disk: ScratchDisk, tmp_path: Path) -> 
     whole = lines(opwatch("replay", "--json", str(path)).stdout)
 
     def after(interval: int) -> str:
-        """A moment within the interval behind this one."""
+        """Return an offset in the middle of the interval after this one."""
         begin_ns, end_ns = (whole[interval + 1][f"{edge}_mono_ns"] for edge in ("begin", "end"))
         return f"{((begin_ns + end_ns) / 2 - whole[0]['begin_mono_ns']) / 1e6:.3f}ms"
 
@@ -192,7 +192,7 @@ def test_a_full_disk_ends_the_recording_and_not_the_command(disk: ScratchDisk, t
             assert done.stderr.count("the recording ends here") == 1, done.stderr
             assert "full" in done.stderr
             assert "Traceback" not in done.stderr
-            # What was kept is read on the full disk itself.
+            # The recording can be read on the full disk itself.
             assert len(entries_in(path)) > 10
 
 

@@ -1,4 +1,4 @@
-"""Requests that their driver completes in two parts, and sequences of a flush that fail, are counted once."""
+"""Requests that their driver completes in two parts, and flush sequences that fail, count once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.kernel.support.load import BLOCK, aligned, opened, reads
 from tests.kernel.support.watching import lines, losses, opwatch, watch
 
 SOURCE = Path(__file__).parents[1] / "support" / "slow_file.c"
-# Those of slow_file.c.
+# Values from slow_file.c.
 SLOW_AT = 8 << 20
 PAUSE_NS = 2_000_000_000
 FAIL_AT = 12 << 20
@@ -34,7 +34,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @contextmanager
 def slow_disk(server: Path, mount: Path) -> Iterator[str]:
-    """A loop device whose first read at SLOW_AT returns half of its bytes after PAUSE_NS; its node."""
+    """Yield the node of a loop device whose first read at SLOW_AT returns half of its bytes after
+    PAUSE_NS."""
     mount.mkdir()
     with subprocess.Popen([server, mount]) as running:
         try:
@@ -80,7 +81,7 @@ def test_a_slow_request_has_the_size_and_the_time_of_all_parts(server: Path, tmp
 
 
 def test_a_failed_write_of_a_flush_sequence_is_one_error(server: Path, tmp_path: Path) -> None:
-    """Its data fails, and then the sequence ends with the same error."""
+    """The data write fails, and then the sequence ends with the same error."""
 
     def workload() -> None:
         with opened(node, os.O_DSYNC) as disk:

@@ -1,1 +1,1 @@
-"""Published experiments on file systems that the tests make."""
+"""Published experiments on file systems that the tests create."""

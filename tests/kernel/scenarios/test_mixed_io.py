@@ -1,4 +1,4 @@
-"""Mixed I/O on a file system of its own: what fio says is what the kernel counts, and nothing is left."""
+"""Mixed I/O on the test's own file system: fio's counts equal the kernel's, and no file is left."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_members_do_what_the_load_asked_for(point: Path, tmp_path: Path) -> None
     assert one["kind"] == "loop" and len(one["rates"]) == 6
     for rate in one["rates"]:
         [member] = rate["members"]
-        # No request is merged or split here; the journal of the file system writes some of its own.
+        # No request is merged or split here; the file system's journal adds some writes.
         assert rate["reads"] <= member["reads"] <= rate["reads"] + 64
         assert rate["writes"] <= member["writes"] <= rate["writes"] + 64
         assert member["read_bytes"] >= rate["reads"] * rate["xfersize"]
@@ -61,7 +61,7 @@ def test_one_that_is_ended_leaves_nothing(point: Path, tmp_path: Path, number: i
     words = ("--on", f"one={point}", "--set", "run_s=60s", "--journals", str(tmp_path))
     with subprocess.Popen([*COMMAND, *words], stderr=subprocess.PIPE, text=True) as running:
         deadline = time.monotonic() + 60
-        # The file is there once it takes space.
+        # The file exists once it takes space.
         while _free(point) > before - 16 * MIB:
             assert time.monotonic() < deadline and running.poll() is None
             time.sleep(0.05)
@@ -79,7 +79,7 @@ def test_one_that_is_ended_leaves_nothing(point: Path, tmp_path: Path, number: i
 def test_what_is_done_is_kept_and_the_rest_is_done_by_resume(
     point: Path, tmp_path: Path, number: int
 ) -> None:
-    """Nothing is left meanwhile: no file, no fio, and nobody has the file system."""
+    """In between, no file and no fio is left, and the file system is not in use."""
     before, journals = _free(point), ("--journals", str(tmp_path))
     words = ("--on", f"one={point}", "--set", "run_s=2s", "--set", "threads=2", *journals)
     with subprocess.Popen([*COMMAND, *words], stderr=subprocess.PIPE, text=True) as running:

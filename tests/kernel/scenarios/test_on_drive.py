@@ -1,4 +1,4 @@
-"""Experiments with levels on a simulated drive: under the protocol, killed on the way, and taken up again."""
+"""Experiments with levels on a simulated drive: under the protocol, killed midway, and resumed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from opwatch.sweep.journal.file import journals
 from tests.kernel.support.drives import MIB, drive
 from tests.kernel.sweep.test_sweep import require_free, state_of, sweep, words
 
-# So few rounds that no level comes to rest for certain.
+# Too few rounds for a level to be certain of steady state.
 _SHORT = ("--settle", "0", "--rounds", "5", "--round", "50%", "--refresh", "0")
 _NOT_REACHED, _STOPPED, _REFUSED = 6, 7, 4
 
@@ -68,7 +68,7 @@ def test_what_is_done_is_kept_and_the_rest_is_done_by_resume(
         after = state_of(tmp_path)
         assert all(after.records[place].document() == record.document() for place, record in kept.items())
         assert after.undo == []
-        # It was discarded in the end: nothing is left on it.
+        # The drive was discarded at the end, so it holds no data.
         assert target.truth()["valid_bytes"] == 0
     levels = _scenario(done.stdout)["levels"]
     assert [level["label"] for level in levels] == ["0 %", "11.4 %", "30.1 %"]
@@ -102,7 +102,7 @@ def test_a_reserve_is_a_partition_that_is_gone_again(tmp_path: Path) -> None:
 
 
 def test_reads_and_writes_are_measured_while_it_is_empty_and_while_it_is_full(tmp_path: Path) -> None:
-    """Killed once a level is done, resumed, recorded: each kind of I/O has its rate and processor time."""
+    """Killed after one level, resumed, recorded: each kind of I/O has its rate and CPU time."""
     more = ("--scenario", "iometer-op10", "--set", "probe_s=1s", *_SHORT)
     with drive(64 * MIB, "10%") as target:
         argv = words("run", target, tmp_path, "--dev", target.device, *more)
@@ -123,7 +123,7 @@ def test_reads_and_writes_are_measured_while_it_is_empty_and_while_it_is_full(tm
         *(("read", False), ("write", False), ("read", True), ("write", True))
     ] * 2
     for rate in rates:
-        # What did not come to rest has no rate, and says why.
+        # An operation without steady state has no rate, and a reason.
         is_known = not (rate["op"] == "write" and rate["is_full"])
         assert (rate["iops"] is not None) == is_known
         assert not is_known or (rate["mean_ns"] > 0 and rate["cpu_ratio"] > 0)

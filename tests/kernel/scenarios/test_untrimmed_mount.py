@@ -1,4 +1,4 @@
-"""The untrimmed cliff on a real file system of a simulated drive: foretold before, found by its counters."""
+"""The untrimmed cliff on a real file system of a simulated drive: predicted, then found by its counters."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_it_comes_where_it_was_foretold(point: Path, tmp_path: Path, loader: str
     untrimmed, shrunk, trimmed = document["runs"]
     assert abs(untrimmed["error_ratio"]) < 0.02
     assert untrimmed["stale_bytes"] > 0.3 * (768 << 20) and trimmed["stale_bytes"] == 0
-    # What is stale is free for the file system, and no room for the drive.
+    # Stale space is free for the file system but not for the drive.
     assert untrimmed["free_bytes"] > 2 * untrimmed["room_bytes"]
     assert shrunk["cliff_bytes"] is None and trimmed["cliff_bytes"] is None
     assert trimmed["room_bytes"] > 2 * untrimmed["room_bytes"]
@@ -66,7 +66,7 @@ def test_of_another_drive_nothing_is_foretold() -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_runs_that_are_done_are_kept(point: Path, tmp_path: Path, number: int) -> None:
-    """Stopped in the second run it is done again from its trim on; the first stays as it was."""
+    """A stop in the second run repeats that run from its trim; the first run is kept."""
     argv = [*COMMAND, "--on", f"here={point}", "--set", "rounds=4", "--journals", str(tmp_path)]
     with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as running:
         deadline = time.monotonic() + 300
@@ -92,7 +92,8 @@ def test_runs_that_are_done_are_kept(point: Path, tmp_path: Path, number: int) -
 
 
 def test_blocks_that_the_drive_writes_in_parts_are_refused(tmp_path: Path) -> None:
-    """What mkfs.ext4 makes of a small drive: 16 KiB begin within one of its units, and write five of them."""
+    """mkfs.ext4's choice for a small drive: writes of 16 KiB start within one of the drive's units and touch
+    five of them."""
     with drive(256 * MIB, "7%") as made, new_mount(made.device, "-b", "1024") as where:
         before = made.truth()["host_write_bytes"]
         with pytest.raises(Unsupported, match=r"blocks of 1024 bytes.*mkfs -b 4096"):

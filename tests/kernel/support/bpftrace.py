@@ -1,4 +1,4 @@
-"""bpftrace around a workload, with a trace file system of its own where the host has mounted none."""
+"""Run bpftrace around a workload, with a private tracefs mount if the host has none."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TRACING = Path("/sys/kernel/tracing")
 
 
 def missing() -> str | None:
-    """Why bpftrace cannot run here, None when it can."""
+    """Return why bpftrace cannot run here, or None if it can."""
     if not shutil.which("bpftrace"):
         return "bpftrace is not installed"
     return None if _TRACING.is_dir() else "this kernel has no tracefs"
@@ -31,9 +31,9 @@ def _with_tracefs(argv: Sequence[str]) -> list[str]:
 
 
 def run(script: Path, *arguments: str, load: str, timeout_s: float = 600) -> list[dict[str, Any]]:
-    """What a script says in JSON while a line of Python works on a disk; it is attached by then."""
+    """Return a script's JSON output for a load that starts once the script is attached."""
     code = ROOT / "tests/kernel/support/load.py"
-    # bpftrace splits the command at blanks, and knows no quotes.
+    # bpftrace splits the command at blanks and does not support quotes.
     command = f"{sys.executable} {code} {load}"
     argv = ["bpftrace", "-f", "json", str(script), *arguments, "-c", command]
     done = subprocess.run(
@@ -49,7 +49,7 @@ def run(script: Path, *arguments: str, load: str, timeout_s: float = 600) -> lis
 
 
 def maps(lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The maps by name: what each held at the end."""
+    """Return the final content of each map by name."""
     by_name: dict[str, Any] = {}
     for line in lines:
         if line["type"] in ("map", "hist", "stats"):

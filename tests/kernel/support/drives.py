@@ -1,4 +1,4 @@
-"""Simulated drives for the tests: made, used and removed whatever happens."""
+"""Simulated drives for tests: created, used and always removed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _numbers = itertools.count()
 
 
 def a_name() -> str:
-    """One that no other test run uses."""
+    """Return a name that no other test run uses."""
     return f"test-{os.getpid()}-{next(_numbers)}"
 
 
@@ -65,7 +65,7 @@ def drive(
     state: Path | None = None,
     words: tuple[str, ...] = (),
 ) -> Iterator[Drive]:
-    """A small drive; `op` of None leaves the sizes to the state file."""
+    """Yield a small drive; with `op` None the state file decides the sizes."""
     sizes = {"user_bytes": size, "physical_bytes": physical_bytes(size, parse_op(op))} if op else {}
     name = name or a_name()
     parsed = tuple(parse_fault(text, creating=True) for text in faults)
@@ -87,14 +87,14 @@ def fio(device: str, *options: str) -> subprocess.CompletedProcess[str]:
 
 
 def run(*argv: str) -> str:
-    """A tool that must succeed; returns what it printed."""
+    """Run a tool that must succeed, and return its output."""
     done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, f"{argv}: {done.stdout}{done.stderr}"
     return done.stdout
 
 
 def loops_of(name: str) -> list[str]:
-    """Loop devices whose backing file lies in the folder of this drive."""
+    """Return the loop devices whose backing file is in this drive's folder."""
     loops = []
     for backing in Path("/sys/block").glob("loop*/loop/backing_file"):
         with contextlib.suppress(OSError):

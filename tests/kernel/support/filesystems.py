@@ -1,4 +1,4 @@
-"""File systems on disks that a test made: mounted, used and unmounted whatever happens."""
+"""File systems on disks that a test created: mounted, used and always unmounted."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MAKE = {
 
 
 def make(kind: str, device: str, *options: str) -> None:
-    """A new file system that has trimmed nothing."""
+    """Create a file system without trimming the device."""
     if f"\t{kind}\n" not in Path("/proc/filesystems").read_text():
         pytest.skip(f"this kernel has no {kind}")
     if not shutil.which(_MAKE[kind][0], path=os.environ["PATH"] + ":/usr/sbin:/sbin"):
@@ -46,7 +46,7 @@ def mounted(device: str, point: Path, options: str = "nodiscard") -> Iterator[Pa
 
 
 def _unmount(point: Path) -> None:
-    """Unmount it, once those that were killed have closed their files: that is a moment after they have."""
+    """Unmount, retrying because killed processes close their files a moment after the kill."""
     deadline = time.monotonic() + 20
     while subprocess.run(["umount", str(point)], capture_output=True, check=False).returncode:
         if time.monotonic() > deadline:
@@ -68,7 +68,7 @@ def use(point: Path, seed: int, written: int = 24, kept: int = 8) -> None:
 
 
 def settled(point: Path) -> None:
-    """Wait until nothing has been freed for half a second: XFS takes its time."""
+    """Wait until nothing has been freed for half a second, because XFS frees with a delay."""
     last, same = -1, 0
     while same < 5:
         os.sync()
@@ -78,7 +78,7 @@ def settled(point: Path) -> None:
 
 
 def fill(path: Path, left: int) -> None:
-    """Take all blocks but for so many bytes."""
+    """Allocate all blocks except for `left` bytes."""
     with path.open("wb") as file, contextlib.suppress(OSError):
         for step in (8 * MIB, 64 << 10, 4096):
             while (room := os.statvfs(path.parent).f_bavail * 4096) > left and room >= step:
@@ -87,13 +87,13 @@ def fill(path: Path, left: int) -> None:
 
 
 def free_of(point: Path) -> Extents:
-    """All free bytes of a file system on one device."""
+    """Return the free extents of a file system on one device."""
     [extents] = read_free_space(mounted_at(str(point))).extents.values()
     return extents
 
 
 def held_bytes(drive: Drive, extents: Extents) -> int:
-    """How many of these bytes the simulated drive holds as data, by its own map."""
+    """Return the number of these bytes that the simulated drive holds as data, by its own map."""
     bits = int.from_bytes((drive.place.mount / "valid-map").read_bytes(), "little")
     units = 0
     for start, end in extents:
@@ -103,7 +103,7 @@ def held_bytes(drive: Drive, extents: Extents) -> int:
 
 
 def data_of(path: Path) -> Extents:
-    """Where a sparse file holds data."""
+    """Return the extents in which a sparse file holds data."""
     pairs: list[tuple[int, int]] = []
     at = 0
     with path.open("rb") as file:

@@ -1,7 +1,7 @@
-"""Undoes what a killed test run has left: drives and folders.
+"""Clean up after a killed test run: drives and folders.
 
-Kernel tests run in a mount namespace of their own: their mounts go with the last process in it, and the loop
-devices below go with the mounts.
+Kernel tests run in a private mount namespace. Their mounts disappear with the last process in it, and the
+loop devices below disappear with the mounts.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ _CLONE_NEWNS, _MS_REC, _MS_PRIVATE = 0x20000, 0x4000, 0x40000
 
 
 def enter_own_namespace() -> None:
-    """What this process and its children mount from now on is seen by nobody else and goes with the last."""
+    """Make later mounts of this process and its children private; they disappear with the last of these
+    processes."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(_CLONE_NEWNS) or libc.mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE, None):
         raise OSError(ctypes.get_errno(), "no mount namespace of our own")
@@ -38,7 +39,7 @@ def enter_own_namespace() -> None:
 
 @functools.cache
 def _process() -> subprocess.Popen[str]:
-    """It reads what there is and what there is no more; the end of its input is ours."""
+    """Return the guard process. It reads what exists and what has been removed; its input ends when we do."""
     command = [sys.executable, "-m", "tests.kernel.support.guard", *_arguments]
     home = Path(__file__).parents[3]
     return subprocess.Popen(command, stdin=subprocess.PIPE, text=True, start_new_session=True, cwd=home)
@@ -53,7 +54,7 @@ def _tell(sign: str, kind: str, what: str) -> None:
 
 @contextlib.contextmanager
 def guarded(kind: str, what: str) -> Iterator[None]:
-    """A `drive` of this name or a `folder` of this path, which is to be gone whatever happens."""
+    """Register a `drive` by name or a `folder` by path for removal if this process is killed."""
     _tell("+", kind, what)
     try:
         yield
@@ -63,7 +64,7 @@ def guarded(kind: str, what: str) -> Iterator[None]:
 
 def _undo(kind: str, what: str) -> None:
     if kind == "drive":
-        # What was mounted from it may still be written to it: until that ends it is in use.
+        # A file system mounted from the drive may still be writing; until then the drive is in use.
         end = time.monotonic() + _PATIENCE_S
         while Place(what).exists() and time.monotonic() < end:
             with contextlib.suppress(OpwatchError):
@@ -74,7 +75,7 @@ def _undo(kind: str, what: str) -> None:
 
 
 def _unmount() -> None:
-    """A drive that is mounted is not destroyed. In a namespace of our own, tests mount below these only."""
+    """A mounted drive cannot be destroyed. In a private namespace, tests only mount below these folders."""
     for mount in reversed(read_usage().mounts):
         if mount.point.startswith(("/tmp/", "/var/tmp/", "/dev/shm/")):
             subprocess.run(["umount", "--lazy", mount.point], check=False, capture_output=True)

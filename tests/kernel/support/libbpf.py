@@ -1,4 +1,4 @@
-"""Just enough of libbpf to run one program on memory of ours (BPF_PROG_TEST_RUN)."""
+"""A minimal libbpf binding that runs one program on our memory (BPF_PROG_TEST_RUN)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _lib.bpf_object__find_map_fd_by_name.argtypes = [ctypes.c_void_p, ctypes.c_char_
 
 
 class _TestRun(ctypes.Structure):
-    """struct bpf_test_run_opts; only its size and what the program returned matter here."""
+    """struct bpf_test_run_opts; only its size and the program's return value are used here."""
 
     _fields_ = (
         ("sz", ctypes.c_size_t),

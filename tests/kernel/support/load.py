@@ -1,4 +1,4 @@
-"""Loads whose every request is known: direct I/O, one request at a time, prime numbers of them."""
+"""Loads with exactly known requests: direct I/O, one request at a time, in prime numbers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def opened(node: str, flags: int = 0) -> Iterator[int]:
 
 
 def aligned(size: int) -> mmap.mmap:
-    """Memory that direct I/O accepts."""
+    """Return memory that is aligned for direct I/O."""
     return mmap.mmap(-1, size)
 
 
@@ -53,14 +53,14 @@ def flushes(node: str, count: int) -> None:
 
 
 def discards(node: str, count: int, length: int = 1 << 19, *, request: int = BLKDISCARD) -> None:
-    """Discard by the ioctl itself: blkdiscard(8) reads the disk first, to look for signatures."""
+    """Discard by ioctl, because blkdiscard(8) first reads the disk to look for signatures."""
     with opened(node) as descriptor:
         for index in range(count):
             fcntl.ioctl(descriptor, request, struct.pack("=QQ", index << 20, length))
 
 
 def mixture(node: str) -> None:
-    """Some of every class: 23 reads, 29 writes of 8 KiB and 7 synchronous ones, 7 discards, 11 flushes."""
+    """Issue 23 reads, 29 writes of 8 KiB, 7 synchronous writes, 7 discards and 11 flushes."""
     reads(node, 23)
     writes(node, 29, size=2 * BLOCK, step=2 * BLOCK)
     writes(node, 7, flags=os.O_DSYNC)

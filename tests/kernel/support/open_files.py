@@ -1,4 +1,4 @@
-"""Who has a file open, a device, or a file below a folder."""
+"""Processes that have a file, a device, or a file below a folder open."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 
 
 def users_of(path: Path | str) -> list[str]:
-    """Names of the processes that have it open, or a file in it."""
+    """Return the names of the processes that have the path open, or a file in it."""
     users = []
     for folder in Path("/proc").glob("[0-9]*/fd"):
-        # A process that ends meanwhile has none.
+        # The process has ended in the meantime.
         with contextlib.suppress(OSError):
             if any(f"{target.readlink()}/".startswith(f"{path}/") for target in folder.iterdir()):
                 users.append((folder.parent / "comm").read_text().strip())

@@ -1,4 +1,4 @@
-"""Recordings of what a test does to a disk, in this process and in one of their own."""
+"""Recordings of a test's load, in this process or in a separate one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.kernel.support.watching import ATTEMPTS, opwatch
 
 
 def recorded(disk: str, path: Path, load: Callable[[], None]) -> HistoryRecorder:
-    """What a recording of a load knows at its end, once the host has lost nothing of it."""
+    """Record a load and return the recorder; retry while the host loses events."""
     for _ in range(ATTEMPTS):
         path.unlink(missing_ok=True)
         recording = HistoryRecorder(Devices(), Devices().resolve(disk), path)
@@ -40,7 +40,7 @@ def command(*words: str, status: int = 0) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def recorder(device: str, path: Path) -> Iterator[subprocess.Popen[str]]:
-    """`opwatch trim record` in a process of its own, which has begun."""
+    """Yield a running `opwatch trim record` process."""
     argv = [sys.executable, "-m", "opwatch", "trim", "record", "--dev", device, "-o", str(path)]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr

@@ -1,4 +1,4 @@
-"""What the scripts of tools/bt must say of a known load; for this kernel and for those of the guests."""
+"""Checks of the scripts in tools/bt for a known load, for this kernel and for guests."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any
 from tests.kernel.support.bpftrace import ROOT, maps, run
 
 BT = ROOT / "tools" / "bt"
-# The kernel runs no tracepoint's program while another runs on the same CPU, so a completion whose interrupt
-# comes during one is not seen; issues interrupt nothing. Where the two can be kept on CPUs of their own, none
-# is missed; elsewhere this many of an operation may be.
+# The kernel runs no tracepoint program while another runs on the same CPU, so the script misses a completion
+# whose interrupt arrives during a program; issues interrupt nothing. If the two run on separate CPUs, none is
+# missed; otherwise up to this many per operation.
 MISSED = 5
 
 
 def almost(count: int, exact: int, missed: int) -> bool:
-    """All of them, but for the few completions that may be missed; never more."""
+    """Return whether at most `missed` of the exact count are missing; a larger count is never right."""
     return exact - missed <= count <= exact
 
 
 def output_of(script: str, node: str) -> tuple[dict[str, Any], list[str]]:
-    """The maps and the printed lines of a script that watches one disk under `load.mixture`. The disk takes
-    256 KiB in one discard: each of 512 KiB is split in two."""
+    """Return the maps and printed lines of a script that watches one disk under `load.mixture`. The disk's
+    discard limit is 256 KiB, so each discard of 512 KiB is split in two."""
     number = os.stat(node).st_rdev
     lines = run(BT / script, str(os.major(number)), str(os.minor(number)), load=node)
     printed = "".join(line["data"] for line in lines if line["type"] == "printf")
@@ -29,7 +29,7 @@ def output_of(script: str, node: str) -> tuple[dict[str, Any], list[str]]:
 
 
 def totals(histograms: dict[str, Any]) -> dict[str, int]:
-    """How many values each histogram of a map holds, by the letters of the operation, added up."""
+    """Return the number of values in the histograms of a map, summed by operation letter."""
     sums: dict[str, int] = {}
     for key, buckets in histograms.items():
         op = operation(key.split(",")[2])
@@ -38,7 +38,7 @@ def totals(histograms: dict[str, Any]) -> dict[str, int]:
 
 
 def operation(rwbs: str) -> str:
-    """The operation in the kernel's letters: a flush is FF, a write may have an F before or behind."""
+    """Return the operation's letter: a flush is FF, and a write may have an F before or after its W."""
     return "flush" if rwbs.startswith("FF") else rwbs.lstrip("F")[0]
 
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * slow_file MOUNT: a file system with one file, "file", of zeroes. Its first read at SLOW_AT
- * returns half of the bytes, after a pause: a driver on top of it completes a request in two parts.
- * Writes from FAIL_AT on fail.
+ * slow_file MOUNT: a file system with one file, "file", full of zeroes. The first read at SLOW_AT
+ * returns half of the bytes after a pause, so that a loop device on the file completes the request
+ * in two parts. Writes at or after FAIL_AT fail.
  */
 #define FUSE_USE_VERSION 31
 #define _GNU_SOURCE
@@ -39,7 +39,7 @@ static int get_attributes(const char *path, struct stat *st, struct fuse_file_in
 static int open_file(const char *path, struct fuse_file_info *file)
 {
 	(void)path;
-	/* Through the page cache a short read would be the end of the file. */
+	/* The page cache would treat a short read as the end of the file. */
 	file->direct_io = 1;
 	return 0;
 }

@@ -1,4 +1,4 @@
-"""Disks, filesystems and audits for the tests of `opwatch trim audit`: made, used and removed."""
+"""Disks, filesystems and audits for tests of `opwatch trim audit`: created, used and removed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def folder(where: Path = MEMORY) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def loop(backing: Path | str) -> Iterator[str]:
-    """A loop device on a file or device that is there; its node, and nobody else's meanwhile."""
+    """Yield the node of a loop device on an existing file or device, for exclusive use."""
     file = os.open(backing, os.O_RDWR | os.O_CLOEXEC)
     try:
         device = attach(file, Binding(partscan=False))
@@ -56,20 +56,20 @@ def loop(backing: Path | str) -> Iterator[str]:
 
 @contextlib.contextmanager
 def shortened(disk: str, max_bytes: int) -> Iterator[None]:
-    """A disk that takes no longer discards; its limit stays with it when it is detached."""
+    """Lower a disk's discard limit for the duration. A loop device's limit outlives its detachment."""
     limit = Path(f"/sys/block/{disk}/queue/discard_max_bytes")
     before = int(limit.read_text())
     limit.write_text(str(max_bytes))
     try:
         yield
     finally:
-        # A limit that is no multiple of the granularity can be read, but not be written.
+        # A limit that is not a multiple of the granularity can be read but not written.
         limit.write_text(str(before // 4096 * 4096))
 
 
 @contextlib.contextmanager
 def loop_without_discards() -> Iterator[str]:
-    """A loop device on a file of ramfs: it has no holes, and the kernel knows it beforehand."""
+    """Yield a loop device on a ramfs file, which cannot have holes, as the kernel knows in advance."""
     with folder(Path("/tmp")) as home:
         run("mount", "-t", "ramfs", "ramfs", str(home))
         try:
@@ -84,7 +84,7 @@ def loop_without_discards() -> Iterator[str]:
 
 @contextlib.contextmanager
 def mounted(node: str, filesystem: str, *options: str, make: bool = True) -> Iterator[Path]:
-    """A filesystem, new unless told otherwise; its mount point."""
+    """Yield the mount point of a filesystem; `make` formats the device first."""
     if make:
         run(*MKFS[filesystem], node)
     with folder(Path("/tmp")) as point:
@@ -98,7 +98,7 @@ def mounted(node: str, filesystem: str, *options: str, make: bool = True) -> Ite
 
 @contextlib.contextmanager
 def file_of(size: int, where: Path = MEMORY) -> Iterator[Path]:
-    """A file that has all of its blocks: what a hole takes off shows."""
+    """Yield a file for a test; once its blocks are allocated, holes show as freed blocks."""
     with folder(where) as home:
         path = home / "image"
         with path.open("wb") as file:
@@ -107,7 +107,7 @@ def file_of(size: int, where: Path = MEMORY) -> Iterator[Path]:
 
 
 def fill_holes(path: Path) -> int:
-    """Give a file all of its blocks; returns what it takes now."""
+    """Allocate all blocks of a file and return its allocated bytes."""
     size = path.stat().st_size
     with path.open("r+b") as file:
         os.posix_fallocate(file.fileno(), 0, size)
@@ -123,9 +123,9 @@ F_ADD_SEALS, F_SEAL_FUTURE_WRITE = 1033, 0x10
 
 @contextlib.contextmanager
 def sealable(size: int) -> Iterator[tuple[str, Callable[[], None]]]:
-    """A loop device on a file in memory, and what makes every discard on it fail from then on."""
-    # A name of its own: mkfs.btrfs takes two loop devices for one when the names of their files are the same,
-    # and one that a killed run left mounted would be in the way of every later one.
+    """Yield a loop device on a file in memory, and a function that makes all later discards on it fail."""
+    # The name is unique because mkfs.btrfs confuses loop devices whose files have the same name, so a device
+    # that a killed run left mounted would block all later runs.
     name = f"opwatch-trim-{uuid.uuid4().hex}"
     descriptor = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
@@ -156,7 +156,7 @@ def lost_by_the_host(result: Audit) -> bool:
 def audited(
     disk: Callable[[], contextlib.AbstractContextManager[Path]],
 ) -> Iterator[tuple[Path, Audit]]:
-    """(mount point, audit) of a new filesystem each time, until the host has lost nothing."""
+    """Yield (mount point, audit) of a new filesystem; retry while the host loses events."""
     for attempt in range(ATTEMPTS):
         with disk() as point:
             result = audit(point)
@@ -171,7 +171,7 @@ def row(result: Audit, layer: str) -> Row:
 
 
 def codes(result: Audit) -> dict[str, int | None]:
-    """The reasons with what each took, of one code all together."""
+    """Return the lost bytes of each reason code, summed."""
     taken: dict[str, int | None] = {}
     for reason in [*(reason_of_row for row in result.rows for reason_of_row in row.reasons), *result.reasons]:
         before = taken.get(reason.code)
@@ -180,11 +180,11 @@ def codes(result: Audit) -> dict[str, int | None]:
 
 
 def assert_clean(result: Audit, verdict: Verdict = Verdict.ACCEPTED) -> None:
-    """All that the filesystem gave away reached the device, and every line agrees."""
+    """Check that every byte sent by the filesystem reached the device, and that all rows agree."""
     assert result.verdict is verdict, result.rows
     assert result.unexplained_bytes == 0
     for line in result.rows:
-        if line.unknown:  # btrfs where functions cannot be attached to
+        if line.unknown:  # btrfs where fentry and fexit cannot be attached
             assert line.bytes_out is None
             continue
         assert line.bytes_in == line.bytes_out == result.reached_bytes, line

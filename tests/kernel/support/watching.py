@@ -1,4 +1,4 @@
-"""The tracer around a workload, and `opwatch` run as a user runs it."""
+"""Run the tracer around a workload, and run `opwatch` as a user does."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from opwatch.trace.derive import Interval, derive
 from opwatch.trace.kernel_times import KernelTimes
 from opwatch.trace.trust import Trust, trust
 
-# Some virtual machines skip BPF programs while PID 1 is current and count it nowhere. A completion that
-# meets it is lost, and the drift says so; of an issue that does, the completion is left without a match. A
-# workload is then run again. A fault of ours would lose it every time.
+# Some virtual machines skip BPF programs while PID 1 is current, and count this nowhere. A skipped completion
+# is lost and appears as drift; after a skipped issue, its completion stays unmatched. The workload then runs
+# again, because a fault of ours would occur every time.
 ATTEMPTS = 4
-# For a reading with nothing completing meanwhile. A slow guest may need longer for one than opwatch waits.
+# Time for a reading without a completion during it. A slow guest may need longer than opwatch waits.
 REST_S = 5.0
 
 
 @dataclass(frozen=True)
 class Watched:
-    """What one workload did to one disk. `kernel_times` are None where nobody asked for them."""
+    """The effect of one workload on one disk. `kernel_times` is None unless requested."""
 
     interval: Interval
     trust: Trust
@@ -38,7 +38,7 @@ class Watched:
 
 
 def losses(account: Trust) -> list[str]:
-    """Return all that a run lacks, known causes included. Runs that the kernel skipped count even if no
+    """Return everything that a run is missing, known causes included. Skipped program runs count even if no
     request of this disk is missing."""
     lost = list_losses(tally_losses(account, 0), account, is_blind=False, is_whole=True)
     skipped = [f"{account.misses} program runs skipped"] if account.misses else []
@@ -77,7 +77,7 @@ def watch(
     backend: str = "libbpf",
     **options: bool,
 ) -> list[Watched]:
-    """What each disk saw of a workload."""
+    """Return each disk's counts of a workload; retry while the host loses events."""
     for _ in range(attempts):
         watched = _once(names, workload, backend, options)
         if not _host_lost_events(watched):

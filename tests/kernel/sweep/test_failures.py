@@ -1,4 +1,4 @@
-"""What a sweep meets on its way: fio that is killed, a drive that dies, a journal's disk that is full."""
+"""Failures during a sweep: a killed fio, a dead drive, a full disk below the journal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.kernel.sweep.test_sweep import _NOT_REACHED, _SHORT, require_free, st
 
 @contextmanager
 def running(target: Drive, folder: Path) -> Iterator[subprocess.Popen[str]]:
-    """A sweep whose workload has begun."""
+    """Yield a sweep whose workload has started."""
     argv = words("run", target, folder, "--dev", target.device, *_SHORT, "-q")
     with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
         try:
@@ -35,7 +35,7 @@ def rounds_of(folder: Path) -> int:
 
 
 def fio_of(process: subprocess.Popen[str]) -> int:
-    """The fio that this process has started, once it is there."""
+    """Return the fio that this process has started, waiting for its start."""
     for _ in range(500):
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
         for child in map(int, children):
@@ -59,7 +59,7 @@ def test_fio_that_is_killed_ends_it_and_it_goes_on(tmp_path: Path) -> None:
 
 
 def test_what_somebody_else_writes_between_two_looks_ends_it(tmp_path: Path) -> None:
-    """The kernel lets anybody write who asks for no claim: such a round is none of the workload."""
+    """The kernel allows writes without a claim, and such a round does not measure the workload alone."""
     with drive(64 * MIB, "10%") as target:
         with running(target, tmp_path) as process:
             descriptor = os.open(target.device, os.O_WRONLY | os.O_CLOEXEC)
@@ -76,7 +76,7 @@ def test_what_somebody_else_writes_between_two_looks_ends_it(tmp_path: Path) -> 
 
 
 def test_a_signal_while_the_pages_are_waited_for_keeps_the_level(tmp_path: Path) -> None:
-    """All of its rounds are done: hours, of a real drive."""
+    """All rounds of the level are done, which takes hours on a real drive."""
     with drive(64 * MIB, "10%", faults=("refresh=3600",)) as target:
         options = ("--op", "28,50%", "--settle", "0", "--rounds", "5", "--refresh", "15", "--fill", "1")
         argv = words("run", target, tmp_path, "--dev", target.device, *options)
@@ -92,7 +92,7 @@ def test_a_signal_while_the_pages_are_waited_for_keeps_the_level(tmp_path: Path)
         state = state_of(tmp_path)
         assert (state.left, state.is_ended) == ((1,), False)
         assert len(state.records[0].rounds) == 5
-        # What is known of it by then is said, or why it is not.
+        # Known figures of the level are reported, and missing ones have a reason.
         figures = state.records[0].figures
         assert figures.iops
         assert figures.waf is not None or figures.missing["waf"]
@@ -110,7 +110,8 @@ def test_a_drive_that_dies_ends_it_soon(tmp_path: Path) -> None:
 
 def test_a_full_disk_ends_it_before_anything_that_is_not_written_down(tmp_path: Path) -> None:
     def no_more() -> None:
-        # A file that may not grow fails as one on a full disk does; the fill's logs are none.
+        # A file size limit makes the journal fail like a full disk; the fill keeps no fio logs that could hit
+        # the limit.
         resource.setrlimit(resource.RLIMIT_FSIZE, (2500, 2500))
 
     with drive(64 * MIB, "10%") as target:

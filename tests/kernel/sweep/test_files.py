@@ -1,4 +1,4 @@
-"""Levels on a mounted file system: nothing but files of the sweep's own is touched, and none stays."""
+"""Levels on a mounted file system: the sweep only touches its own files and removes them all."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SHORT = ("--op", "20,50%", "--settle", "0", "--rounds", "5", "--refresh", "0", 
 def filesystem(target: Drive, folder: Path, kind: str = "ext4") -> Iterator[Path]:
     point = folder / "point"
     point.mkdir()
-    # Nothing that it would do later by itself: it would count as its own writes.
+    # Disable deferred initialization, which would count as the file system's own writes.
     later = "nodiscard,lazy_itable_init=0,lazy_journal_init=0"
     make(kind, target.device, *(["-E", later] if kind == "ext4" else []))
     with mounted(target.device, point):
@@ -83,10 +83,10 @@ def test_other_files_stay_and_the_host_is_counted_three_times(kind: str, method:
         asked += files["least_used_bytes"] + sum(one["host_bytes"] for one in level["rounds"])
         coverage = next(one for one in level["opwatch"]["checks"] if one["name"] == "coverage")
         assert coverage["is_met"], coverage
-    # What the file system wrote for itself is little, and in the count of the drive.
+    # The file system's own writes are few, and the drive counts them too.
     assert asked <= grown <= 1.02 * asked
     assert len({level["files"]["load_bytes"] for level in levels}) == (1 if method == "fill" else 2)
-    # What was written is trimmed: the drive has the file system again, and no more.
+    # The sweep's data is trimmed: the drive only holds the file system again.
     assert left < _SIZE / 4
     state = state_of(tmp_path / "kept")
     assert (state.undo, state.is_ended) == ([], True)
@@ -98,12 +98,12 @@ def _op(level: dict[str, Any]) -> float:
 
 @pytest.mark.parametrize("policy", [Policy.GREEDY, Policy.FIFO])
 def test_waf_of_a_file_is_that_of_the_exact_model(policy: Policy, tmp_path: Path) -> None:
-    """What the file system keeps may be on the drive or not: the model has an interval. A FIFO moves it, too,
-    which is no write of the file's."""
+    """The file system's own blocks may be on the drive or not, so the model gives an interval. A FIFO also
+    moves those blocks, which are not writes of the file."""
     config = {"policy": policy, "superblock_bytes": _PAGES * 4096}
     with drive(_SIZE, "12%", config=config) as target, filesystem(target, tmp_path) as point:
         flash = target.truth()["physical_bytes"]
-        # A FIFO that was filled in order swings for fifteen rounds before it is at rest.
+        # A sequentially filled FIFO oscillates for fifteen rounds before it reaches steady state.
         pace = ("--op", "14,28%", "--rounds", "30", "--settle", "0", "--refresh", "0", "--fill", "1")
         done = sweep(words("run", target, tmp_path, *on(target, point), *pace))
         assert done.returncode in (0, 6), done.stderr
@@ -120,7 +120,7 @@ def test_waf_of_a_file_is_that_of_the_exact_model(policy: Policy, tmp_path: Path
 
 
 def begun(target: Drive, folder: Path, point: Path) -> subprocess.Popen[str]:
-    """A sweep that has its file, and writes to it."""
+    """Start a sweep, and return the process once it writes to its file."""
     argv = words("run", target, folder, *on(target, point), *_SHORT)
     process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60
@@ -152,7 +152,7 @@ def test_after_a_kill_the_resumption_deletes_its_file_and_no_other(tmp_path: Pat
         [name] = journals(tmp_path / "kept")
         [folder] = point.glob(".opwatch-sweep-*")
         assert folder.name == f".opwatch-sweep-{name}"
-        # What somebody has put there is not ours to delete.
+        # Another user's file in the folder must not be deleted.
         (folder / "theirs").write_text("of somebody else")
         again = words("resume", target, tmp_path, name)
         done = sweep(again)
@@ -246,7 +246,7 @@ def test_a_plan_says_what_is_in_the_way_and_writes_nothing(tmp_path: Path) -> No
         after = target.truth()
         for key in ("host_write_bytes", "trim_bytes"):
             assert after[key] == before[key]
-        # More is asked for than there is: it says what there is.
+        # If a level needs more than exists, the refusal names the available size.
         refused([*argv[:-1], "0%"], 2, "name at least")
         fill(point / "theirs", 40 * MIB)
         os.sync()
@@ -254,7 +254,7 @@ def test_a_plan_says_what_is_in_the_way_and_writes_nothing(tmp_path: Path) -> No
 
 
 def test_files_that_come_meanwhile_end_it(tmp_path: Path) -> None:
-    """Between its levels others may write: the next one would be another level."""
+    """Other files may change between levels, but then the next level would not be the planned one."""
     with drive(_SIZE, "20%") as target, filesystem(target, tmp_path) as point:
         with begun(target, tmp_path, point) as process:
             process.send_signal(signal.SIGINT)

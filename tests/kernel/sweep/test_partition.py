@@ -1,4 +1,5 @@
-"""Levels by a partition: nothing of it stays, whatever ends the sweep, and nothing is written behind it."""
+"""Levels by a partition: no partition remains however the sweep ends, and no write goes past the
+partition."""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ def parts_of(target: Drive) -> list[str]:
 
 
 class Bench:
-    """What a partition needs of a sweep's bench, with a journal that is a list."""
+    """The members of a sweep's bench that a partition needs, with a list as the journal."""
 
     def __init__(self, claim: object, disk: object) -> None:
         self.claim, self.whole_disk, self.disk = claim, claim, disk
@@ -64,7 +65,7 @@ def test_nothing_leaves_the_partition_and_the_journal_knows_of_it_before_and_aft
             assert bench.entries == [("changed", undo)]
             assert bench.state.undo == [undo]
             assert parts_of(target) == [f"{claim.disk.name}p1"]
-            # A window would have let this write the second half.
+            # With a window, fio would have written the second half too.
             done = fio(path, "--rw=write", "--bs=1m", "--size=32m")
             assert target.truth()["host_write_bytes"] <= 16 * MIB, done.stdout
         assert bench.entries == [("changed", undo), ("restored", undo)]
@@ -99,7 +100,7 @@ def test_a_sweep_by_partitions_is_one_by_windows(tmp_path: Path) -> None:
 
 
 def killed_with_a_partition(target: Drive, folder: Path, number: signal.Signals) -> int:
-    """A sweep that ends by a signal while a partition is there; returns its exit status."""
+    """Signal a sweep while its partition exists, and return the exit status."""
     argv = words("run", target, folder, "--dev", target.device, *_BY_PARTITION, "-q")
     with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         deadline = time.monotonic() + 60
@@ -109,7 +110,7 @@ def killed_with_a_partition(target: Drive, folder: Path, number: signal.Signals)
         assert parts_of(target)
         process.send_signal(number)
         process.wait(timeout=60)
-    # fio is killed with it, and has the partition open until it has ended.
+    # fio is killed with the sweep, and holds the partition open until it has ended.
     deadline = time.monotonic() + 20
     while openers_of([part.dev for part in partitions(target)]).openers:
         assert time.monotonic() < deadline, "a fio is left"
@@ -133,7 +134,7 @@ def test_after_a_kill_the_partition_goes_with_the_resumption(tmp_path: Path) -> 
         [part] = parts_of(target)
         assert state_of(tmp_path).undo == [str(PartitionUndo(64 * MIB))]
         name = journals(tmp_path)[0]
-        # Who uses it by now has it: nothing is undone then.
+        # While another user holds the partition, nothing is undone.
         point = tmp_path / "point"
         point.mkdir()
         make("ext4", f"/dev/{part}")
@@ -150,7 +151,7 @@ def test_after_a_kill_the_partition_goes_with_the_resumption(tmp_path: Path) -> 
 
 
 def delete_partition(target: Drive) -> None:
-    """Take it away once the kernel has closed what a killed process had open, which it does in its time."""
+    """Delete the partition, retrying until the kernel has closed the files of a killed process."""
     deadline = time.monotonic() + 10
     while subprocess.run(["delpart", target.device, "1"], check=False, capture_output=True).returncode:
         assert time.monotonic() < deadline, "the partition stays open"

@@ -1,4 +1,4 @@
-"""SNIA's tests by name, with a real fio on a simulated drive, in their smallest form."""
+"""SNIA's tests by name, with real fio on a simulated drive, at minimal size."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def test_saturation_writes_until_it_is_steady_or_four_capacities(tmp_path: Path)
         answer = outcome_of(target, tmp_path, "wsat")
         [part] = answer["parts"]
         assert part["ended_by"] in ("steady", "capacity")
-        # A round that the bound ended is no figure, and its bytes are the drive's all the same.
+        # A round that the bound cut off yields no figures, but its bytes reached the drive.
         assert 0 < written(answer) <= target.truth()["host_write_bytes"] <= 4 * 64 * MIB
         assert {sample["block_bytes"] for sample in part["samples"]} == {4096}
         assert all(sample["iops"] > 0 and sample["mean_ns"] > 0 for sample in part["samples"])
-        # What was announced and not written was taken back.
+        # Announced bytes that were not written are given back.
         assert written(answer) <= state_of(tmp_path).announced_bytes <= 4 * 64 * MIB
         assert answer["header"]["serial"] == target.truth()["serial"]
         assert answer["header"]["software_version"].count("fio")
@@ -54,7 +54,7 @@ def test_the_matrix_has_all_points(tmp_path: Path) -> None:
     [part] = answer["parts"]
     assert (part["pts"], part["ended_by"]) == (None, "rounds")
     assert len({figures["name"] for figures in part["figures"]}) == 56
-    # Twice the capacity before, then what the points wrote: no byte that is not in the report.
+    # Twice the capacity for preconditioning, plus the points' writes: the report covers every byte.
     assert before == 2 * 32 * MIB + written(answer)
     for sample in part["samples"]:
         share = sample["write_bytes"] / (sample["read_bytes"] + sample["write_bytes"])
@@ -100,7 +100,7 @@ def test_stretches_and_pauses_have_their_series(tmp_path: Path) -> None:
     assert all(loads >= 10 and max_ns for loads, max_ns in series), series
     [part] = idle["parts"]
     assert len(part["stages"]) == 10
-    # Between the ends of two bursts lie the pause and the burst itself, at least.
+    # The starts of two bursts are at least the pause and one burst apart.
     pauses = [sample for sample in part["samples"] if sample["stage"] == "pause 50 s"]
     assert all(later["begin_s"] - earlier["begin_s"] >= 1.0 for earlier, later in itertools.pairwise(pauses))
     assert [part["ended_by"] for part in spent["parts"]] == ["budget"]
@@ -113,6 +113,6 @@ def test_latency_is_of_one_request_at_a_time(tmp_path: Path) -> None:
     [part] = answer["parts"]
     assert len(part["figures"]) == 9
     for sample in part["samples"]:
-        # With one outstanding its latency fits into the time as often as there are requests.
+        # With one outstanding request, the sum of all latencies fits into the elapsed time.
         assert sample["mean_ns"] * sample["ios"] <= sample["seconds"] * 1e9 * 1.2
     assert answer["header"]["outstanding_ios_per_thread"] == answer["header"]["threads"] == 1

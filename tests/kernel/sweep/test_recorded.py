@@ -1,4 +1,4 @@
-"""A sweep that is recorded: one file, in which its levels and steps are phases."""
+"""A recorded sweep: one file, with levels and steps as phases."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _NOT_REACHED = 6
 
 
 def written(run: RecordedRun, phase: str) -> int:
-    """Bytes that the kernel counted from the first sample of a phase to its last: some development machines'
-    kernels pass a tracer by."""
+    """Return the bytes written from the first to the last sample of a phase, by the kernel's count, because
+    some development machines' kernels hide events from the tracer."""
     part = phase_named(run, phase)
     assert part.end_ns
     counts = [

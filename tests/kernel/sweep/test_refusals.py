@@ -1,4 +1,4 @@
-"""What a plan says of a drive that would be refused, and of one that would not."""
+"""Refusals in a plan, for a drive that would be refused and one that would not."""
 
 from __future__ import annotations
 

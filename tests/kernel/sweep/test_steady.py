@@ -1,4 +1,4 @@
-"""What a sweep of a block device comes to, against what theory says of such a drive."""
+"""The results of a sweep of a block device, compared with the theory for such a drive."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def test_waf_of_each_level_is_that_of_the_exact_model(policy: Policy, tmp_path: 
     for level, size in zip(levels_of(done.stdout), sizes, strict=True):
         figures, verdict = level["figures"], level["opwatch"]
         assert figures["waf"] == pytest.approx(exact(policy, flash / size), rel=0.01)
-        # The window is of all that the rounds say of it, to the byte.
+        # The window's figures equal the sum of its rounds, to the byte.
         begin, end = verdict["window"]
         rounds = level["rounds"][begin - 1 : end]
         assert figures["nand_bytes"] == sum(one["nand_bytes"] for one in rounds)
-        # A busy host may leave IOPS and their tail unproven, and nothing else.
+        # On a busy host, IOPS and its variation may stay unproven; all other checks are met.
         met = {check["name"]: check["is_met"] for check in verdict["checks"]}
         assert met["host writes"] and met["coverage"]

@@ -1,4 +1,4 @@
-"""A sweep on a simulated drive, to its end and killed on the way."""
+"""A sweep on a simulated drive, run to its end and killed midway."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from tests.kernel.support.drives import MIB, Drive, drive
 from tests.kernel.support.open_files import users_of
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
-# `make test-kills` has more of them, at other moments.
+# `make test-kills` runs more of them, at other moments.
 _ENDS = int(os.environ.get("OPWATCH_KILLS", "3"))
 _SEED = int(os.environ.get("OPWATCH_SEED", "15"))
-# Two levels, each of so few rounds that its verdict is "not reached" for certain.
+# Two levels with so few rounds that the verdict is always "not reached".
 _SHORT = ("--op", "0,28%", "--settle", "0", "--rounds", "5", "--refresh", "0", "--fill", "1")
 _NOT_REACHED = 6
 
@@ -40,13 +40,13 @@ def sweep(verb: str, target: Drive, folder: Path, *more: str) -> subprocess.Comp
 
 
 def require_free(target: Drive) -> None:
-    """Nobody has it open, and the kernel gives it away."""
+    """Check that no process has the device open, and that the kernel allows exclusive access."""
     deadline = time.monotonic() + 10
     while users_of(target.device) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert users_of(target.device) == []
     while True:
-        # What a killed process had open is closed a moment after it has gone from /proc.
+        # The files of a killed process close a moment after it has left /proc.
         try:
             return os.close(os.open(target.device, os.O_RDWR | os.O_EXCL))
         except OSError:
@@ -82,20 +82,20 @@ def test_each_level_has_its_figures_and_three_counts_of_the_host(tmp_path: Path)
         written = sum(one["host_bytes"] for one in rounds)
         assert figures["host"]["fio"] == written
         assert figures["host"]["firmware"] == pytest.approx(written, rel=0.01)
-        # The kernel of a development machine may pass programs by: exactness is for guests.
+        # The kernel of a development machine may skip programs; guest tests check exactness.
         assert figures["host"]["trace"] is None or figures["host"]["trace"] <= written * 1.001
         assert figures["waf"] >= 1
         assert figures["cpu_ns_per_io"] > 0
         assert figures["latency_by_fio"]["p99"] > figures["latency_by_fio"]["p50"] > 0
-    # All that the host wrote is fills and rounds, and the journal has announced it.
+    # The host wrote only fills and rounds, and the journal announced them.
     grown = after["host_write_bytes"] - before["host_write_bytes"]
     used = sum(level["used_bytes"] for level in levels)
     assert grown == used + sum(one["host_bytes"] for level in levels for one in level["rounds"])
     assert grown <= state_of(tmp_path).announced_bytes * 1.001
-    # Less is in use: less is moved.
+    # With less space in use, the drive moves less data.
     first, last = ([one["nand_bytes"] for one in level["rounds"]] for level in levels)
     assert sum(first) / levels[0]["figures"]["host"]["fio"] >= sum(last) / levels[1]["figures"]["host"]["fio"]
-    # Every byte that went to NAND was read off the drive's pages, between the rounds.
+    # Every byte written to NAND appears in the drive's pages between the rounds.
     nand = after["nand_write_bytes"] - before["nand_write_bytes"]
     assert used + sum(first) + sum(last) == pytest.approx(nand, rel=0.01)
 
@@ -107,7 +107,7 @@ def catches(process: subprocess.Popen[str], number: signal.Signals) -> bool:
 
 
 def test_a_signal_while_it_still_looks_ends_it_in_order(tmp_path: Path) -> None:
-    """Its first look takes a second: the drive has to be at rest for so long."""
+    """The first check takes a second, because the drive must be idle for that long."""
     with drive(64 * MIB, "10%") as target:
         argv = words("run", target, tmp_path, "--dev", target.device, *_SHORT)
         with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
@@ -160,7 +160,7 @@ def test_another_drive_is_not_resumed_on(tmp_path: Path) -> None:
     with drive(64 * MIB, "10%") as target:
         argv = words("run", target, tmp_path, "--dev", target.device, *_SHORT, "-q")
         with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-            # A journal without its first entry is of no drive yet.
+            # A journal without its first entry does not name a drive yet.
             while not any(path.stat().st_size for path in tmp_path.glob("*.journal")):
                 time.sleep(0.02)
             process.send_signal(signal.SIGKILL)

@@ -1,4 +1,5 @@
-"""`opwatch trim audit` against devices that free what they are told, lie, fail or pass on something else."""
+"""`opwatch trim audit` on devices that free the discarded blocks, lie, fail, or turn discards into other
+requests."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ SIZE = 512 * MIB
 
 @contextlib.contextmanager
 def on_file(filesystem: str, where: Path) -> Iterator[Path]:
-    """A filesystem on a loop device on a file that has all its blocks."""
+    """Yield a filesystem on a loop device whose file has all its blocks allocated."""
     with file_of(SIZE, where) as image, loop(image) as node, mounted(node, filesystem) as point:
         os.sync()
         fill_holes(image)
@@ -69,7 +70,7 @@ def test_a_loop_on_a_file_frees_the_file(outer: str) -> None:
             assert_clean(result)
             with image_of(point).open("rb") as image:
                 kept = file_extents(image.fileno())
-            # What the file has takes blocks of its holder, and what maps it takes others.
+            # Allocations in the file take blocks of the outer filesystem, and so do the extent maps.
             assert len(kept) < 500
             assert result.reached_bytes == SIZE - sum(extent.length for extent in kept)
             assert codes(result) == {"loop-frees-file": None}
@@ -77,7 +78,7 @@ def test_a_loop_on_a_file_frees_the_file(outer: str) -> None:
 
 @contextlib.contextmanager
 def on_overlay() -> Iterator[Path]:
-    """A loop device whose file cannot have holes, and says so only when asked for one."""
+    """Yield a loop device whose file cannot have holes, which only a discard reveals."""
     with trims.folder(Path("/tmp")) as home:
         run, base, top = trims.run, home / "ramfs", home / "top"
         base.mkdir()
@@ -101,7 +102,7 @@ def on_overlay() -> Iterator[Path]:
 
 
 def test_a_device_that_stops_taking_discards_makes_fstrim_lie() -> None:
-    """One request fails, and from then on everything ends before the block layer's first event."""
+    """One request fails; then every discard ends before the block layer's first event."""
     for _, result in audited(on_overlay):
         assert result.verdict is Verdict.REJECTED
         assert result.reached_bytes == 0
@@ -129,8 +130,8 @@ def sealed(filesystem: str) -> Iterator[Path]:
                 seal()
                 yield point
             finally:
-                # What it wants to write at the end fails as well. One that has shut down answers no stat: the
-                # mount table is asked whether it is gone.
+                # The final writes fail as well. A filesystem that has shut down fails stat(), so check the
+                # mount table to see whether it is gone.
                 subprocess.run(["umount", str(point)], capture_output=True, check=False)
                 assert str(point) not in {mount.point for mount in read_usage().mounts}
 
@@ -147,7 +148,7 @@ def test_every_discard_fails(filesystem: str) -> None:
         assert result.unexplained_bytes == 0
         answer = result.evidence.answer
         assert answer
-        # Three filesystems, three stories of the same failure.
+        # Three filesystems report the same failure in three ways.
         if filesystem == "btrfs":
             assert answer.error == 5
         else:
@@ -161,7 +162,7 @@ def on_loop(below: Path) -> Iterator[Path]:
 
 
 def test_a_loop_on_a_device_turns_discards_into_zeroes() -> None:
-    """ext4 zeroes a range in place; nobody can tell what a drive would do with such a write."""
+    """ext4 zeroes a range in place, and a drive's reaction to such a write is unknown."""
     with ScratchDisk(3 * SIZE) as disk, mounted(disk.node, "ext4") as home:
         for _, result in audited(lambda: on_loop(home)):
             upper, lower = [line for line in result.rows if line.layer == "loop"]
@@ -173,7 +174,7 @@ def test_a_loop_on_a_device_turns_discards_into_zeroes() -> None:
 
 
 def test_a_loop_on_a_device_that_cannot_zero_refuses() -> None:
-    """tmpfs cannot zero a range in place, so the device below says no and the one above with it."""
+    """tmpfs cannot zero a range in place, so the lower device refuses, and therefore the upper one too."""
     for _, result in audited(lambda: on_loop(MEMORY)):
         assert result.verdict is Verdict.REJECTED
         assert codes(result) == {"loop-no-punch": result.claimed_bytes}
@@ -187,7 +188,7 @@ def test_zram_frees_what_it_is_told() -> None:
     name = f"zram{control.read_text().strip()}"
     try:
         Path(f"/sys/block/{name}/disksize").write_text("256M")
-        # Every block is stored, but for those that the filesystem then zeroes for itself.
+        # Every block is stored, except those that the filesystem then zeroes itself.
         with Path(f"/dev/{name}").open("wb", buffering=0) as device:
             device.write(b"U" * (256 * MIB))
         with mounted(f"/dev/{name}", "ext4") as point:
@@ -237,7 +238,7 @@ def test_a_partition_is_a_layer() -> None:
 
 
 def test_what_is_shorter_than_the_minimum_stays() -> None:
-    """XFS tells the first such extent of each group only: how much there is in all is in its map alone."""
+    """XFS reports only the first such extent of each group; the total is only in its free space map."""
     with ScratchDisk(SIZE) as disk:
         for point, result in audited(lambda: fragmented(disk)):
             again = trims.audit(point, minlen=MIB)
@@ -273,7 +274,8 @@ def test_no_device_below_takes_discards() -> None:
 
 @contextlib.contextmanager
 def used(one: Drive) -> Iterator[Path]:
-    """ext4 on a drive that holds deleted files; how much of its free space it holds lies beside the mount."""
+    """Yield ext4 on a drive that holds deleted files; a file next to the mount point has the held bytes of
+    its free space."""
     with mounted(one.device, "ext4") as point:
         use(point, 7)
         note = point.parent / f"{point.name}.held"
@@ -286,7 +288,8 @@ def used(one: Drive) -> Iterator[Path]:
 
 @pytest.mark.parametrize("faults", [(), ("trim=ignore",)], ids=["honour", "ignore"])
 def test_a_simulated_drive_frees_what_it_held(faults: tuple[str, ...]) -> None:
-    """By its own map. Its counter of trims is the proof; where it ignores them its count of what it holds."""
+    """By the drive's own map. Its trim counter is the proof; if it ignores trims, its count of held data
+    shows that."""
     require_drive()
     with drive(SIZE, faults=faults) as one:
         for point, result in audited(lambda: used(one)):

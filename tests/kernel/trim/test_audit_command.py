@@ -1,4 +1,4 @@
-"""`opwatch trim audit` as a user meets it: what it refuses, prints and returns, and two at once."""
+"""`opwatch trim audit` from a user's point of view: refusals, output, exit status, and two audits at once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def audit(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def clean(point: Path) -> list[dict[str, Any]]:
-    """The documents of an audit that the host lost nothing of."""
+    """Return the JSON documents of an audit."""
     done = audit("--json", str(point))
     assert done.returncode in (0, 6), done.stderr
     return lines(done.stdout)
@@ -147,7 +147,7 @@ def test_a_closed_pipe_is_no_traceback(disk: ScratchDisk) -> None:
 
 
 def test_two_audits_at_once_do_not_mix() -> None:
-    """Each on a disk of its own, of different sizes, with a third that is discarded by somebody else."""
+    """Each audit runs on a separate disk of a different size."""
     for _ in range(ATTEMPTS):
         with (
             ScratchDisk(256 * MIB) as first,
@@ -176,7 +176,7 @@ def test_two_audits_at_once_do_not_mix() -> None:
 
 
 def test_two_audits_of_one_disk_take_turns(disk: ScratchDisk) -> None:
-    """Two partitions: what is below them is the same disk."""
+    """Two partitions share the disk below them."""
     table = "label: gpt\nstart=2048,size=100MiB\nsize=100MiB\n"
     subprocess.run(["sfdisk", "-q", disk.node], input=table, text=True, check=True)
     if not os.path.exists(f"/sys/class/block/{disk.name}p2"):
@@ -200,7 +200,7 @@ def test_two_audits_of_one_disk_take_turns(disk: ScratchDisk) -> None:
 
 
 def test_a_foreign_trim_of_the_same_disk_is_told_apart(disk: ScratchDisk) -> None:
-    """Somebody discards the second partition while the first is trimmed."""
+    """Another process discards the second partition while the first is trimmed."""
     table = "label: gpt\nstart=2048,size=100MiB\nsize=100MiB\n"
     subprocess.run(["sfdisk", "-q", disk.node], input=table, text=True, check=True)
     if not os.path.exists(f"/sys/class/block/{disk.name}p2"):
@@ -222,6 +222,6 @@ def test_a_foreign_trim_of_the_same_disk_is_told_apart(disk: ScratchDisk) -> Non
     other.wait()
     assert result.claimed_bytes == first.claimed_bytes
     assert result.rows[0].bytes_out == first.rows[0].bytes_out
-    # Some of the foreign discards touch ours, and the kernel joins them to one request.
+    # Some foreign discards are adjacent to ours, and the kernel merges them into one request.
     assert result.reached_bytes <= first.reached_bytes
     assert any("python" in note and f"{disk.name}" in note for note in result.notes)

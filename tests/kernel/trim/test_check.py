@@ -1,4 +1,4 @@
-"""What `opwatch trim check` foretells, against what fstrim and the kernel's own statistics then say."""
+"""Predictions of `opwatch trim check`, compared with fstrim and the kernel's own statistics."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MIB = 1 << 20
 
 
 def run(*argv: str) -> str:
-    """What it printed; its complaint when it fails."""
+    """Run a program and return its output; raise its error output on failure."""
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"{' '.join(argv)}: {done.returncode} {done.stderr.strip()}")
@@ -31,8 +31,8 @@ def run(*argv: str) -> str:
 
 
 def check(*arguments: str, user: int | None = None) -> tuple[int, dict[str, Any]]:
-    """Exit status and the document of the command; as another user when told so."""
-    # All that it needs is imported first: the checkout may be closed to others.
+    """Return (exit status, JSON document) of the command, optionally as another user."""
+    # Import first, because the checkout may be unreadable for other users.
     code = "import os, sys; from opwatch.tools import cli\ncli.parse(sys.argv[1:])\n"
     code += f"os.setuid({user})\n" if user is not None else ""
     code += "sys.exit(cli.main(sys.argv[1:]))"
@@ -61,19 +61,19 @@ def codes(forecast: dict[str, Any]) -> set[str]:
 
 @dataclass(frozen=True)
 class Mounted:
-    """A filesystem of a test's own: its mount point, its device, and the file behind that."""
+    """A filesystem that the test created: mount point, device, and backing file."""
 
     point: Path
     device: str
     file: Path
 
     def discarded(self) -> int:
-        """Bytes that the kernel has discarded on the device."""
+        """Return the bytes that the kernel has discarded on the device."""
         fields = (Path("/sys/class/block") / self.device / "stat").read_text().split()
         return int(fields[13]) * 512
 
     def fill(self) -> None:
-        """Files of odd sizes, some deleted again: free space in many pieces."""
+        """Write files of odd sizes and delete some, so that the free space is fragmented."""
         for index in range(97):
             (self.point / f"f{index}").write_bytes(os.urandom(4096 * (1 + index * 7 % 61)))
         os.sync()
@@ -82,7 +82,8 @@ class Mounted:
         os.sync()
 
     def settled(self) -> int:
-        """The discards, once none is added any more: XFS goes on after the call has returned."""
+        """Return the discarded bytes once they stop growing, because XFS continues after the call has
+        returned."""
         last, same = self.discarded(), 0
         while same < 10:
             time.sleep(0.05)
@@ -127,7 +128,7 @@ MAKE = {
 def filesystem(
     kind: str, folder: Path, size: int = 320 * MIB, options: str = "", *, sparse: bool = True
 ) -> Iterator[Mounted]:
-    """A file system on a loop device on a file in `folder`."""
+    """Yield a file system on a loop device on a file in `folder`."""
     file = folder / "disk.img"
     with file.open("wb") as new:
         new.truncate(size)
@@ -143,7 +144,7 @@ def filesystem(
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
-    """A folder on a filesystem of the host that can punch holes."""
+    """Yield a folder on a host filesystem that can punch holes."""
     yield tmp_path
 
 
@@ -152,26 +153,26 @@ def test_the_dry_run_is_what_is_sent(kind: str, folder: Path) -> None:
     with filesystem(kind, folder, options="nodiscard" if kind == "btrfs" else "") as made:
         made.fill()
         if kind == "btrfs":
-            # What its allocator has in hand is kept from a trim, until the next mount.
+            # btrfs keeps its allocator's current space from a trim until the next mount.
             run("umount", str(made.point))
             run("mount", "-o", "nodiscard", f"/dev/{made.device}", str(made.point))
         status, document = check(str(made.point))
         [forecast] = document["checks"]
         [expected] = forecast["dry_run"]
-        # Blocks of 1 KiB over those of 4 KiB: the ends stay.
+        # Blocks of 1 KiB over blocks of 4 KiB: the ends of extents stay allocated.
         outlook = (64, "part") if expected["rounded_bytes"] else (0, "reaches")
         assert (status, forecast["outlook"], forecast["accepted"]) == (*outlook, True)
         assert (expected["rounded_bytes"] > 0) is (kind == "ext4-1k")
         before = made.settled()
         assert made.trim().returncode == 0
-        # The other copy of the stripe with a superblock.
+        # The other copy of the stripe with a superblock is spared.
         spared = 65536 if kind == "btrfs" else 0
         assert made.settled() - before == expected["sent_bytes"] - spared
 
 
 @pytest.mark.parametrize("kind", ["ext4", "ext4-1k"])
 def test_what_is_expected_is_what_the_file_loses(kind: str, folder: Path) -> None:
-    """With blocks of 1 KiB over those of 4 KiB, the ends of free extents stay in the file."""
+    """With blocks of 1 KiB over blocks of 4 KiB, the ends of free extents stay in the file."""
     with filesystem(kind, folder, 96 * MIB, sparse=False) as made:
         for index in range(400):
             (made.point / f"f{index}").write_bytes(os.urandom(1024 * (1 + index % 7)))
@@ -179,7 +180,7 @@ def test_what_is_expected_is_what_the_file_loses(kind: str, folder: Path) -> Non
         for index in range(0, 400, 2):
             (made.point / f"f{index}").unlink()
         os.sync()
-        # mkfs has zeroed some of its tables in this way.
+        # mkfs has zeroed some of its tables with discards.
         before = holes(made.file)
         [expected] = check(str(made.point))[1]["checks"][0]["dry_run"]
         assert (expected["rounded_bytes"] > 0) is (kind == "ext4-1k")
@@ -189,14 +190,14 @@ def test_what_is_expected_is_what_the_file_loses(kind: str, folder: Path) -> Non
 
 
 def holes(file: Path) -> Extents:
-    """Where a file holds nothing."""
+    """Return the extents in which a file holds no data."""
     empty, at, size = [], 0, file.stat().st_size
     with file.open("rb") as opened:
         while at < size:
             begin = os.lseek(opened.fileno(), at, os.SEEK_HOLE)
             try:
                 at = os.lseek(opened.fileno(), begin, os.SEEK_DATA)
-            except OSError:  # nothing but a hole up to the end
+            except OSError:  # a hole up to the end of the file
                 at = size
             empty.append((begin, at))
     return Extents.of(empty)
@@ -215,7 +216,7 @@ def test_the_minimum_length_is_heeded(folder: Path) -> None:
 
 
 def test_a_minimum_above_a_block_group(folder: Path) -> None:
-    """ext4 refuses it, and so it is no success."""
+    """ext4 refuses this minimum, so check must not predict success."""
     with filesystem("ext4", folder) as made:
         status, document = check(str(made.point), "-m", "200M")
         [forecast] = document["checks"]
@@ -240,7 +241,7 @@ def test_a_file_on_ramfs_stops_everything(folder: Path) -> None:
 
 
 def test_a_file_on_an_overlay_is_a_doubt(folder: Path) -> None:
-    """Over ramfs the first discard fails, and the limits are gone: only then the check can know."""
+    """On an overlay over ramfs, the first discard fails and removes the limits; only then check can know."""
     with mounted("ramfs", folder / "ram", "-t", "ramfs") as ram:
         for name in ("low", "up", "work"):
             (ram / name).mkdir()
@@ -370,7 +371,7 @@ def test_zram_takes_what_it_is_told(folder: Path) -> None:
             made.fill()
             [forecast] = check(str(point))[1]["checks"]
             assert (forecast["outlook"], codes(forecast)) == ("reaches", set())
-            # zram keeps no statistics of discards: what fstrim claims is all there is.
+            # zram keeps no statistics of discards, so fstrim's claim is the only figure.
             assert f"({forecast['dry_run'][0]['sent_bytes']} bytes)" in made.trim().stdout
     finally:
         (Path("/sys/block") / name / "reset").write_text("1")

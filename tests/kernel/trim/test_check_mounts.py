@@ -1,4 +1,4 @@
-"""`opwatch trim check` while others mount and umount: no filesystem is taken for another."""
+"""`opwatch trim check` during mounts and umounts: it never confuses two filesystems."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_another_filesystem_at_the_point_is_not_taken_for_the_one_looked_at(tmp_
     assert "is not a mount point any more" in str(gone.why_not)
     trims.run("mount", "-t", "tmpfs", "-o", "size=2M", "two", str(tmp_path))
     try:
-        # The kernel may give the second mount the number of the first.
+        # The kernel may reuse the first mount's number for the second.
         other = free_space(replace(mount, number=(mounted_at(str(tmp_path)).number or 0) + 1), stack)
     finally:
         trims.run("umount", str(tmp_path))

@@ -1,4 +1,4 @@
-"""`trim check` says what it was not let see: behind hidepid, without privilege, in another namespace."""
+"""`trim check` reports blind spots: behind hidepid, without privileges, and in other namespaces."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.kernel.support.trims import MIB
 from tests.requirements import require_nobody, unmet
 
 TOP = Path(__file__).parents[3]
-# A /proc of its own in a mount namespace of its own, then the command with less than root has.
+# Mount a private /proc in a private mount namespace, then run the command with less than root's privileges.
 _HIDING = 'mount -t proc -o hidepid=2 proc /proc && exec setpriv "$@"'
 _WITHOUT = {
     "nobody": ("--reuid=65534", "--regid=65534", "--clear-groups", "--bounding-set=-all"),

@@ -1,4 +1,4 @@
-"""What calls of FITRIM claim, by whoever makes them, and who else trims during an audit of ours."""
+"""Claims of FITRIM calls from any process, and other processes that trim during our audit."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ for _ in range(int(sys.argv[2])):
 
 
 def call(opener: str, times: int) -> None:
-    """FITRIM so many times, from a process of its own."""
+    """Call FITRIM this many times from a separate process."""
     subprocess.run([sys.executable, "-c", CALL, opener, str(times)], check=True, timeout=60)
 
 
@@ -44,7 +44,7 @@ def claimed(tracer: DiscardTracer) -> list[tuple[int, Amount]]:
 
 @pytest.mark.parametrize("functions", [True, False])
 def test_every_call_is_counted_once(functions: bool) -> None:
-    """A prime number of calls: the first claims all that is free, and ext4 claims nothing again."""
+    """A prime number of calls: the first claims all free space, and ext4 claims nothing after that."""
     with ScratchDisk(SIZE) as disk, mounted(disk.node, "ext4") as point:
         for _ in range(ATTEMPTS):
             with DiscardTracer([], following=Following(functions=functions, claims=True)) as tracer:
@@ -67,7 +67,7 @@ def test_nothing_is_attached_to_system_calls_unless_asked_for() -> None:
 
 
 def test_commands_of_drivers_can_be_left_out() -> None:
-    """A live view does: their events come with every read and write."""
+    """A live view leaves them out, because their events come with every read and write."""
     with DiscardTracer([], following=Following(commands=False)) as tracer:
         assert not {"discard_nvme", "discard_scsi", "discard_ata"} & tracer.absent()
         names = {name for name, *_ in tracer.programs()}
@@ -83,7 +83,7 @@ def watched(*arguments: str) -> dict[str, Any]:
 
 
 def test_watch_shows_what_fstrim_was_told() -> None:
-    """xfs: fstrim is told the size of the filesystem, and less than that reaches the device."""
+    """xfs: fstrim reports the filesystem's size, although less than that reaches the device."""
     with ScratchDisk(SIZE) as disk:
         for _ in range(ATTEMPTS):
             with mounted(disk.node, "xfs") as point:
@@ -109,7 +109,7 @@ def test_watch_of_a_device_shows_claims_of_the_filesystem_on_it() -> None:
 
 
 def test_a_call_that_fails() -> None:
-    """A device that takes no discards: the call tells so, and fstrim with it."""
+    """The device accepts no discards: the call fails, and so does fstrim."""
     with trims.loop_without_discards() as node, mounted(node, "ext4") as point:
         for _ in range(ATTEMPTS):
             document = watched(str(point), "--", "sh", "-c", f"fstrim {point} 2>/dev/null; true")
@@ -133,7 +133,7 @@ def watching(point: Path, seconds: float) -> Iterator[subprocess.Popen[str]]:
 
 
 def test_two_watches_do_not_mix() -> None:
-    """Each sees the claim on its own filesystem alone."""
+    """Each watch only sees the claim on its own filesystem."""
     with ScratchDisk(SIZE) as a, ScratchDisk(2 * SIZE) as b:
         for _ in range(ATTEMPTS):
             with (
@@ -155,13 +155,13 @@ def test_two_watches_do_not_mix() -> None:
 
 
 def test_a_second_trimmer_is_named_and_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """blkdiscard of space that the filesystem does not use, in the middle of an audit of ours."""
+    """blkdiscard frees space outside the filesystem in the middle of our audit."""
     ours = fitrim_process.trim
     other = 3 * MIB
 
     def together(mount: Mount, asked: Asked, started: Callable[[int], None]) -> FitrimAnswer:
         node = mount.source
-        at = str(SIZE)  # behind the filesystem
+        at = str(SIZE)  # after the end of the filesystem
         trims.run("blkdiscard", "-f", "-o", at, "-l", str(other), node)
         time.sleep(0.05)
         return ours(mount, asked, started)

@@ -1,4 +1,4 @@
-"""`opwatch trim audit -o FILE`: a replay is what was shown, to the byte."""
+"""`opwatch trim audit -o FILE`: a replay equals the live output, to the byte."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_a_replay_is_what_was_shown(tmp_path: Path, disk: ScratchDisk, form: lis
     with mounted(disk.node, "ext4") as point:
         live = opwatch("trim", "audit", "-o", str(path), "--prove", *form, str(point))
         assert live.returncode in (0, 6), live.stderr
-        # No overwriting, and said before anything is trimmed.
+        # An existing file is never overwritten, and the refusal comes before any trim.
         again = opwatch("trim", "audit", "-o", str(path), str(point))
         assert (again.returncode, again.stdout) == (3, "")
         assert "exists" in again.stderr

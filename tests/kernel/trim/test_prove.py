@@ -1,4 +1,4 @@
-"""`opwatch trim audit --prove` and `--watch` on simulated drives, whose own map is the oracle."""
+"""`opwatch trim audit --prove` and `--watch` on simulated drives, with the drive's own map as the oracle."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _drive() -> None:
 
 
 def proven(filesystem: str, *faults: str) -> tuple[Audit, int, int]:
-    """The audit, and what the drive holds by its own map before and after."""
+    """Return the audit, and the bytes that the drive holds by its own map before and after it."""
     for _ in range(ATTEMPTS):
         with drive(SIZE, faults=faults) as one, mounted(one.device, filesystem) as point:
             (point / "file").write_bytes(os.urandom(64 * MIB))
@@ -57,14 +57,15 @@ def test_a_drive_that_honours_trims(filesystem: str) -> None:
 
 
 def test_a_drive_that_takes_its_time() -> None:
-    """It frees when nothing was asked of it for a second; its count is looked at again until then."""
+    """The drive frees after a second without requests; the audit samples its count until then."""
     result, before, after = proven("ext4", "trim=lazy")
     assert result.verdict is Verdict.PROVEN
     assert before - after > 60 * MIB
 
 
 def test_a_drive_that_ignores_trims() -> None:
-    """Every request completes and everything reads as zeros: only its own count says that it holds it all."""
+    """Every request completes and all blocks read as zeros; only the drive's own count shows that it holds
+    all data."""
     result, before, after = proven("ext4", "trim=ignore")
     assert result.verdict is Verdict.UNKNOWN
     assert after >= before
@@ -118,7 +119,7 @@ def test_watching_fstrim() -> None:
 
 
 def test_watching_a_device() -> None:
-    """blkdiscard on a device that holds no filesystem."""
+    """blkdiscard on a device without a filesystem."""
     with ScratchDisk(SIZE) as disk:
         for _ in range(ATTEMPTS):
             document = watched("--watch", "--dev", disk.node, "--", "blkdiscard", "-f", disk.node)
@@ -131,7 +132,7 @@ def test_watching_a_device() -> None:
 
 
 def test_watching_online_discards() -> None:
-    """ext4 -o discard: a kernel thread sends them after the journal's commit."""
+    """ext4 -o discard: a kernel thread sends the discards after the journal's commit."""
     with ScratchDisk(SIZE) as disk:
         for _ in range(ATTEMPTS):
             with mounted(disk.node, "ext4", "discard") as point:
@@ -185,7 +186,7 @@ def test_a_device_that_vanishes_ends_a_watch() -> None:
     ("script", "status"), [("exit 7", 7), ("true", 32), ("blkdiscard {0}; exit 7", 7), ("blkdiscard {0}", 0)]
 )
 def test_a_watch_ends_with_the_status_of_its_command(script: str, status: int) -> None:
-    """Unless the command succeeds, and its trim does not."""
+    """Except if the command succeeds but its trim does not."""
     with ScratchDisk(64 * MIB) as disk:
         for _ in range(ATTEMPTS):
             done = opwatch(

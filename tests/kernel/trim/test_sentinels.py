@@ -1,4 +1,4 @@
-"""Sentinels: files of known contents, before and after a trim, a kill, or another owner of their blocks."""
+"""Sentinels: files of known contents, before and after a trim, a kill, or the reuse of their blocks."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_sentinels_say_what_a_trim_did(kind: str, trim_mode: str, tmp_path: Path
 
 
 def test_a_device_is_asked_for_once(tmp_path: Path) -> None:
-    # A sentinel of 8 MiB has 2048 blocks: asking for each took four fifths of the time of --prove.
+    # A sentinel of 8 MiB has 2048 blocks; a lookup for each block took 80 % of the time of --prove.
     asked: Counter[tuple[int, int]] = Counter()
 
     class Asked(Devices):
@@ -127,7 +127,7 @@ def test_nothing_is_left_of_a_run_that_was_killed(tmp_path: Path) -> None:
             os.close(descriptor)
             assert [path.name for path in tmp_path.iterdir()] == ["lost+found"]
             assert os.statvfs(tmp_path).f_bfree == free
-            # The name of a file system without nameless files.
+            # The file name on a file system without O_TMPFILE.
             left, data = tmp_path / ".opwatch-sentinel-0123", tmp_path / ".opwatch-sentinel-mine"
             left.touch()
             data.write_text("not empty, so not ours")

@@ -1,4 +1,4 @@
-"""A filesystem that shut itself down: what cannot be done is said, and nothing ends in a traceback."""
+"""A filesystem that has shut itself down: each command reports the failure without a traceback."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from opwatch.tools import cli
 from tests.kernel.support.filesystems import make, mounted
 from tests.kernel.support.trims import MIB
 
-# EXT4_IOC_SHUTDOWN is the same as XFS_IOC_GOINGDOWN; 2 is without a flush of the log.
+# EXT4_IOC_SHUTDOWN has the same number as XFS_IOC_GOINGDOWN; 2 means without a log flush.
 _SHUTDOWN, _AT_ONCE = 0x8004587D, 2
 
 
@@ -29,7 +29,7 @@ def test_a_filesystem_that_shut_down(kind: str, tmp_path: Path, capsys: pytest.C
             for command in (["check"], ["audit"], ["audit", "--prove"], ["audit", "--json"], ["stale"]):
                 status = cli.main(["trim", *command, str(tmp_path)])
                 out, err = capsys.readouterr()
-                # ext4 goes on trimming; XFS does not even tell what it is.
+                # ext4 continues to trim; XFS does not even report its geometry.
                 assert status == 0 if kind == "ext4" and command != ["stale"] else status != 0, (out, err)
                 assert status == 0 or "Input/output error" in err
                 if command == ["audit", "--prove"] and kind == "ext4":

@@ -28,8 +28,8 @@ SIZE = 320 * MIB
 
 
 def stale(*arguments: str, status: int = 0) -> dict[str, Any]:
-    """What the command says, which must be a document also when it fails."""
-    # Where files lie is not for us to choose; at 95 % one run in so many would miss.
+    """Run the command and return its JSON document, which is required even on failure."""
+    # File placement is not deterministic; at 95 % confidence one run in twenty would miss.
     done = opwatch("trim", "stale", "--confidence", "99.9%", *arguments, "--json", "--seed", "1")
     assert done.returncode == status, done.stderr
     document: dict[str, Any] = json.loads(done.stdout)
@@ -37,7 +37,7 @@ def stale(*arguments: str, status: int = 0) -> dict[str, Any]:
 
 
 def refused(*arguments: str) -> tuple[int, str]:
-    """The status and the words of a refusal, which puts nothing on stdout."""
+    """Return (exit status, stderr) of a refusal, which prints nothing on stdout."""
     done = opwatch("trim", "stale", *arguments)
     assert not done.stdout
     return done.returncode, done.stderr
@@ -45,7 +45,7 @@ def refused(*arguments: str) -> tuple[int, str]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_free_extents_are_what_a_trim_reaches(kind: str, tmp_path: Path) -> None:
-    """A disk full of old data, a file system that trimmed nothing: what a trim punches is what is free."""
+    """A disk full of old data with an untrimmed file system: a trim punches exactly the free extents."""
     with ScratchDisk(SIZE) as disk:
         backing = disk.backing
         with Path(disk.node).open("wb") as node:
@@ -61,7 +61,7 @@ def test_free_extents_are_what_a_trim_reaches(kind: str, tmp_path: Path) -> None
                 assert not free & on_disk(path)
             before = data_of(backing)
             fitrim(mount)
-            # XFS is done later.
+            # XFS finishes with a delay.
             end = time.monotonic() + 10
             while (free & data_of(backing)).total and kind != "btrfs" and time.monotonic() < end:
                 time.sleep(0.05)
@@ -69,13 +69,13 @@ def test_free_extents_are_what_a_trim_reaches(kind: str, tmp_path: Path) -> None
             punched = before - data_of(backing)
             assert punched
             assert not punched - free
-            # btrfs keeps what its metadata reserved.
+            # btrfs keeps space that is reserved for metadata.
             if kind != "btrfs":
                 assert still_free & before == punched & still_free
 
 
 def on_disk(path: Path) -> Extents:
-    """The bytes of a file on its file system's one device."""
+    """Return the extents of a file on its file system's only device."""
     mount = mounted_at(str(path.parent))
     descriptor = os.open(path, os.O_RDONLY)
     try:
@@ -114,7 +114,7 @@ def test_the_interval_holds_the_drives_own_truth(kind: str, trim_mode: str, tmp_
             use(tmp_path, 4)
             before = held_bytes(one, free_of(tmp_path))
             measured = stale(str(tmp_path), "--sentinel")
-            # A filesystem may still work in the background: the truth is what it was, or is, or between.
+            # A filesystem may work in the background: the truth lies between the values before and after.
             after = held_bytes(one, free_of(tmp_path))
         assert measured["stale_bytes"]["low"] <= max(before, after)
         assert measured["stale_bytes"]["high"] >= min(before, after)
@@ -170,7 +170,7 @@ def test_a_partition_that_is_not_aligned(tmp_path: Path) -> None:
         subprocess.run(["sfdisk", "-q", one.device], input=script, text=True, check=True)
         run("partx", "--update", one.device)
         [found_part] = Devices().partitions(Devices().resolve(one.device))
-        # Where nobody makes nodes for partitions.
+        # Create the node, because some machines create none for partitions.
         part, point = str(tmp_path / "part"), tmp_path / "mnt"
         os.mknod(part, stat.S_IFBLK | 0o600, os.makedev(*found_part.dev))
         point.mkdir()
@@ -178,7 +178,7 @@ def test_a_partition_that_is_not_aligned(tmp_path: Path) -> None:
         with mounted(part, point):
             use(point, 6)
             free = free_of(point).shift(63 * 512)
-            # Blocks of the file system lie across two of the drive's units.
+            # Blocks of the file system straddle two of the drive's units.
             truth = held_bytes(one, free.granules(4096))
             measured = stale("--dev", one.device)
             [read] = measured["drives"]
@@ -207,7 +207,7 @@ def test_a_drive_that_reads_trimmed_and_holds_it_is_found_out(tmp_path: Path) ->
 
 
 def test_space_that_reads_as_trimmed_and_is_held_is_found_out_by_the_count(tmp_path: Path) -> None:
-    """The sentinel lands where the drive holds old data already, so its count does not rise for it."""
+    """The sentinel lands on blocks that the drive already holds, so its count does not rise."""
     require_drive()
     with drive(SIZE, "7%") as one:
         make("ext4", one.device)

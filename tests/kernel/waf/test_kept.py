@@ -1,4 +1,4 @@
-"""`opwatch waf -o FILE` on the simulated drive: a replay is what was shown, to the byte."""
+"""`opwatch waf -o FILE` on a simulated drive: a replay equals the live output, to the byte."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_replay_is_what_was_shown(tmp_path: Path, form: list[str]) -> None:
         options = ("--dev", one.device, "-o", str(path), *form, *FAST)
         live = opwatch("waf", *options, "--", "sh", "-c", writes(one.device, 60))
         assert live.returncode == 0, live.stderr
-        # No overwriting, and said before the drive is worked on.
+        # An existing file is never overwritten, and the refusal comes before any access to the drive.
         again = opwatch("waf", *options, "--for", "1")
         assert again.returncode == 3 and "exists" in again.stderr
     shown = opwatch("replay", *form, str(path))
@@ -46,7 +46,7 @@ def test_a_recorder_that_is_killed_leaves_what_it_had(tmp_path: Path) -> None:
         deadline = time.monotonic() + 60
         while not path.exists() and run.poll() is None and time.monotonic() < deadline:
             time.sleep(0.1)
-        # The first looks, between which the writing is to lie.
+        # Wait for the first samples, so that the writes fall between two samples.
         time.sleep(2)
         subprocess.run(["sh", "-c", writes(one.device, 40)], check=True)
         time.sleep(2)
@@ -55,5 +55,5 @@ def test_a_recorder_that_is_killed_leaves_what_it_had(tmp_path: Path) -> None:
     shown = opwatch("replay", "--json", str(path))
     assert "its recorder was killed" in shown.stderr
     document = json.loads(shown.stdout)
-    # What the host wrote meanwhile is in it, as far as the looks go.
+    # The recording has the host's writes up to the last sample.
     assert sum(document["host_bytes_by_device"].values()) >= 40 * MIB

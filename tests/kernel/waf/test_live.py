@@ -1,4 +1,4 @@
-"""Write amplification beside the live view, from a thread that no sample waits for."""
+"""Write amplification in the live view, measured by a thread that no sample waits for."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_it_tells_the_drives_own_truth() -> None:
         assert summary["waf"]["waf"] is not None and summary["waf"]["source"].startswith("log 22h")
         host = after["host_write_bytes"] - before["host_write_bytes"]
         nand = after["nand_write_bytes"] - before["nand_write_bytes"]
-        # The last look was half a second before the end at most; amplification hardly moves any more.
+        # The last sample is at most half a second old, and amplification is nearly constant by then.
         assert summary["waf"]["waf"] == pytest.approx(nand / host, rel=0.2)
         rates = [figure for figure in figures if figure["nand_bytes_per_s"] is not None]
         assert rates
@@ -56,7 +56,7 @@ def test_no_sample_waits_for_a_slow_page() -> None:
         done = opwatch("--dev", one.device, "--json", "--waf", "0.1", "0.2", "20")
         *intervals, summary = lines(done.stdout)
         assert len(intervals) == 20
-        # One look takes twelve seconds; none of the intervals is anywhere near to even one page.
+        # One sample of the pages takes twelve seconds, and every interval is shorter than one page takes.
         assert max(interval["interval_s"] for interval in intervals) < 3
         assert summary["waf"] is None
 
@@ -117,5 +117,5 @@ def test_the_summary_takes_a_last_look() -> None:
         slow = ["sh", "-c", f"sleep 3; {' '.join(load)}"]
         done = opwatch("--dev", one.device, "--json", "--waf", "1h", "1", "--", *slow)
         summary = lines(done.stdout)[-1]
-        # The first look was before the load, the next one would be an hour later.
+        # The first sample precedes the load, and the next regular one would come an hour later.
         assert summary["waf"]["waf"] is not None, summary["waf"]

@@ -1,4 +1,4 @@
-"""`opwatch waf` on the simulated drive, as a real block device: the drive's own truth, and every fault."""
+"""`opwatch waf` on a simulated drive as a real block device: the drive's own truth, and every fault."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def _drive() -> None:
 
 
 def writes(device: str, megabytes: int = 200) -> str:
-    """A shell command that overwrites a part of the drive at random. It ends with a flush: what is left in
-    the drive's buffer would go to NAND when it pleases, before or after the truth is read."""
+    """Return a shell command that overwrites part of the drive at random. The final flush empties the drive's
+    buffer, which otherwise goes to NAND at any time, before or after the truth is read."""
     return (
         f"fio --name=x --filename={device} --rw=randwrite --bs=16k --size=48m --io_size={megabytes}m "
         "--norandommap --direct=1 --ioengine=libaio --iodepth=8 --randrepeat=0 --end_fsync=1 "
@@ -41,7 +41,7 @@ def writes(device: str, megabytes: int = 200) -> str:
 
 @dataclass(frozen=True)
 class Result:
-    """What the command printed, and what was true meanwhile."""
+    """The command's output, and the drive's true counts during the run."""
 
     status: int
     said: str
@@ -50,7 +50,7 @@ class Result:
     nand: int
 
     def is_true(self) -> bool:
-        """Whether there is a number, and the truth within its error."""
+        """Return whether the truth lies within the error of the reported WAF."""
         assert self.printed["waf"] is not None, self.printed["reason"]
         error: float = self.printed["waf_error"]
         waf: float = self.printed["waf"]
@@ -106,8 +106,8 @@ def test_a_fault_that_leaves_a_counter_leaves_a_true_number(faults: tuple[str, .
     with drive() as one:
         run("sh", "-c", writes(one.device, 100))
         one.fault(*faults)
-        time.sleep(1)  # so that pages that are refreshed each second show all of that
-        # For so long that how old a page gets can be learned, and is little of it.
+        time.sleep(1)  # so that pages with a refresh of one second are up to date
+        # Long enough to learn the maximum page age, and for that age to be a small part of the run.
         megabytes = 750 if "refresh=1" in faults else 250
         result = waf(one, f"{writes(one.device, megabytes)} --rate=80m", "--settle", "30")
         assert result.is_true()
@@ -183,7 +183,7 @@ def test_a_drive_that_vanishes() -> None:
 def test_an_interrupt_prints_what_is_known() -> None:
     with drive() as one:
         argv = [sys.executable, "-m", "opwatch", "waf", "--dev", one.device, "--for", "60", "--json", *FAST]
-        # Whoever ignores SIGINT passes that on; the command is to be interrupted as from a terminal.
+        # A process that ignores SIGINT passes that on; the command must be interruptible as on a terminal.
         process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, preexec_fn=_take_interrupts)
         time.sleep(1)
         run("sh", "-c", writes(one.device))
@@ -275,7 +275,7 @@ printf ']}}'
 """
 
 
-# A loop device stands for the drive; it is asked all the same, though it has no firmware.
+# A loop device stands in for the drive; opwatch queries it although it has no firmware.
 ASKED = """
 import sys
 from opwatch.collectors.firmware import counting
@@ -286,7 +286,7 @@ sys.exit(cli.main())
 
 
 def asked(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """opwatch, for which every disk is a drive that smartctl may know."""
+    """Run an opwatch that treats every disk as a drive that smartctl may support."""
     return subprocess.run(
         [sys.executable, "-c", ASKED, *arguments], capture_output=True, text=True, timeout=60, check=False
     )

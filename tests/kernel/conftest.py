@@ -12,7 +12,7 @@ from tests.requirements import require_kernel
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_namespace() -> None:
-    """Enter a private mount namespace, so that mounts disappear with this process even if it is killed."""
+    """Enter a private mount namespace, so that mounts disappear with this process even after a kill."""
     if os.geteuid() == 0:
         enter_own_namespace()
 

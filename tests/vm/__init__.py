@@ -1,1 +1,1 @@
-"""Kernel test bench: boots stock kernels in QEMU and runs commands from this checkout in them."""
+"""Kernel test bench: boots stock kernels in QEMU and runs commands from this checkout."""

@@ -15,9 +15,9 @@ ATTEMPTS = 3
 
 def until_the_emulator_holds(attempt: Callable[[], _Outcome]) -> _Outcome:
     """Return the result of `attempt`, retrying up to ATTEMPTS times when QEMU aborts on a failed assertion.
-    Such an abort ends the guest but says nothing about the tests in it. QEMU 10.0 occasionally aborts when a
-    PCI device is removed: a CPU still holds the number of a memory map section that was removed with the
-    device (iotlb_to_section in system/physmem.c). The last abort is raised."""
+    Such an abort ends the guest but says nothing about the tests. QEMU 10.0 occasionally aborts when a PCI
+    device is removed: a CPU still holds the number of a memory map section that was removed with the device
+    (iotlb_to_section in system/physmem.c). The last abort is raised."""
     for left in reversed(range(ATTEMPTS)):
         try:
             return attempt()

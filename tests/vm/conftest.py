@@ -1,4 +1,4 @@
-"""Choose the kernels to test, and report the reason for each one that is skipped."""
+"""Choose the kernels to test, and report the reason for each skipped kernel."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ collect_ignore = [] if os.environ.get(IN_GUEST) else ["guest"]
 
 def chosen_kernels(bench_itself: bool = False) -> list[Kernel]:
     """Return the kernels named in OPWATCH_VM_KERNEL (comma-separated), or all if the variable is not set. CI
-    runs the kernels with a tier; for the bench's own tests CI runs only those that are not optional."""
+    runs the kernels with a tier; for the bench's own tests, CI leaves out optional kernels."""
     known = config.load()
     names = os.environ.get("OPWATCH_VM_KERNEL", "")
     if names:
@@ -87,7 +87,7 @@ def report(record_property: Callable[[str, object], None]) -> Callable[[str], No
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Show the tests that ran in guests, and the reasons of those that did not."""
+    """Show the tests that ran in guests, and the reasons for skipped tests."""
     reports = (
         run_report for kind in ("passed", "failed") for run_report in terminalreporter.stats.get(kind, [])
     )

@@ -87,7 +87,7 @@ def _blockdev(node: str, disk: Disk, folder: Path) -> str:
 
 
 def qemu_args(devices: Sequence[Device], folder: Path) -> list[str]:
-    """Return the QEMU arguments for these devices with their images in this directory."""
+    """Return the QEMU arguments for `devices` with images in `folder`."""
     args: list[str] = []
     ports = 0
     for device in devices:
@@ -108,7 +108,7 @@ def visible(devices: Sequence[Device]) -> int:
 
 
 def modprobes(devices: Sequence[Device]) -> list[tuple[str, ...]]:
-    """Return the modules to load for these devices, each once, those with parameters first."""
+    """Return the modules to load for `devices`, each once, those with parameters first."""
     lines = list(dict.fromkeys(words for device in devices for words in device.modprobe))
     wanted: dict[str, tuple[str, ...]] = {}
     for module, *parameters in lines:

@@ -1,4 +1,4 @@
-"""Failures of the bench itself, as opposed to failures of the command that it runs."""
+"""Failures of the bench itself, as opposed to failures of the command in the guest."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Requirements of tests: a test that cannot run gives the reason, and OPWATCH_REQUIRE turns that into a
-failure."""
+"""Requirements of tests: a test that cannot run gives the reason; OPWATCH_REQUIRE turns it into a failure."""
 
 from __future__ import annotations
 
@@ -32,8 +31,7 @@ def need_tool(name: str) -> str:
 
 
 def need_feature(name: str, present: bool, complaint: str = "") -> None:
-    """Check a kernel feature against the support matrix: skip if both say it is missing, fail if they
-    disagree."""
+    """Check a kernel feature against the support matrix: skip if both lack it, fail on disagreement."""
     if present and name in lacks():
         pytest.fail(f"this kernel has {name}, and kernels.toml says it has not", pytrace=False)
     if present:

@@ -22,17 +22,17 @@ GUEST = HERE / "guest"
 _JUNIT = "/run/results.xml"
 # The tiers of a file that has no TIERS.
 FULL = ("full",)
-# A test that takes longer than this share of its file's timeout prints its stack.
+# A test beyond this share of the file's timeout prints its stack.
 _STANDSTILL = 0.8
 _AFTERMATH = "uptime; free -m; ps -eo pid,stat,time,args --sort=-time | head -n 15; dmesg | tail -n 40"
 
 
 @dataclass(frozen=True)
 class GuestFile:
-    """A test file with the requirements on its guest.
+    """A test file with the requirements on the guest.
 
-    The file states them in constants: DEVICES (names from devices.toml), CPUS, MOST_CPUS, TIERS, TIMEOUT_S.
-    The timeout only ends tests that hang: it is many times the usual duration on a busy machine.
+    Constants in the file state the requirements: DEVICES (names from devices.toml), CPUS, MOST_CPUS, TIERS,
+    TIMEOUT_S. The timeout only ends hanging tests: it is many times the usual duration on a busy machine.
     """
 
     path: Path

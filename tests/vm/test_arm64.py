@@ -34,7 +34,7 @@ def test_smoke(report: Callable[[str], None]) -> None:
     except FetchError as error:
         unmet("vm", str(error))
     path = f"{CHECKOUT}:{sysconfig.get_path('purelib')}"
-    # Plugins may have parts that are compiled for this machine.
+    # Plugins may have parts compiled for this machine.
     plain = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     env = {IN_GUEST: foreign.kernel.name, "PYTHONPATH": path} | plain
     argv = [f"/usr/bin/{foreign.python}", "-m", "pytest", "-p", "no:cacheprovider", "-vv", "--color=no"]

@@ -10,7 +10,7 @@ from tests.vm.config import Kernel
 
 BYTES = 8 << 20
 
-# device, its serial number, its image, whether a discard frees space in the image
+# device, serial number, image, whether a discard frees space in the image
 CASES = (
     ("nvme", "opw-nvme", "plain", True),
     ("virtio-blk", "opw-virtio-blk", "vblk", True),

@@ -18,7 +18,7 @@ FILES = suite.guest_files()
 
 
 def _sink(data: bytes) -> None:
-    # pytest captures this output and shows it with a failure; with -s it appears at once.
+    # pytest captures this output and shows it with a failure; with -s at once.
     sys.stdout.write(data.decode(errors="replace"))
 
 

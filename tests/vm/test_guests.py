@@ -1,4 +1,4 @@
-"""Tests of the bench itself: guests that boot, hang, end or fail, one at a time."""
+"""Tests of the bench itself: guests that boot, hang, end or fail, a single guest at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bpftrace scripts on this kernel: each one parses, runs and counts a known load correctly."""
+"""The bpftrace scripts on this kernel: each parses, runs and counts a known load correctly."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _bpftrace() -> None:
 @pytest.fixture
 def splitting(disk: ScratchDisk) -> Iterator[ScratchDisk]:
     """Yield a disk with a discard limit of 256 KiB. The limit outlives the disk with its loop device, so
-    restore the old one."""
+    restore the old limit."""
     queue = Path(f"/sys/block/{disk.name}/queue")
     limit, granularity = queue / "discard_max_bytes", int((queue / "discard_granularity").read_text())
     # The kernel's initial value may not be a multiple of the granularity, and then cannot be written back.

@@ -32,7 +32,7 @@ class Watch:
         self.lines: list[dict[str, Any]] = []
 
     def until(self, is_it: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        """Read up to and including the first line that matches, and return that line."""
+        """Read up to and including the first line that matches, and return the line."""
         assert self.process.stdout
         for text in self.process.stdout:
             self.lines.append(json.loads(text))
@@ -62,7 +62,7 @@ class Watch:
 
 @contextlib.contextmanager
 def watching(*arguments: str) -> Iterator[Watch]:
-    """Yield an opwatch after its first interval, so that it is attached."""
+    """Yield an opwatch after the first interval, when it is attached."""
     watch = Watch(*arguments)
     try:
         watch.until(lambda line: line["type"] == "interval")

@@ -74,8 +74,8 @@ def running(*argv: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def both(node: str) -> tuple[Document, Document] | None:
-    """Return our summary and iostat's row for an interval that covers the whole load, or None if the load
-    took longer than iostat's interval."""
+    """Return our summary and iostat's row for an interval that covers the whole load; None if the load took
+    longer than iostat's interval."""
     watch = (sys.executable, "-m", "opwatch", "--json", "--by", "none", "--waf", "0", "--dev", node, "0.2")
     iostat = ("iostat", "-d", "-x", "-y", "-o", "JSON", node, str(SECONDS), "1")
     with running(*watch) as ours:

@@ -39,7 +39,7 @@ def bpftool_list(kind: str) -> list[dict[str, Any]]:
 
 
 def kernel_objects() -> dict[str, int]:
-    """Return the numbers of this process's programs, maps and links, and of its descriptors."""
+    """Return how many programs, maps, links and descriptors this process has."""
     own = {"descriptors": len(os.listdir("/proc/self/fd"))}
     for kind in ("prog", "map", "link"):
         listing = bpftool_list(kind)
@@ -68,7 +68,7 @@ def test_a_hundred_rounds_leave_nothing_behind(disk: ScratchDisk) -> None:
 
 
 def start(disk: ScratchDisk, *arguments: str) -> subprocess.Popen[str]:
-    """Start opwatch on a disk, and return after its first line, when it is attached."""
+    """Start opwatch on a disk, and return after the first line, when it is attached."""
     process = subprocess.Popen(
         [sys.executable, "-m", "opwatch", "--dev", disk.name, "--json", *arguments],
         stdout=subprocess.PIPE,

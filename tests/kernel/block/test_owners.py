@@ -1,4 +1,4 @@
-"""Owners that were evicted to make room: they return with their complete totals."""
+"""Owners evicted to make room return with their complete totals."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LOOKS = 3
 
 
 def read_by_another(node: str, count: int) -> int:
-    """Run a process that reads this many blocks, and return its PID."""
+    """Run a process that reads `count` blocks, and return the PID."""
     argv = ["dd", f"if={node}", "of=/dev/null", "bs=4k", f"count={count}", "iflag=direct", "status=none"]
     with subprocess.Popen(argv) as process:
         assert process.wait() == 0

@@ -99,6 +99,6 @@ def test_a_drive_that_comes_to_refuse_is_the_same_too(tmp_path: Path) -> None:
     assert shown_again(tmp_path / "run.opw", "--json") == "".join(printed)
     documents = [json.loads(line) for line in printed]
     reasons = {document["waf"]["reason"] for document in documents if document["waf"]}
-    # Before that, there was a figure or none yet.
+    # Earlier, there was a figure or none yet.
     assert len(reasons) > 1, reasons
     assert documents[-1]["waf"]["reason"].startswith("counters are not read: ")

@@ -58,7 +58,7 @@ def test_a_stopped_server_hangs_no_command(tmp_path: Path) -> None:
             assert done.returncode == 1, (words, done.stderr)
             assert f"kill -CONT {pid}" in done.stderr
             assert time.monotonic() - begin < AT_ONCE_S
-        # No other drive waits for the stopped one, and after it continues its state is unchanged.
+        # No other drive waits for the stopped server, and the drive's state is unchanged afterwards.
         with drive() as two:
             assert two.place.is_alive()
         os.kill(pid, signal.SIGCONT)

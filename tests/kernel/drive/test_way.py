@@ -111,7 +111,7 @@ def test_commands_that_are_split_cannot_be_told() -> None:
 
 
 def split(one: Drive) -> None:
-    """Send commands that the kernel's block layer does not see: writes to the drive's file, below its block
+    """Send commands invisible to the kernel's block layer: writes to the drive's file, below the block
     device."""
     with (one.place.mount / "disk").open("r+b", buffering=0) as disk:
         for block in range(5):

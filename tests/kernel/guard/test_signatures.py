@@ -1,7 +1,7 @@
 """Members of arrays, volume groups and pools, each on the test's own loop device, and refused.
 
-Some kernels lack md and ZFS, so the tests write their on-disk signatures directly, at every possible
-offset. LVM writes its own label if it is installed.
+Some kernels lack md and ZFS, so the tests write the on-disk signatures directly, at every possible offset.
+LVM writes the label itself if installed.
 """
 
 from __future__ import annotations

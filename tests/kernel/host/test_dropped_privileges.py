@@ -1,4 +1,4 @@
-"""Long-running processes keep only the privileges that they need."""
+"""Long-running processes keep only the privileges they need."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def statuses(pid: int) -> Iterator[dict[str, str]]:
 
 
 def capabilities(pid: int) -> set[int]:
-    """Return all capability masks of a process's threads, including capabilities that they could gain."""
+    """Return all capability masks of a process's threads, including capabilities they could gain."""
     return {
         int(status[name], 16) for status in statuses(pid) for name in ("CapPrm", "CapEff", "CapInh", "CapAmb")
     }

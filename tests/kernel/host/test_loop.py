@@ -76,7 +76,7 @@ def test_what_is_written_reaches_the_file(in_steps: bool, monkeypatch: pytest.Mo
 
 
 def test_its_number_is_nobody_elses_while_it_is_open() -> None:
-    """This makes /dev/loopN safe for tools that do not accept a descriptor."""
+    """This makes /dev/loopN safe for tools without support for descriptors."""
     with memory() as file, memory(MIB) as other, loop.attach(file) as device:
         # Detaching has no effect while the device is open.
         subprocess.run(["losetup", "--detach", device.node], check=False, capture_output=True)
@@ -189,7 +189,7 @@ def test_tools_take_the_descriptor(kind: str, tmp_path: Path) -> None:
 
 
 def test_mkfs_btrfs_tells_two_apart(tmp_path: Path) -> None:
-    """mkfs.btrfs compares the names of the files behind loop devices; one of them is mounted."""
+    """mkfs.btrfs compares the names of the files behind loop devices. Here one device is mounted."""
     flags = os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC
     files = [os.open("/dev/shm", flags, 0o600) for _ in range(2)]
     try:

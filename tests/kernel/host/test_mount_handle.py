@@ -35,8 +35,8 @@ _CHANGE_FD = 0x4C06
 
 @contextlib.contextmanager
 def used(point: Path, kind: str = "ext4") -> Iterator[ScratchDisk]:
-    """Yield a disk with a mounted file system whose free space was once written, so that its file shows a
-    trim."""
+    """Yield a disk with a mounted file system whose free space once held data, so that the file shows
+    trims."""
     with ScratchDisk(160 * MIB) as disk:
         make(kind, disk.node)
         with mounted(disk.node, point):
@@ -139,7 +139,7 @@ def test_sentinels_go_into_the_planned_file_system_or_nowhere(
         assert free_of(point) == free
     finally:
         run("umount", str(point))
-    # A mount that appears while the sentinels are in place does not get them either.
+    # A mount that appears while the sentinels are in place gets none either.
     with sentinels.Sentinels(mount, stack, (MIB,)) as planted:
         planted.plant()
         cover(point, other)

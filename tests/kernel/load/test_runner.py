@@ -1,4 +1,4 @@
-"""fio as opwatch runs it: its report, the offsets that it writes, and its cleanup."""
+"""fio as opwatch runs it: report, written offsets, and cleanup."""
 
 from __future__ import annotations
 

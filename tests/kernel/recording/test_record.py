@@ -95,7 +95,7 @@ def test_a_part_of_it_is_a_run_of_its_own(disk: ScratchDisk, tmp_path: Path) -> 
     whole = lines(opwatch("replay", "--json", str(path)).stdout)
 
     def after(interval: int) -> str:
-        """Return an offset in the middle of the interval after this one."""
+        """Return an offset in the middle of the interval after `interval`."""
         begin_ns, end_ns = (whole[interval + 1][f"{edge}_mono_ns"] for edge in ("begin", "end"))
         return f"{((begin_ns + end_ns) / 2 - whole[0]['begin_mono_ns']) / 1e6:.3f}ms"
 

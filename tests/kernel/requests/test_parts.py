@@ -1,4 +1,4 @@
-"""Requests that their driver completes in two parts, and flush sequences that fail, count once."""
+"""Requests completed in two parts by their driver, and failed flush sequences, count once."""
 
 from __future__ import annotations
 

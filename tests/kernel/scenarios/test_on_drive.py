@@ -102,7 +102,7 @@ def test_a_reserve_is_a_partition_that_is_gone_again(tmp_path: Path) -> None:
 
 
 def test_reads_and_writes_are_measured_while_it_is_empty_and_while_it_is_full(tmp_path: Path) -> None:
-    """Killed after one level, resumed, recorded: each kind of I/O has its rate and CPU time."""
+    """Killed after one level, resumed, recorded: each kind of I/O has a rate and CPU time."""
     more = ("--scenario", "iometer-op10", "--set", "probe_s=1s", *_SHORT)
     with drive(64 * MIB, "10%") as target:
         argv = words("run", target, tmp_path, "--dev", target.device, *more)

@@ -66,7 +66,7 @@ def test_of_another_drive_nothing_is_foretold() -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_runs_that_are_done_are_kept(point: Path, tmp_path: Path, number: int) -> None:
-    """A stop in the second run repeats that run from its trim; the first run is kept."""
+    """A stop in the second run repeats the run from its trim; the first run is kept."""
     argv = [*COMMAND, "--on", f"here={point}", "--set", "rounds=4", "--journals", str(tmp_path)]
     with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as running:
         deadline = time.monotonic() + 300
@@ -92,8 +92,8 @@ def test_runs_that_are_done_are_kept(point: Path, tmp_path: Path, number: int) -
 
 
 def test_blocks_that_the_drive_writes_in_parts_are_refused(tmp_path: Path) -> None:
-    """mkfs.ext4's choice for a small drive: writes of 16 KiB start within one of the drive's units and touch
-    five of them."""
+    """mkfs.ext4's choice for a small drive: writes of 16 KiB start within a unit of the drive and touch
+    five."""
     with drive(256 * MIB, "7%") as made, new_mount(made.device, "-b", "1024") as where:
         before = made.truth()["host_write_bytes"]
         with pytest.raises(Unsupported, match=r"blocks of 1024 bytes.*mkfs -b 4096"):

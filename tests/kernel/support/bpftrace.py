@@ -17,7 +17,7 @@ _TRACING = Path("/sys/kernel/tracing")
 
 
 def missing() -> str | None:
-    """Return why bpftrace cannot run here, or None if it can."""
+    """Return why bpftrace cannot run here, or None if bpftrace can run."""
     if not shutil.which("bpftrace"):
         return "bpftrace is not installed"
     return None if _TRACING.is_dir() else "this kernel has no tracefs"

@@ -87,7 +87,7 @@ def fio(device: str, *options: str) -> subprocess.CompletedProcess[str]:
 
 
 def run(*argv: str) -> str:
-    """Run a tool that must succeed, and return its output."""
+    """Run a tool that must succeed, and return the output."""
     done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, f"{argv}: {done.stdout}{done.stderr}"
     return done.stdout

@@ -93,7 +93,7 @@ def free_of(point: Path) -> Extents:
 
 
 def held_bytes(drive: Drive, extents: Extents) -> int:
-    """Return the number of these bytes that the simulated drive holds as data, by its own map."""
+    """Return the number of bytes in `extents` that the simulated drive holds as data, by its own map."""
     bits = int.from_bytes((drive.place.mount / "valid-map").read_bytes(), "little")
     units = 0
     for start, end in extents:

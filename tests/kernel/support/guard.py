@@ -29,8 +29,7 @@ _CLONE_NEWNS, _MS_REC, _MS_PRIVATE = 0x20000, 0x4000, 0x40000
 
 
 def enter_own_namespace() -> None:
-    """Make later mounts of this process and its children private; they disappear with the last of these
-    processes."""
+    """Make later mounts of this process and its children private; the last process to end removes them."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(_CLONE_NEWNS) or libc.mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE, None):
         raise OSError(ctypes.get_errno(), "no mount namespace of our own")
@@ -39,7 +38,7 @@ def enter_own_namespace() -> None:
 
 @functools.cache
 def _process() -> subprocess.Popen[str]:
-    """Return the guard process. It reads what exists and what has been removed; its input ends when we do."""
+    """Return the guard process. It reads what exists and what is gone; the end of its input means our end."""
     command = [sys.executable, "-m", "tests.kernel.support.guard", *_arguments]
     home = Path(__file__).parents[3]
     return subprocess.Popen(command, stdin=subprocess.PIPE, text=True, start_new_session=True, cwd=home)

@@ -1,4 +1,4 @@
-"""Recordings of a test's load, in this process or in a separate one."""
+"""Recordings of a test's load, in this process or in a separate process."""
 
 from __future__ import annotations
 

@@ -9,8 +9,8 @@ from tests.kernel.support.bpftrace import ROOT, maps, run
 
 BT = ROOT / "tools" / "bt"
 # The kernel runs no tracepoint program while another runs on the same CPU, so the script misses a completion
-# whose interrupt arrives during a program; issues interrupt nothing. If the two run on separate CPUs, none is
-# missed; otherwise up to this many per operation.
+# whose interrupt arrives during a program; issues interrupt nothing. On separate CPUs no completion is
+# missed; otherwise up to MISSED per operation.
 MISSED = 5
 
 
@@ -20,7 +20,7 @@ def almost(count: int, exact: int, missed: int) -> bool:
 
 
 def output_of(script: str, node: str) -> tuple[dict[str, Any], list[str]]:
-    """Return the maps and printed lines of a script that watches one disk under `load.mixture`. The disk's
+    """Return the maps and printed lines of a script that watches a disk under `load.mixture`. The disk's
     discard limit is 256 KiB, so each discard of 512 KiB is split in two."""
     number = os.stat(node).st_rdev
     lines = run(BT / script, str(os.major(number)), str(os.minor(number)), load=node)

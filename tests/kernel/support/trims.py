@@ -123,7 +123,7 @@ F_ADD_SEALS, F_SEAL_FUTURE_WRITE = 1033, 0x10
 
 @contextlib.contextmanager
 def sealable(size: int) -> Iterator[tuple[str, Callable[[], None]]]:
-    """Yield a loop device on a file in memory, and a function that makes all later discards on it fail."""
+    """Yield a loop device on a file in memory, and a function that makes all later discards fail."""
     # The name is unique because mkfs.btrfs confuses loop devices whose files have the same name, so a device
     # that a killed run left mounted would block all later runs.
     name = f"opwatch-trim-{uuid.uuid4().hex}"

@@ -17,8 +17,8 @@ from opwatch.trace.derive import Interval, derive
 from opwatch.trace.kernel_times import KernelTimes
 from opwatch.trace.trust import Trust, trust
 
-# Some virtual machines skip BPF programs while PID 1 is current, and count this nowhere. A skipped completion
-# is lost and appears as drift; after a skipped issue, its completion stays unmatched. The workload then runs
+# Some virtual machines skip BPF programs while PID 1 is current, without counting. A skipped completion is
+# lost and appears as drift; after a skipped issue, the completion stays unmatched. The workload then runs
 # again, because a fault of ours would occur every time.
 ATTEMPTS = 4
 # Time for a reading without a completion during it. A slow guest may need longer than opwatch waits.
@@ -38,8 +38,8 @@ class Watched:
 
 
 def losses(account: Trust) -> list[str]:
-    """Return everything that a run is missing, known causes included. Skipped program runs count even if no
-    request of this disk is missing."""
+    """Return all losses of a run, known causes included. Skipped program runs count even if no request of
+    this disk is missing."""
     lost = list_losses(tally_losses(account, 0), account, is_blind=False, is_whole=True)
     skipped = [f"{account.misses} program runs skipped"] if account.misses else []
     return [loss.words for loss in lost] + skipped

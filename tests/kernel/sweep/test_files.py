@@ -1,4 +1,4 @@
-"""Levels on a mounted file system: the sweep only touches its own files and removes them all."""
+"""Levels on a mounted file system: the sweep touches no other files and removes its own."""
 
 from __future__ import annotations
 

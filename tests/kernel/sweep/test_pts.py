@@ -37,7 +37,7 @@ def test_saturation_writes_until_it_is_steady_or_four_capacities(tmp_path: Path)
         answer = outcome_of(target, tmp_path, "wsat")
         [part] = answer["parts"]
         assert part["ended_by"] in ("steady", "capacity")
-        # A round that the bound cut off yields no figures, but its bytes reached the drive.
+        # A round that the bound cut off yields no figures, but the drive counts its bytes.
         assert 0 < written(answer) <= target.truth()["host_write_bytes"] <= 4 * 64 * MIB
         assert {sample["block_bytes"] for sample in part["samples"]} == {4096}
         assert all(sample["iops"] > 0 and sample["mean_ns"] > 0 for sample in part["samples"])

@@ -1,4 +1,4 @@
-"""Refusals in a plan, for a drive that would be refused and one that would not."""
+"""Refusals in a plan: a drive that would be refused, and a drive that would not."""
 
 from __future__ import annotations
 

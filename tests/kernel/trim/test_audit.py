@@ -130,8 +130,8 @@ def sealed(filesystem: str) -> Iterator[Path]:
                 seal()
                 yield point
             finally:
-                # The final writes fail as well. A filesystem that has shut down fails stat(), so check the
-                # mount table to see whether it is gone.
+                # The final writes fail as well. stat() fails on a filesystem after a shutdown, so look in the
+                # mount table.
                 subprocess.run(["umount", str(point)], capture_output=True, check=False)
                 assert str(point) not in {mount.point for mount in read_usage().mounts}
 
@@ -188,7 +188,7 @@ def test_zram_frees_what_it_is_told() -> None:
     name = f"zram{control.read_text().strip()}"
     try:
         Path(f"/sys/block/{name}/disksize").write_text("256M")
-        # Every block is stored, except those that the filesystem then zeroes itself.
+        # Every block is stored, except blocks that the filesystem then zeroes.
         with Path(f"/dev/{name}").open("wb", buffering=0) as device:
             device.write(b"U" * (256 * MIB))
         with mounted(f"/dev/{name}", "ext4") as point:
@@ -274,8 +274,8 @@ def test_no_device_below_takes_discards() -> None:
 
 @contextlib.contextmanager
 def used(one: Drive) -> Iterator[Path]:
-    """Yield ext4 on a drive that holds deleted files; a file next to the mount point has the held bytes of
-    its free space."""
+    """Yield ext4 on a drive with deleted files; a file next to the mount point has the held bytes of the free
+    space."""
     with mounted(one.device, "ext4") as point:
         use(point, 7)
         note = point.parent / f"{point.name}.held"
@@ -288,8 +288,7 @@ def used(one: Drive) -> Iterator[Path]:
 
 @pytest.mark.parametrize("faults", [(), ("trim=ignore",)], ids=["honour", "ignore"])
 def test_a_simulated_drive_frees_what_it_held(faults: tuple[str, ...]) -> None:
-    """By the drive's own map. Its trim counter is the proof; if it ignores trims, its count of held data
-    shows that."""
+    """Proof is the drive's trim counter. If the drive ignores trims, its count of held data shows that."""
     require_drive()
     with drive(SIZE, faults=faults) as one:
         for point, result in audited(lambda: used(one)):

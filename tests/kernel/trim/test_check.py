@@ -23,7 +23,7 @@ MIB = 1 << 20
 
 
 def run(*argv: str) -> str:
-    """Run a program and return its output; raise its error output on failure."""
+    """Run a program and return the output; raise the error output on failure."""
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"{' '.join(argv)}: {done.returncode} {done.stderr.strip()}")

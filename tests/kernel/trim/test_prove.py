@@ -28,7 +28,7 @@ def _drive() -> None:
 
 
 def proven(filesystem: str, *faults: str) -> tuple[Audit, int, int]:
-    """Return the audit, and the bytes that the drive holds by its own map before and after it."""
+    """Return the audit, and the bytes that the drive holds by its own map before and after the audit."""
     for _ in range(ATTEMPTS):
         with drive(SIZE, faults=faults) as one, mounted(one.device, filesystem) as point:
             (point / "file").write_bytes(os.urandom(64 * MIB))
@@ -64,8 +64,8 @@ def test_a_drive_that_takes_its_time() -> None:
 
 
 def test_a_drive_that_ignores_trims() -> None:
-    """Every request completes and all blocks read as zeros; only the drive's own count shows that it holds
-    all data."""
+    """Every request completes and all blocks read as zeros; only the drive's own count shows the held
+    data."""
     result, before, after = proven("ext4", "trim=ignore")
     assert result.verdict is Verdict.UNKNOWN
     assert after >= before

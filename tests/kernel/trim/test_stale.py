@@ -207,7 +207,7 @@ def test_a_drive_that_reads_trimmed_and_holds_it_is_found_out(tmp_path: Path) ->
 
 
 def test_space_that_reads_as_trimmed_and_is_held_is_found_out_by_the_count(tmp_path: Path) -> None:
-    """The sentinel lands on blocks that the drive already holds, so its count does not rise."""
+    """The sentinel lands on blocks that the drive already holds, so the drive's count does not rise."""
     require_drive()
     with drive(SIZE, "7%") as one:
         make("ext4", one.device)

@@ -56,7 +56,7 @@ def test_no_sample_waits_for_a_slow_page() -> None:
         done = opwatch("--dev", one.device, "--json", "--waf", "0.1", "0.2", "20")
         *intervals, summary = lines(done.stdout)
         assert len(intervals) == 20
-        # One sample of the pages takes twelve seconds, and every interval is shorter than one page takes.
+        # A sample of the pages takes twelve seconds, and every interval is shorter than a single page takes.
         assert max(interval["interval_s"] for interval in intervals) < 3
         assert summary["waf"] is None
 

@@ -183,7 +183,7 @@ def test_a_drive_that_vanishes() -> None:
 def test_an_interrupt_prints_what_is_known() -> None:
     with drive() as one:
         argv = [sys.executable, "-m", "opwatch", "waf", "--dev", one.device, "--for", "60", "--json", *FAST]
-        # A process that ignores SIGINT passes that on; the command must be interruptible as on a terminal.
+        # A child inherits an ignored SIGINT; the command must be interruptible as on a terminal.
         process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, preexec_fn=_take_interrupts)
         time.sleep(1)
         run("sh", "-c", writes(one.device))
@@ -275,7 +275,7 @@ printf ']}}'
 """
 
 
-# A loop device stands in for the drive; opwatch queries it although it has no firmware.
+# A loop device stands in for the drive; opwatch queries smartctl despite the missing firmware.
 ASKED = """
 import sys
 from opwatch.collectors.firmware import counting
@@ -286,7 +286,7 @@ sys.exit(cli.main())
 
 
 def asked(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run an opwatch that treats every disk as a drive that smartctl may support."""
+    """Run an opwatch that assumes smartctl support for every disk."""
     return subprocess.run(
         [sys.executable, "-c", ASKED, *arguments], capture_output=True, text=True, timeout=60, check=False
     )

@@ -94,8 +94,9 @@ def _is_security_archive(stanza: Stanza, codename: str) -> bool:
 
 
 def derive(stanzas: Iterable[Stanza], codename: str, suite: str) -> Stanza | None:
-    """Return the machine's own source with its suite replaced by `suite`, or None if no source matches. A
-    security suite is in a separate archive, so its source is derived from the machine's security source."""
+    """Return the machine's own source with `suite` instead of the machine's suite, or None if no source
+    matches. A security suite is in a separate archive, so it is derived from the machine's security
+    source."""
     serves = _is_security_archive if suite.endswith("-security") else _is_main_archive
     for stanza in stanzas:
         if serves(stanza, codename):

@@ -100,7 +100,7 @@ def root_of(foreign: Foreign) -> Path:
 
 def build_extension(foreign: Foreign, root: Path) -> None:
     """Build opwatch._native for the guest. The file lies next to the host's extension; each Python loads the
-    file that matches its own architecture."""
+    file for its architecture."""
     sources = [*(CHECKOUT / "opwatch/_native").rglob("*.c"), *(CHECKOUT / "opwatch/ftl").rglob("*.c")]
     include = ["bpf", "build/bpf", "opwatch"]
     foreign_include = [f"include/{foreign.python}", "include", f"include/{foreign.triplet}"]

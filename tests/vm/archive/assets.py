@@ -28,7 +28,7 @@ class Image:
 
 @dataclass(frozen=True)
 class Emulator:
-    """QEMU's command line with its data directories, its environment and its version."""
+    """QEMU's command line with data directories, environment and version."""
 
     argv: tuple[str, ...]
     env: dict[str, str]
@@ -36,7 +36,7 @@ class Emulator:
 
 
 def image_in(root: Path) -> Image | None:
-    """Return the kernel under this directory, or None if the kernel or its modules are missing."""
+    """Return the kernel under this directory, or None if the kernel or modules are missing."""
     for modules in _module_folders(root):
         # Debian's packages of 7.2 and later store the kernel in its modules directory.
         for vmlinuz in (root / "boot" / f"vmlinuz-{modules.name}", modules / "vmlinuz"):
@@ -84,8 +84,8 @@ def _fetch_kernel(kernel: Kernel, root: Path) -> None:
 
 
 def _header_links(root: Path) -> Iterator[tuple[Path, Path]]:
-    """Yield (link, target) pairs that make `build` and `source` point at the unpacked headers instead of at
-    installed ones. The targets are absolute because a guest mounts the modules at another path."""
+    """Yield (link, target) pairs that make `build` and `source` point at the unpacked headers. The targets
+    are absolute because a guest mounts the modules at another path."""
     for modules in _module_folders(root):
         headers = root / "usr/src" / f"linux-headers-{modules.name}"
         common = headers.with_name(headers.name.rpartition("-")[0] + "-common")
@@ -134,13 +134,13 @@ def kernel_image(kernel: Kernel) -> Image:
 
 
 def parse_version(text: str) -> tuple[int, int] | None:
-    """Return (major, minor) from the output of `qemu --version`, or None if it holds no version."""
+    """Return (major, minor) from the output of `qemu --version`, or None if no version is found."""
     match = re.search(r"version (\d+)\.(\d+)", text)
     return (int(match.group(1)), int(match.group(2))) if match else None
 
 
 def probe_emulator(argv: tuple[str, ...], env: dict[str, str]) -> Emulator | None:
-    """Return the emulator that this command starts, or None if the command is missing or is not QEMU."""
+    """Return the emulator started by this command, or None if the command is missing or is not QEMU."""
     try:
         done = subprocess.run(
             [*argv, "--version"],

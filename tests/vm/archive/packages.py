@@ -24,7 +24,7 @@ class Apt:
     """A private apt configuration with its own sources, lists and archive."""
 
     root: Path
-    # The packages' architecture if it differs from the machine's; no package of it counts as installed.
+    # The packages' architecture if not the machine's; no foreign package counts as installed.
     architecture: str = ""
 
     def _options(self) -> list[str]:
@@ -95,7 +95,7 @@ def open_apt(root: Path, suite: str, with_own: bool = False, architecture: str =
 
 
 def real_package(show: str, series: str) -> str | None:
-    """Return the image package that a kernel meta-package depends on, or None if it is of another series."""
+    """Return the image package that a kernel meta-package depends on; None if of another series."""
     version = re.search(r"^Version: (?:\d+:)?(\S+)", show, re.MULTILINE)
     depends = re.search(r"^Depends:.*?(linux-image-\d\S*)", show, re.MULTILINE)
     if not version or not depends or not version.group(1).startswith(series):
@@ -112,7 +112,7 @@ def series_package(names: Iterable[str], series: str) -> str | None:
 
 
 def image_parts(show: str) -> list[str]:
-    """Return the packages that an image package depends on for its files, from `apt-cache show`. Debian's
+    """Return the dependencies of an image package that hold kernel files, from `apt-cache show`. Debian's
     packages of 7.2 and later keep the kernel and its modules in separate packages."""
     depends = re.search(r"^Depends:(.*)$", show, re.MULTILINE)
     words = re.findall(r"linux-(?:binary|modules|base)-\d\S*", depends.group(1)) if depends else []
@@ -151,7 +151,7 @@ def download(apt: Apt, wanted: Sequence[str], folder: Path) -> list[Path]:
 
 
 def download_with_dependencies(apt: Apt, package: str, suite: str) -> list[Path]:
-    """Download the package with its dependencies that are not installed, and return the .deb files."""
+    """Download the package with all missing dependencies, and return the .deb files."""
     archives = apt.root / "cache" / "archives"
     for old in archives.glob("*.deb"):
         old.unlink()

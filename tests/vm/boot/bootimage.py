@@ -28,7 +28,7 @@ def payload(bzimage: bytes) -> bytes | None:
 
 
 def unpack(bzimage: bytes) -> bytes | None:
-    """Return the ELF kernel in a bzImage, or None if we cannot undo its compression."""
+    """Return the ELF kernel in a bzImage, or None if we cannot undo the compression."""
     packed = payload(bzimage)
     if packed is None:
         return None

@@ -55,7 +55,7 @@ class Boot:
     modules: Path
     board: qemu.Board = qemu.PC
     root: Path = Path("/")
-    # Additional host directories, by the tag that the guest mounts them with.
+    # Additional host directories, by the guest's mount tag.
     shares: tuple[tuple[str, Path], ...] = ()
 
 
@@ -68,7 +68,7 @@ def boot_with_files_of_the_host(kernel: Kernel) -> Boot:
 
 @dataclass(frozen=True)
 class Completed:
-    """A finished command, with its exit status as a shell reports it."""
+    """A finished command, with the exit status as a shell reports it."""
 
     status: int
     stdout: bytes
@@ -130,7 +130,7 @@ class Machine:
         self._stack.close()
 
     def _boot(self, stack: contextlib.ExitStack, boot: Boot) -> None:
-        """Boot the guest, again if it hangs before its first command. The last hang is raised as an error."""
+        """Boot the guest, again if it hangs before the first command. The last hang is raised as an error."""
         *early, last = BOOT_TIMEOUTS_S
         for timeout_s in early:
             with contextlib.ExitStack() as attempt:
@@ -267,8 +267,7 @@ class Machine:
         stdout: Sink | None = None,
         stderr: Sink | None = None,
     ) -> Completed:
-        """Run one command to its end. Output goes to the sinks as it arrives; without a sink it goes to the
-        result."""
+        """Run a command to its end. Output goes to the sinks as it arrives; without a sink, to the result."""
         self._channel.settimeout(None)
         began = time.monotonic()
         self._send(protocol.run_frame(argv, str(cwd), guest_env() | dict(env or {})))
@@ -289,7 +288,7 @@ class Machine:
         return None
 
     def _give_up(self, argv: Sequence[str], timeout_s: float) -> None:
-        """Kill a command that ran out of time. A guest that does not answer a ping has hung."""
+        """Kill a command after its timeout. A guest that does not answer a ping has hung."""
         self._channel.settimeout(None)
         self._send(Frame(Kind.PING))
         self._expect(Kind.PONG, self.pong_timeout_s)

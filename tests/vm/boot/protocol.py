@@ -60,7 +60,7 @@ class Decoder:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """Yield the frames that these bytes complete."""
+        """Yield the frames completed by `data`."""
         self._buffer += data
         while len(self._buffer) >= _HEAD.size:
             length, kind = _HEAD.unpack_from(self._buffer)

@@ -43,8 +43,8 @@ class Board:
 
 
 # no_timer_check: while booting, a kernel waits for ten timer ticks within a period that a busy host may
-# exceed, and then panics. A kernel that detects a virtual machine skips this check, but under plain emulation
-# it detects none.
+# exceed, and then panics. A kernel that detects a virtual machine skips this check; plain emulation goes
+# undetected.
 PC = Board("q35,smm=off,vmport=off,hpet=off", "max,la57=off", "console=ttyS0 no_timer_check")
 # QEMU's newer CPU models sign every pointer, which is slow to emulate.
 ARM = Board("virt", "cortex-a72", "console=ttyAMA0")
@@ -53,8 +53,7 @@ ARM = Board("virt", "cortex-a72", "console=ttyAMA0")
 def base_args(
     shape: Shape, folder: Path, kernel: Path, modules: Path, board: Board = PC, root: Path = Path("/")
 ) -> list[str]:
-    """Return the arguments for the machine, its kernel and its read-only root (the host's root by
-    default)."""
+    """Return the arguments for the machine, the kernel and a read-only root (by default the host's)."""
     args = ["-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"]
     args += ["-machine", board.machine, "-accel", "tcg,thread=multi"]
     args += ["-cpu", board.cpu, "-smp", shape.smp, "-m", f"{shape.memory_mib}M"]

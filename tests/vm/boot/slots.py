@@ -1,4 +1,4 @@
-"""Locks between runs: they limit the number of concurrent guests and allow one download at a time."""
+"""Locks between runs: limit the number of concurrent guests and allow a single download at a time."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ GUESTS_AT_ONCE = 2
 
 @contextlib.contextmanager
 def hold() -> Iterator[None]:
-    """Hold one of the slots for guests; wait until one is free."""
-    # All checkouts of this user share the slots because they share the CPUs.
+    """Hold a slot for a guest; wait until a slot is free."""
+    # All checkouts of this user share the slots, as they share the CPUs.
     folder = Path(tempfile.gettempdir()) / f"opwatch-vm-slots-{os.getuid()}"
     folder.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:

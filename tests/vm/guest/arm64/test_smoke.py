@@ -57,7 +57,7 @@ def test_a_prime_count_is_exact() -> None:
 
 
 def test_watching_a_disk_that_discards() -> None:
-    """The programs of --discards load too; a message appears if one of them has nothing to attach to."""
+    """The programs of --discards load too; a missing attachment point gives a message."""
     with null_blk(NullBlk(size=64, memory_backed=1, discard=1)) as disk:
         done = run("--dev", disk, "--json", "0.3", "2", "--", "sleep", "0.1")
     assert "Traceback" not in done.stderr

@@ -1,5 +1,5 @@
-"""An ATA drive with a maximum address that can be lowered, by ATA8-ACS (host protected area) and ACS-3
-(accessible max address configuration). The log of its commands is the oracle of the tests."""
+"""An ATA drive with an adjustable maximum address, by ATA8-ACS (host protected area) and ACS-3 (accessible
+max address configuration). The command log is the oracle of the tests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _KEEP = 0x1
 class Wishes:
     """Properties of the drive. An `is_once` drive accepts one change of either kind per power cycle, an
     `is_stubborn` drive none. With `size_of_start` the host always sees the initial size, as libata caches it.
-    `lock` is the security feature set, `hidden` the number of sectors that were hidden earlier."""
+    `lock` is the security feature set, `hidden` the number of sectors hidden earlier."""
 
     serial: str = "opw-hpa"
     sectors: int = 32768
@@ -69,8 +69,7 @@ class AtaDrive:
         self._changes, self._is_frozen, self._before = 0, False, 0
         # One past the highest sector written since the last change.
         self._end = 0
-        # Hooks set by the owner of the contents: free a share of the contents; return the bytes still
-        # allocated.
+        # Hooks set by the owner of the contents: free a share; return the allocated bytes.
         self.let_go: Callable[[float], None] = lambda _: None
         self.mapped: Callable[[], int] = lambda: 0
         self.lock = DriveLock(wishes.lock, self._tell, lambda share: self.let_go(share))
@@ -80,7 +79,7 @@ class AtaDrive:
         self._end = max(self._end, end)
 
     def lose_power(self) -> None:
-        """Drop every setting that is not persistent, and accept one more change."""
+        """Drop every volatile setting, and accept a change again."""
         self.current, self._changes, self._is_frozen = self._kept, 0, False
         self.lock.lose_power()
         self._tell("power")
@@ -127,8 +126,7 @@ class AtaDrive:
         if self.wishes.is_stubborn or lba >= self.wishes.sectors:
             self._tell(f"{what} refused")
             return Outcome(ABORTED)
-        # A drive accepts one persistent SET MAX per power cycle; a strict drive accepts one change of any
-        # kind.
+        # A drive accepts one persistent SET MAX per power cycle, a strict drive one change of any kind.
         is_counted = self.wishes.is_once or (is_kept and what == "set")
         if is_counted and self._changes:
             self._tell(f"{what} refused")

@@ -32,7 +32,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Command:
-    """One command of the ring. `pieces` are (offset, length) of its data buffers."""
+    """A command of the ring. `pieces` are (offset, length) of the data buffers."""
 
     at: int
     cdb: bytes

@@ -58,7 +58,7 @@ class DriveLock:
         self._is_prepared = False
 
     def do(self, command: int, page: bytes) -> bool:
-        """Run one of `COMMANDS` with its data page and return whether the drive accepts it."""
+        """Run one of `COMMANDS` with a data page and return whether the drive accepts the command."""
         was_prepared, self._is_prepared = self._is_prepared, False
         if not self.word & SUPPORTED or (self.word & FROZEN and command != _FREEZE):
             return False

@@ -21,7 +21,7 @@ SIZE = 384 * MIB
 
 @dataclass(frozen=True)
 class Pool:
-    """A thin pool: its name, its data disk and its metadata device."""
+    """A thin pool: name, data disk and metadata device."""
 
     name: str
     data: str

@@ -155,8 +155,7 @@ def test_a_lowered_limit_splits_and_nvme_joins_again() -> None:
 @pytest.mark.parametrize("serial", list(VIRTUAL))
 @pytest.mark.parametrize("kind", ["ext4", "xfs"])
 def test_a_guest_cannot_see_what_its_host_does(serial: str, kind: str) -> None:
-    """The trace is perfect whether the host frees or ignores: ACCEPTED, with a reason that this is no
-    proof."""
+    """The trace is perfect whether the host frees or ignores: ACCEPTED, with the reason "no proof"."""
     disk = sysfs.disk(serial)
     with filesystem(disk, kind) as point:
         result = audit(point)

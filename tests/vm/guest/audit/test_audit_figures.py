@@ -1,4 +1,4 @@
-"""Bytes that reached the disks are exact if disks depend on each other or carry one filesystem together.
+"""Bytes that reached the disks are exact, also where disks depend on each other or share a filesystem.
 
 The blocks of the files behind loop devices are the oracle.
 """

@@ -64,8 +64,8 @@ def test_bcache(cached: bool) -> None:
 
 
 def test_a_loop_device_on_a_loop_device() -> None:
-    """The upper loop device turns discards into writes of zeroes. If the lower device frees blocks for these,
-    the audit reports the bytes as loop-on-device and does not count them as reached. 6.12 fails them, so
+    """The upper loop device turns discards into writes of zeroes. If the lower device then frees blocks, the
+    audit reports the bytes as loop-on-device and does not count them as reached. 6.12 fails the writes, so
     nothing is freed."""
     with (
         full_loop() as below,
@@ -196,8 +196,7 @@ def target_on(file: Path) -> Iterator[str]:
 
 @pytest.mark.parametrize("mode", ["writesame_16", "unmap"])
 def test_a_target_on_a_file(mode: str) -> None:
-    """The target refuses commands longer than its reported limit: one command fails, and the kernel sends no
-    more."""
+    """The target refuses commands longer than its reported limit: a command fails, and the kernel stops."""
     with trims.file_of(192 * MIB, Path("/dev/shm")) as file, target_on(file) as disk:
         [folder] = (sysfs.SYS_BLOCK / disk / "device/scsi_disk").iterdir()
         put(folder / "provisioning_mode", mode)
@@ -220,8 +219,7 @@ def test_a_target_on_a_file(mode: str) -> None:
 
 
 def test_a_cache_that_stopped_passing_discards_down() -> None:
-    """The origin only accepts discards shorter than a cache block. The cache's status shows this, its table
-    does not."""
+    """The origin only accepts discards shorter than a cache block. The cache's status shows this."""
     need_module("dm_cache_smq")
     with (
         full_loop() as origin,

@@ -1,7 +1,7 @@
-"""PROVEN covers every layer: stacks in which a lower layer keeps data that an upper layer reports as gone.
+"""PROVEN covers every layer: stacks whose lower layers keep data that an upper layer reports as gone.
 
-The oracle is never one of our own maps, but marked blocks read raw from each disk, the blocks of a file, or
-the kernel's count of free blocks in a filesystem.
+The oracle is never a map of ours, but marked blocks read raw from each disk, the blocks of a file, or the
+kernel's count of free blocks in a filesystem.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def marked(disk: str, mark: bytes) -> int:
 
 
 def leave_marks(point: Path, size: int = MARKED) -> bytes:
-    """Write and delete a file that repeats one random block, and return the block. It is unique because a
-    disk that drops discards still holds the blocks of earlier tests."""
+    """Write and delete a file that repeats a random block, and return the block. A disk that drops discards
+    still holds the blocks of earlier tests, so each call uses a new block."""
     mark = os.urandom(16).hex().encode().ljust(4096, b"\n")
     victim = point / "victim"
     with victim.open("wb") as file:
@@ -124,7 +124,7 @@ def test_a_loop_device_on_a_file_that_shares_its_blocks() -> None:
             os.sync()
             freed = os.statvfs(outer).f_bfree * 4096 - free
             lost = blocks - trims.allocated(image)
-    # The file lost nearly all blocks; the filesystem gained only those that the copy does not share.
+    # The file lost nearly all blocks; the filesystem only gained blocks not shared with the copy.
     assert lost > 64 * MIB
     assert 0 < freed < 40 * MIB
     assert result.verdict is Verdict.PARTIAL, result

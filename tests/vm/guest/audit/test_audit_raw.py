@@ -19,7 +19,7 @@ TIERS = ()
 DEVICES = ("nvme",)
 # A prime number of ranges of several lengths, so that a lost range cannot balance a range counted twice.
 RANGES = 997
-# Opens the device exclusively, waits for a line before it discards, and for another before it exits.
+# Opens the device exclusively, waits for a line before the discards, and for another before the exit.
 ENGINE = """
 import fcntl, os, random, struct, sys, threading
 disk = os.open(sys.argv[1], os.O_RDWR | os.O_EXCL | os.O_DIRECT)
@@ -53,7 +53,7 @@ def device(kind: str) -> Iterator[str]:
 
 @contextlib.contextmanager
 def engine(node: str) -> Iterator[subprocess.Popen[str]]:
-    """Run a program that starts before the watch and ends after it."""
+    """Run a program that starts before the watch and ends after the watch."""
     argv = [sys.executable, "-c", ENGINE, f"/dev/{node}", str(RANGES)]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as one:
         assert one.stdout

@@ -1,4 +1,4 @@
-"""`opwatch trim audit` of a disk that disappears while it is trimmed."""
+"""`opwatch trim audit` of a disk that disappears during the trim."""
 
 from __future__ import annotations
 

@@ -54,8 +54,8 @@ def test_reached_is_what_the_device_gave_back(granularity: int, alignment: int) 
 
 @pytest.mark.parametrize("alignment", [0, 8, 256])
 def test_granules_begin_where_the_drive_says(alignment: int) -> None:
-    """ext4 splits its ranges at the borders of its 8 MiB groups. Each border falls between two granules or
-    costs one granule. For a whole disk, sysfs shows a different alignment than the kernel applies."""
+    """ext4 splits its ranges at the borders of 8 MiB groups. Each border falls between two granules or costs
+    a granule. For a whole disk, sysfs shows a different alignment than the kernel applies."""
     with scsi_debug(unmap_granularity=2048, unmap_alignment=alignment, lbpws=0) as device:
         device.fill()
         call(
@@ -155,7 +155,7 @@ def test_a_disk_that_rejects_the_command() -> None:
     assert result.reached_bytes == 0
     sent = row(result, "filesystem").bytes_out
     assert sent
-    # ext4 stops in the group whose extent failed, and assumes that it trimmed all others.
+    # ext4 stops in the group with the failed extent, and assumes that all others were trimmed.
     assert 0 < (result.claimed_bytes or 0) < sent
     assert codes(result) == {"scsi-disabled": sent}
     assert list(row(result, "disk").errors) == ["target"]
@@ -219,7 +219,7 @@ def test_sentinels_leave_the_map(granularity: int, lbprz: int) -> None:
 
 
 def test_a_device_that_ignores_keeps_its_map(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The device completes each UNMAP without an error but does nothing; only its own map contradicts it."""
+    """The device completes each UNMAP without an error but does nothing; only its own map reveals it."""
     ours = fitrim_process.trim
 
     def ignored(mount: Mount, asked: Asked, started: Callable[[int], None]) -> FitrimAnswer:

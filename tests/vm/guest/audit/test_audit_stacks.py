@@ -46,7 +46,7 @@ def test_linear(kind: str) -> None:
         result = audited(top.name, kind, loop)
         sent = whole(result)
         assert sent == result.reached_bytes == freed(loop)
-    # Before 6.11 XFS claimed the bytes that it discarded; since 6.11 it claims the range that it examined.
+    # Before 6.11 XFS claimed the discarded bytes, since 6.11 the examined range.
     assert result.claimed_bytes == (SIZE if kind == "xfs" and KERNEL >= (6, 11) else sent)
     assert [line.layer for line in result.rows] == ["filesystem", "linear", "loop", "granules"]
 
@@ -129,8 +129,7 @@ def btrfs_audit(point: Path, *loops: str) -> Audit:
     for loop, ranges in sent.items():
         assert Extents.of(ranges).total == freed(loop)
         assert sum(end - start for start, end in ranges) == leaf(result, loop).bytes_ok
-        # For a superblock copy that it skipped, btrfs trims the end of the device again, and claims those
-        # bytes too.
+        # After skipping a superblock copy, btrfs trims the end of the device again, and claims the bytes too.
         twice = sum(end - start for start, end in ranges) - freed(loop)
         assert twice in (0, 4096)
         assert freed(loop) > 64 * MIB

@@ -60,7 +60,7 @@ def arrived_at(result: Audit, *loops: str) -> int:
     return sum(freed(loop) for loop in loops)
 
 
-# Target: its arguments after "0 SECTORS TARGET" and its module; {0} is the disk, {1} a helper device.
+# Target: arguments after "0 SECTORS TARGET", and module; {0} is the disk, {1} a helper device.
 HELPED = {
     "era": ("/dev/{1} /dev/{0} 2048", "dm_era"),
     "writecache": ("s /dev/{0} /dev/{1} 4096 0", "dm_writecache"),
@@ -168,7 +168,7 @@ def readers(disk: str, count: int) -> Iterator[None]:
 
 
 def test_a_path_that_is_busy_gives_copies_back() -> None:
-    """One command at a time, with competing readers: a clone that does not get through is cloned again."""
+    """One command at a time, with competing readers: a refused clone is cloned again."""
     with scsi_debug(lbpws=0, max_queue=1, delay=1) as disk:
         disk.fill()
         with multipath(disk.name) as top, filesystem(top.name, "ext4") as point:
@@ -185,7 +185,7 @@ def test_a_path_that_is_busy_gives_copies_back() -> None:
 
 
 def test_each_copied_request_counts_once() -> None:
-    """Seven discards of 512 KiB by this process, on the device and on its path."""
+    """Seven discards of 512 KiB by this process, on the device and on the path."""
     with scsi_debug(lbpws=0) as disk, multipath(disk.name) as top:
         devices = [Devices().resolve(name) for name in (top.name, disk.name)]
         with DiscardTracer(devices, {}) as tracer:

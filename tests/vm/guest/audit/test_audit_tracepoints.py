@@ -102,8 +102,7 @@ def test_what_vanishes_is_missed_by_the_filesystem_that_told_it() -> None:
 
 
 def test_btrfs_tells_nobody() -> None:
-    """Bytes that reached the disk are exact; for the bytes that btrfs sent, the audit gives a reason and no
-    figure."""
+    """Bytes that reached the disk are exact; for btrfs's output the audit gives a reason and no figure."""
     with full_loop() as loop:
         result = audited(loop, "btrfs", loop)
         # btrfs trims a block at the device's end twice, see test_audit_stacks.

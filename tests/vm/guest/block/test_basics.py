@@ -66,7 +66,7 @@ def test_no_complaint_of_the_kernel() -> None:
 
 
 def test_a_stock_kernel_runs_programs_while_pid_1_is_current() -> None:
-    """A development kernel that skips these programs is distinguished from a stock kernel."""
+    """A development kernel that skips programs is distinguished from a stock kernel."""
     switches = watch_switches(20)
     assert isinstance(switches, Switches), switches
     assert switches.skipped is False, switches

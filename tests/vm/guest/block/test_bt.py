@@ -20,7 +20,7 @@ TIMEOUT_S = 2400
 
 
 def interrupted_cpu(disk: str) -> int:
-    """Return the CPU that handles the device's last interrupt vector, which belongs to its queue."""
+    """Return the CPU that handles the device's last interrupt vector, which is the queue's."""
     device = (sysfs.SYS_BLOCK / disk / "device").resolve()
     vectors = next(path / "msi_irqs" for path in (device, *device.parents) if (path / "msi_irqs").is_dir())
     last = max(int(path.name) for path in vectors.iterdir())
@@ -29,7 +29,7 @@ def interrupted_cpu(disk: str) -> int:
 
 @contextmanager
 def issued_and_completed_apart(disk: str) -> Iterator[None]:
-    """Keep the processes started inside off the CPU that completes their requests, so that no completion
+    """Keep the processes started inside off the CPU that handles completions, so that no completion
     interrupts the program of an issue. Only the flush after a write is issued on the CPU that completed the
     write."""
     put(sysfs.SYS_BLOCK / disk / "queue/rq_affinity", 0)

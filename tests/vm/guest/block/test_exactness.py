@@ -46,7 +46,7 @@ def test_null_blk_at_full_speed(irqmode: Irq, queues: int) -> None:
         delta = sysfs.stat(disk) - before
     # When tags run out, even random neighbours can meet in a plug and merge.
     merged = delta.read_merges + delta.write_merges
-    # Each program run that the kernel skipped can hide one request.
+    # Each skipped program run can hide a request.
     counted = sum(count for count, _ in watched.counts().values()) + merged
     assert 4 * 43_003 - (watched.trust.misses or 0) <= counted <= 4 * 43_003
 
@@ -104,7 +104,7 @@ def test_discard_larger_than_the_limit_is_split() -> None:
 
 
 def test_discards_merge_into_one_of_many_ranges(tmp_path: Path) -> None:
-    """XFS sends the discards of a commit in one plug, and NVMe makes a single command of them."""
+    """XFS sends the discards of a commit in one plug, and NVMe merges them into a single command."""
     disk = sysfs.disk("opw-nvme")
     call("mkfs.xfs", "-q", "-f", f"/dev/{disk}")
     need_module("xfs")

@@ -1,9 +1,9 @@
-"""Known delays of null_blk's timer and dm-delay: our percentiles match them.
+"""Known delays of null_blk's timer and dm-delay: our percentiles match.
 
-An emulated CPU is late: its timers fire late, and its clock advances while it is not scheduled. dm-delay
+An emulated CPU is late: timers fire late, and the clock advances while the CPU is not scheduled. dm-delay
 counts in ticks, and late ticks can also make it early. The error is not assumed but measured: bpftrace
-times the same requests in the same run, and its deviation from the known delay is this machine's. A slot
-is 1/32 of its value wide.
+times the same requests in the same run, and bpftrace's deviation from the known delay is the machine's.
+A slot is 1/32 of its value wide.
 """
 
 from __future__ import annotations

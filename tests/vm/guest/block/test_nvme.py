@@ -78,6 +78,6 @@ def test_nvme_cli_lists_them_all() -> None:
 
 
 def test_hardware_queues_are_several() -> None:
-    # A multipath node has no queues; the path device behind it has them.
+    # A multipath node has no queues; the path device has them.
     (path,) = sysfs.paths(sysfs.disk("opw-nvme-4k"))
     assert sysfs.hardware_queues(path) == 2

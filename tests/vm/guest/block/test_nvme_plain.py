@@ -44,7 +44,7 @@ def test_flush_is_also_counted_as_a_write_of_nothing() -> None:
 @pytest.mark.parametrize("are_counted", [False, True])
 def test_commands_of_user_space_agree_with_what_the_kernel_counts_of_them(are_counted: bool) -> None:
     # Linux kernel commit 110234da18ab ("block: enable passthrough command statistics") (in v6.13) counts
-    # these as reads and writes of the disk if switched on. 5.10 has no switch and always counts them.
+    # passthrough commands as reads and writes of the disk if switched on. 5.10 has no switch and always does.
     need_tool("nvme")
     disk = sysfs.disk("opw-nvme")
     switch = sysfs.SYS_BLOCK / disk / "queue/iostats_passthrough"

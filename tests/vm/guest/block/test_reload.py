@@ -34,9 +34,9 @@ MANY = 70
 
 
 def unseen(summary: Document, group: str) -> tuple[int, int]:
-    """Return (least, most) requests that completed before the disk was watched, by the kernel's count. At the
-    end the number is exact unless a CPU was descheduled while it completed a request. That request was
-    counted late and appears as drift."""
+    """Return (least, most) requests completed before the disk was watched, by the kernel's count. At the end
+    the number is exact unless a CPU was descheduled while completing a request. The request was then counted
+    late and appears as drift."""
     arrival = summary["arrival"]
     if not arrival:
         return 0, 0
@@ -57,8 +57,8 @@ def accounted(summaries: Sequence[Document], op: str, count: int) -> bool:
 
 
 def intervals(lines: Sequence[Document], disk: str) -> Between:
-    """Return one disk's intervals since it appeared, and their unexplained requests except those from before
-    it was watched. Lines before the appearance belong to an earlier disk of the same name."""
+    """Return one disk's intervals since the disk appeared, and their unexplained requests except those from
+    before the watch. Lines before the appearance belong to an earlier disk of the same name."""
     own = [line for line in lines if line.get("device") == disk]
     came = [place for place, line in enumerate(own) if line["type"] == "event" and line["event"] == "came"]
     rows = [line for line in own[came[-1] if came else 0 :] if line["type"] == "interval"]
@@ -175,7 +175,7 @@ def test_intervals_of_what_came_and_left_add_up() -> None:
 
 
 def wait_for_members(lines: list[Document], disk: str) -> None:
-    """Wait until the last disk to appear is this one, and the other has left."""
+    """Wait until `disk` has appeared last, and the other disk has left."""
 
     def is_alone() -> bool:
         events = [(line["event"], line["device"]) for line in lines if line["type"] == "event"]
@@ -206,7 +206,7 @@ def test_a_path_goes_and_comes_again() -> None:
     summaries = [line for line in watcher.lines if line["type"] == "summary"]
     assert len(summaries) == 3
     assert {row["origin"] for row in summaries} == {head}
-    # Each row has some of the reads, and together they have all of them.
+    # Each row has some of the reads, all rows together have every read.
     assert all(row["ops"]["read"]["count"] > 100 for row in summaries)
     assert accounted(summaries, "read", 3 * reads.count)
     assert came["arrival"]["unseen_requests"] == {**came["arrival"]["unseen_requests"], "read": 0}
@@ -247,7 +247,7 @@ def test_a_member_is_replaced() -> None:
             call("mdadm", f"/dev/{array}", "--fail", f"/dev/{below[0]}")
             call("mdadm", f"/dev/{array}", "--remove", f"/dev/{below[0]}")
             watcher.wait_event("left", below[0])
-            # mdadm writes to the disk before it joins the array; those writes are not the array's I/O.
+            # mdadm writes to the disk before adding it to the array; the writes are not the array's I/O.
             call("mdadm", f"/dev/{array}", "--add", f"/dev/{below[2]}")
             watcher.wait_event("came", below[2])
         fio(array, Fio("randwrite", 307))
@@ -259,7 +259,7 @@ def test_a_member_is_replaced() -> None:
     for row in watcher.summaries().values():
         assert_exact("md raid1, a member replaced", row, watcher.lines)
     since_ns = new["arrival"]["unseen_since_mono_ns"]
-    # The last of these readings may have been taken after that moment, the one before it was not.
+    # The last reading in this list may have been taken after since_ns, the previous reading was not.
     most = after - [stat for at_ns, stat in stats if at_ns <= since_ns][-2]
     # opwatch counts from some moment between since_ns and its first reading of the disk.
     least = after - next(stat for at_ns, stat in stats if at_ns >= new["arrival"]["mono_ns"])
@@ -274,8 +274,7 @@ def test_a_member_is_replaced() -> None:
 
 
 def test_a_loop_device_that_goes_ends_nothing() -> None:
-    """Without --dev, new disks are watched as they appear, and a disk that leaves does not affect the
-    others."""
+    """Without --dev, new disks are watched as they appear, and a leaving disk does not affect the others."""
     with null_blk(MEMORY) as other, watching("0.2") as watcher:
         with stacked.loop(64 << 20) as name:
             watcher.wait_event("came", name)

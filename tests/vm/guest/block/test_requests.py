@@ -1,4 +1,4 @@
-"""Completions of requests that are taken back, that complete twice, or that only seem complete."""
+"""Completions of requests that are taken back, complete twice, or only seem complete."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SAMPLES = 100
 
 
 def _cut(path: str) -> None:
-    """Cut the controller behind a path off from its driver, which resets it when requests time out."""
+    """Cut a path's controller off from the driver, which resets the controller when requests time out."""
     numbers = re.fullmatch(r"nvme\d+c(\d+)n\d+", path)
     assert numbers
     controller = Path(f"/sys/class/nvme/nvme{numbers[1]}")

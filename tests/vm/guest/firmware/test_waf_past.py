@@ -22,9 +22,9 @@ def past(disk: str) -> str:
 
 @pytest.mark.parametrize("pause", ["", "sleep 1; "], ids=["in one go", "looked at meanwhile"])
 def test_what_passes_the_kernel_by_is_the_drives_and_is_explained(pause: str) -> None:
-    """On a busy machine, opwatch polls the drive among the writes and between them and the passthrough
-    commands; the pause makes that happen on any machine. Earlier page contents are then certain only because
-    their age is known. tests/unit/waf/test_measure.py covers the case without an age."""
+    """On a busy machine, opwatch polls the drive among the writes and before the passthrough commands; the
+    pause forces this on any machine. Earlier page contents are then certain only because their age is known.
+    tests/unit/waf/test_measure.py covers the case without an age."""
     disk = sysfs.disk("opw-nvme-ocp")
     script = f"{writes(disk, 141)}; {pause}{writes(disk, 868)}; {pause}{past(disk)}"
     result = placed(disk, script, "--refresh", "0.5", "--settle", "30")

@@ -48,7 +48,7 @@ class Group:
 
 @contextlib.contextmanager
 def groups(names: Sequence[str]) -> Iterator[list[Group]]:
-    """Create groups with these names, and remove them at the end."""
+    """Create groups with the given names, and remove the groups at the end."""
     if not (ROOT / "cgroup.controllers").exists():
         mounted("cgroup2", ROOT)
     for controller in ("memory", "io"):

@@ -84,7 +84,7 @@ def test_groups_have_what_the_kernel_accounts_to_them(kind: str, hooks: str) -> 
         return
     assert ours[direct.name] == {"write": DIRECT * PAGE}
     if kind == "null_blk":
-        # A dirty page of a device belongs to the group that dirtied it first, in this test or another.
+        # A dirty page of a device belongs to the group that dirtied it first, in this or another test.
         assert ours[buffered.name]["write"] == (BUFFERED + 211) * PAGE
     assert ours[mixed.name] == {"read": READS * PAGE, "discard": 16 << 20}
 

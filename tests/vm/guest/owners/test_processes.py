@@ -1,4 +1,4 @@
-"""Requests by process: each belongs to the process that issued it, and write-back to no worker."""
+"""Requests by process: each belongs to the issuing process, and write-back to no worker."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_what_the_kernel_writes_back_is_called_so(hooks: str) -> None:
 def write_back(disk: str, pages: int) -> None:
     """Let the kernel write this many pages."""
     before = sysfs.stat(disk)
-    # Keep the device open: closing it would write the dirty pages from this process.
+    # Keep the device open, because a close would write the dirty pages from this process.
     with open(f"/dev/{disk}", "r+b", buffering=0) as file:
         file.write(b"x" * (pages * PAGE))
         wait_for("write-back", lambda: (sysfs.stat(disk) - before).write_bytes == pages * PAGE)
@@ -106,7 +106,7 @@ def test_top_shows_the_largest_first() -> None:
             stdout=subprocess.PIPE,
             text=True,
         )
-        # top attaches some time after its start, so keep writing until it ends.
+        # top attaches some time after its start, so keep writing until the end.
         while tables.poll() is None:
             for count in (13, 211):
                 call(*write(disk, count, "oflag=direct"))

@@ -95,8 +95,8 @@ def test_too_many_at_a_time_are_counted(hooks: str) -> None:
 
 
 def test_the_queue_is_not_the_device() -> None:
-    """The device takes one request at a time; the others wait in the scheduler. Each belongs to the process
-    that issued it, not to the task that dispatches it."""
+    """The device takes one request at a time; the others wait in the scheduler. A request belongs to the
+    issuing process, not to the task that dispatches it."""
     job = Fio("randread", 101, iodepth=4)
     one_at_a_time = NullBlk(irqmode=Irq.TIMER, completion_nsec=DELAY_NS, submit_queues=1, hw_queue_depth=1)
     with null_blk(one_at_a_time) as disk:

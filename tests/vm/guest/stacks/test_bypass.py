@@ -1,4 +1,4 @@
-"""Pages that older kernels pass to the driver without a bio: opwatch says that it does not count them."""
+"""Pages that older kernels pass to the driver without a bio: opwatch reports the missing counts."""
 
 from __future__ import annotations
 

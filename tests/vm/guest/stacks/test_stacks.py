@@ -53,7 +53,7 @@ def test_md_has_a_row_for_each_member(level: int, members: int, copies: int) -> 
         watched = observe([array], lambda: _write(array))
     assert len(watched) == members
     written = sum(one.counts().get("write", (0, 0))[1] for one in watched)
-    # md also writes its members' superblocks when it becomes dirty.
+    # md also writes the members' superblocks when the array becomes dirty.
     assert written >= copies * 503 * 4096
     for one in watched:
         assert_explained(f"md raid{level}", one)

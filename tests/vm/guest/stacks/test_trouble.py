@@ -76,7 +76,7 @@ def _read_bad(name: str, job: Fio, trouble: object) -> None:
 
 
 def test_a_failing_path_of_dm_is_seen_at_the_leaf() -> None:
-    """dm-flakey fails bios before a request exists, so the disk below sees none of them."""
+    """dm-flakey fails bios before a request exists, so the disk below sees no request."""
     with (
         null_blk(NullBlk(size=64, memory_backed=1)) as below,
         stacked.flakey(below, up_s=0, down_s=60) as top,

@@ -1,4 +1,4 @@
-"""Zones, and disks without requests: operations that the kernel counts, and those that it does not."""
+"""Zones, and disks without requests: operations with and without a kernel counter."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_status_has_its_name_on_every_kernel() -> None:
 
 
 def test_zone_appends_are_sequential() -> None:
-    """Each append names the first sector of its zone, and the drive writes it after the previous one."""
+    """Each append names the first sector of the zone, and the drive writes after the previous append."""
     zoned = NullBlk(size=1024, memory_backed=1, zoned=1, zone_size=16, irqmode=Irq.TIMER)
     cpus = os.sched_getaffinity(0)
     with null_blk(zoned) as disk, mounted_btrfs(disk) as folder, block_events("block_rq_issue") as events:
@@ -95,7 +95,7 @@ def mounted_btrfs(disk: str) -> Iterator[Path]:
 
 @pytest.mark.parametrize("driver", ["zram", "brd"])
 def test_a_driver_of_bios_is_strict(driver: str) -> None:
-    """Operations that the driver does not count are reported as not kept; none is unexplained."""
+    """Operations not counted by the driver are reported as not kept; none is unexplained."""
     with stacked.zram(64 << 20) if driver == "zram" else _brd() as disk:
         program = (
             f"from tests.kernel.support.load import *; reads('/dev/{disk}', 101); writes('/dev/{disk}', 53)"

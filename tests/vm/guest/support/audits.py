@@ -61,7 +61,7 @@ def filesystem(node: str, kind: str, *options: str, make: bool = True) -> Iterat
 
 
 def whole(result: Audit, verdict: Verdict = Verdict.ACCEPTED) -> int:
-    """Check that no layer lost anything, and return the bytes that left the filesystem."""
+    """Check that no layer lost anything, and return the bytes sent by the filesystem."""
     assert result.verdict is verdict, result.rows
     assert result.unexplained_bytes == 0
     for line in result.rows:

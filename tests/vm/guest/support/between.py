@@ -32,8 +32,7 @@ class Between:
 
 
 def judge(readings: Sequence[Reading]) -> Between:
-    """Compare the readings of one disk with the first. Misses are not known per disk; they are judged for the
-    run as a whole."""
+    """Compare the readings of a disk with the first. Misses are only known and judged for the whole run."""
     first, *others = readings
     complaints = [losses(trust(first, now, None)) for now in others]
     reasons = [f"reading {index}: {'; '.join(why)}" for index, why in enumerate(complaints, 1) if why]

@@ -21,7 +21,7 @@ from tests.vm.guest.support.between import Between, observe_between
 from tests.vm.guest.support.workload import Fio, FioCounts, fio
 from tests.vm.requirements import IN_GUEST, lacks
 
-# These programs take so long on an emulated CPU that an interrupt can complete a request inside one.
+# Programs so slow on an emulated CPU that an interrupt can complete a request inside a program.
 SKIPPING = ("bpftrace",)
 # Upper bound of the request size in these workloads.
 LARGEST_BYTES = 1 << 20
@@ -55,7 +55,7 @@ def observe_themselves(
 
 
 def observe_times(name: str, workload: Callable[[], object]) -> Watched:
-    """Return one disk's counts of a workload, with the kernel's times of its requests."""
+    """Return a disk's counts of a workload, with the kernel's request times."""
     with closing(attach("libbpf", choose_leaves(Devices(), [name])[0])) as tracer:
         [then], misses = tracer.read_settled(REST_S), tracer.misses()
         workload()
@@ -153,8 +153,7 @@ def assert_explained(
 def assert_skips_explain(account: Trust) -> None:
     """Check that skipped program runs explain every difference. Each skipped run hides a completion, the end
     of its data, or an issue whose completion then matches nothing, so the differences never exceed the
-    skipped runs. A request that is still in flight, or was until its entry was overwritten, completed
-    unseen."""
+    skipped runs. Requests still in flight, or whose entry was overwritten, completed unseen."""
     assert account.misses is not None and account.no_drift is None
     drifts = [drift.drift for drift in account.drift.values()]
     byte_drifts = [drift.drift for drift in account.byte_drift.values()]

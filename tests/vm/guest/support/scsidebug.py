@@ -45,7 +45,7 @@ class ScsiDebug:
 
     @contextlib.contextmanager
     def trouble(self, opts: Opts, every_nth: int = 0) -> Iterator[None]:
-        """Make commands fail for the duration: every n-th, or those that `opts` selects itself."""
+        """Make commands fail for the duration: every n-th, or as selected by `opts` itself."""
         put(_DRIVER / "opts", int(opts))
         put(_DRIVER / "every_nth", every_nth)
         try:
@@ -124,7 +124,7 @@ def ignoring() -> Iterator[None]:
 
 @contextlib.contextmanager
 def scsi_debug(**parameters: int) -> Iterator[ScsiDebug]:
-    """Load scsi_debug with these module parameters, yield its disk and unload the module."""
+    """Load scsi_debug with these module parameters, yield the disk and unload the module."""
     defaults = {"dev_size_mb": 64, "lbpu": 1, "lbpws": 1, "delay": 0, "submit_queues": 2}
     need_module("sd_mod")
     before = {path.name for path in SYS_BLOCK.glob("sd*")}

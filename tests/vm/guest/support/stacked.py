@@ -40,8 +40,7 @@ def sectors(name: str) -> int:
 
 @contextlib.contextmanager
 def mapped(target: str, table: str, *modules: str) -> Iterator[Mapped]:
-    """Yield a device with this one-line table ("0 SECTORS TARGET ..."), after loading the target's
-    modules."""
+    """Yield a device with this table ("0 SECTORS TARGET ..."), after loading the target's modules."""
     need_tool("dmsetup")
     for module in modules or (f"dm_{target}",):
         need_module(module)
@@ -75,7 +74,7 @@ def linear(below: str) -> contextlib.AbstractContextManager[Mapped]:
 
 
 def integrity_sectors(below: str, table: str) -> int:
-    """Return the data sectors of dm-integrity, which stores the number in its superblock when it formats."""
+    """Return the data sectors of dm-integrity, which a format stores in the superblock."""
     blank(below)
     with mapped("integrity", f"0 8 {table}"):
         pass
@@ -106,14 +105,14 @@ def crypt(below: str, discards: bool = True) -> contextlib.AbstractContextManage
 
 
 def multipath(below: str, features: str = "0") -> contextlib.AbstractContextManager[Mapped]:
-    """Yield a device with one path; `features` decide whether it clones requests or takes bios."""
+    """Yield a device with a single path; `features` select request cloning or bios."""
     need_module("dm_round_robin")
     path = f"0 1 1 round-robin 0 1 1 /dev/{below} 1"
     return mapped("multipath", f"0 {sectors(below)} multipath {features} {path}")
 
 
 def blank(name: str) -> None:
-    """Zero the first MiB, so that a target finds no superblock and writes its own."""
+    """Zero the first MiB, so that a target finds no superblock and writes a new one."""
     call("dd", "if=/dev/zero", f"of=/dev/{name}", "bs=1M", "count=1", "oflag=direct", "status=none")
 
 

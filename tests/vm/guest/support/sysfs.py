@@ -29,7 +29,7 @@ def _read(path: Path) -> str:
 
 
 def serial(name: str) -> str | None:
-    """Return a disk's serial number from its driver's location, or None if it has none."""
+    """Return a disk's serial number from the driver's location, or None without a serial number."""
     folder = SYS_BLOCK / name
     for path in (folder / "serial", folder / "device/serial"):
         if _read(path):

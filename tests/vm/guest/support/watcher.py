@@ -1,4 +1,4 @@
-"""`opwatch --json` in the background: its output so far, and its exit status."""
+"""`opwatch --json` in the background, with its output so far and exit status."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Watcher:
 
 @contextlib.contextmanager
 def watching(*arguments: str) -> Iterator[Watcher]:
-    """Yield an opwatch after its first interval, so that it is attached."""
+    """Yield an opwatch after the first interval, when it is attached."""
     watcher = Watcher(*arguments)
     try:
         watcher.wait("its first line", lambda line: line["type"] == "interval")

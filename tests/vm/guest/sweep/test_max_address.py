@@ -1,5 +1,5 @@
-"""Sweep levels by the highest address of an ATA drive that can lower it. The drive itself logs the addresses
-that were set and the highest written sector."""
+"""Sweep levels by the highest address of an ATA drive with an adjustable address. The drive logs the set
+addresses and the highest written sector."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def state_of(folder: Path) -> SweepState:
 
 
 def require_kept_to_levels(disk: AtaDisk) -> None:
-    """Check that no write went past the highest address of its time, and that the address was restored."""
+    """Check that no write went past the current highest address, and that the address was restored."""
     entries = disk.entries()
     assert disk.sectors == entries[-1]["sectors"] == SECTORS
     changes = list(itertools.pairwise(entries))
@@ -68,7 +68,7 @@ def require_kept_to_levels(disk: AtaDisk) -> None:
     [
         Wishes(),
         Wishes(has_area=False, has_accessible=True),
-        # libata keeps the size that it read at the start.
+        # libata keeps the size read at the start.
         Wishes(size_of_start=True),
     ],
     ids=["area", "accessible", "libata"],

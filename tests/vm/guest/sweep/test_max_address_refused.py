@@ -104,7 +104,7 @@ def test_what_a_drive_does_not_do_is_known_before_anything_is_lost(
         done = run(disk.name, "opw-hpa", tmp_path / "journals")
         assert done.returncode == _UNSUPPORTED, done.stderr
         assert why in done.stderr
-        # The only address that was set is the current one.
+        # The drive was only ever set to its current address.
         assert disk.set_to() == [wishes.sectors] * count
         assert disk.sectors == wishes.sectors
         assert content_of(disk) == content

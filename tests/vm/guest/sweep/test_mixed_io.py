@@ -1,5 +1,5 @@
-"""Mixed I/O on md arrays and dm, over drives that serve one request at a time in 5 ms, so that each array's
-rates are known."""
+"""Mixed I/O on md arrays and dm, over drives that serve one request at a time in 5 ms, which makes each
+array's rates known."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_sets_side_by_side() -> None:
     assert kinds == ["disk", "md-raid1", "md-raid10", "md-raid5", "dm"]
     members = [len(one["rates"][0]["members"]) for one in document["configurations"]]
     assert members == [1, 2, 4, 3, 1]
-    # A read goes to one of two members and a write to both, however busy this machine is.
+    # A read goes to one of two members and a write to both, however busy the machine is.
     for name, load, requests in (
         ("single", "8k random 75r", 1.0),
         ("raid1", "8k random 75r", 1.25),
@@ -47,7 +47,7 @@ def test_sets_side_by_side() -> None:
         ("dm", "8k random 25r", 1.0),
     ):
         assert _requests(_rate(document, name, load)) == pytest.approx(requests, abs=0.1)
-    # A short write to RAID 5 also reads the blocks that it needs for the parity.
+    # A short write to RAID 5 also reads the blocks needed for the parity.
     assert _requests(_rate(document, "raid5", "8k random 25r")) > 2.2
     loads = [(name, load) for name in points for load in ("8k random 25r", "128k seq read")]
     for rate in (_rate(document, name, load) for name, load in loads):

@@ -66,14 +66,14 @@ def size_of(target: ConnectedTarget) -> int:
 
 
 def require_whole(target: ConnectedTarget, folder: Path) -> None:
-    """Check that the drive is in its original state and the journal has nothing to undo."""
+    """Check for the drive's original state and a journal with nothing to undo."""
     sysfs.wait_for("the namespace", lambda: size_of(target) == WHOLE)
     assert target.log()[-2:] == [("create", WHOLE), ("attach", WHOLE)]
     assert state_of(folder).undo == []
 
 
 def resumed(target: ConnectedTarget, folder: Path) -> dict[str, Any]:
-    """Resume the sweep, check that the drive is in its original state and return the printed document."""
+    """Resume the sweep, check for the drive's original state and return the printed document."""
     done = call(words("resume", folder, journals(folder)[0], "--json"))
     assert done.returncode == _NOT_PROVEN, done.stderr
     require_whole(target, folder)
@@ -89,7 +89,7 @@ def test_each_level_has_a_namespace_of_its_size(tmp_path: Path) -> None:
         levels = ("--op", "32M,16M,8M", "-o", str(recording))
         done = call(words("run", tmp_path, "--dev", disk, "--json", *levels, *_SHORT))
         assert done.returncode == _NOT_PROVEN, done.stderr
-        # The level that uses the whole drive keeps its namespace.
+        # The level for the whole drive keeps the original namespace.
         assert target.log() == _BEGUN + taken(LEVEL) + restored(LEVEL) + taken(SMALL) + restored(SMALL)
         require_whole(target, tmp_path)
         document = json.loads(done.stdout)
@@ -98,7 +98,7 @@ def test_each_level_has_a_namespace_of_its_size(tmp_path: Path) -> None:
             assert len(level["rounds"]) == 5
             host = level["figures"]["host"]
             assert host["trace"] == host["fio"]
-            # The target writes exactly the bytes that it receives.
+            # The target writes exactly the received bytes.
             for one in level["rounds"]:
                 assert one["nand_bytes"] == pytest.approx(one["host_bytes"], rel=0.02)
         assert recording.stat().st_size

@@ -1,4 +1,4 @@
-"""Purge commands that real drivers' drives report, and a sweep that formats instead of discarding."""
+"""Purge commands of real drivers' drives, and a sweep that formats instead of discarding."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_drive_that_says_so_may_know_neither_create_nor_delete() -> None:
         done = subprocess.run(argv, capture_output=True, text=True, check=False)
         assert done.returncode
         assert "Invalid Command Opcode" in done.stdout + done.stderr
-    # The plan finds this in the command effects log; the run finds it in the answer to a Create.
+    # The plan reads the command effects log; the run finds out from the answer to a Create.
     device = Devices().by_name(sysfs.disk("opw-sweep"))
     assert device
     with pytest.raises(Unsupported, match=r"it answers 001h \(invalid opcode\), not 115h"):

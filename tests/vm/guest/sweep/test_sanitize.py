@@ -1,5 +1,5 @@
 """Levels that start with a sanitize, on a target with the command, through Linux's own driver. The target
-itself logs each sanitize and the bytes that were allocated then."""
+logs each sanitize and the bytes then allocated."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""An ATA drive that is erased by its own command before each level. The drive itself logs its commands and
-the bytes that are mapped."""
+"""An ATA drive that is erased by the drive's own command before each level. The drive logs its commands and
+the mapped bytes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def wishes(**lock: float | str) -> Wishes:
 
 
 def filled(disk: AtaDisk) -> bytes:
-    """Write data that no signature matches, leave it in the page cache too, and return the data."""
+    """Write data that no signature matches, also leave it in the page cache, and return the data."""
     content = os.urandom(1 << 20)
     with Path(disk.node).open("wb") as node:
         node.seek(8 << 20)

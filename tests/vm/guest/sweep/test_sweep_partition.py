@@ -65,7 +65,7 @@ def test_killed_and_resumed_it_leaves_no_partition_and_has_written_nothing_behin
     assert len(rounds) == 10
     for level in document["levels"]:
         assert level["figures"]["host"]["trace"] == level["figures"]["host"]["fio"]
-    # The killed level wrote at most its fill and its rounds.
+    # The killed level wrote at most a fill and all rounds.
     least = (32 << 20) + (24 << 20) + sum(one["host_bytes"] for one in rounds)
     grown = (sysfs.stat(disk) - before).write_bytes
     assert least <= grown <= least + (32 << 20) + sum(one["host_bytes"] for one in rounds[:5])

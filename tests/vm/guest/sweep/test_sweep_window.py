@@ -66,7 +66,7 @@ def test_a_drive_that_counts_is_said_not_to_amplify(tmp_path: Path) -> None:
             assert one["nand_bytes"] == pytest.approx(one["host_bytes"], rel=0.02)
         figures = level["figures"]
         assert abs(figures["waf"] - 1) <= figures["waf_error"] + 0.001
-        # Three counts of the same bytes, one of them from the request queue below the disk.
+        # Three counts of the same bytes, including the request queue below the disk.
         assert figures["host"]["trace"] == figures["host"]["fio"]
         assert figures["host"]["firmware"] == pytest.approx(figures["host"]["fio"], rel=0.02)
         assert figures["latency_by_trace"]["p50"] > 0

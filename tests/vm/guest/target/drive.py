@@ -34,8 +34,8 @@ class TargetNamespace:
 
 @dataclass
 class TargetDrive:
-    """The whole drive. Each change to a namespace is logged once it is complete, one line per command; the
-    file `orders` lists the commands that must fail or wait."""
+    """The whole drive. Each completed change to a namespace is logged, one line per command; the file
+    `orders` lists the commands that must fail or wait."""
 
     capacity: int
     log: Path
@@ -101,7 +101,7 @@ class TargetDrive:
         return one
 
     def _obey(self, what: str) -> None:
-        """Wait while the orders hold this command, and fail if they demand it."""
+        """Wait while the orders hold this command, and fail if ordered."""
         self.sanitizing.require_none()
         while True:
             orders = json.loads(self.orders.read_text())

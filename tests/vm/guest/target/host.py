@@ -47,8 +47,7 @@ class ConnectedTarget:
         hold: Sequence[str] = (),
         sanitize: SanitizeOrders | None = None,
     ) -> None:
-        """Answer the next commands of a kind with these statuses (0 executes the command), and hold other
-        kinds."""
+        """Answer the next commands of a kind with these statuses (0 executes the command); hold others."""
         new = self.folder / "orders.new"
         orders = {"fail": fail or {}, "hold": list(hold), "sanitize": asdict(sanitize or SanitizeOrders())}
         new.write_text(json.dumps(orders))

@@ -1,7 +1,7 @@
 """opwatch with one refusal removed: python -m tests.vm.guest.target.local sweep ...
 
-The guard refuses a drive on a network because other hosts may reach it too. This target only listens on
-the guest's own 127.0.0.1.
+The guard refuses a drive on a network because other hosts may reach the drive too. The target only
+listens on the guest's own 127.0.0.1.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The target's log pages. Its NAND writes equal its host writes, because it writes in place."""
+"""The target's log pages. NAND writes equal host writes, because the target writes in place."""
 
 from __future__ import annotations
 

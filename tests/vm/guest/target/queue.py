@@ -1,4 +1,4 @@
-"""A queue of the target: one connection from the host, its commands and their data."""
+"""A queue of the target: a connection from the host with commands and data."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class TargetQueue(threading.Thread):
             self._connection.close()
 
     def _begin(self, command: NvmeCommand) -> None:
-        """Execute a command, or first request the data that it writes."""
+        """Execute a command, or first request the write's data."""
         is_write = command.opcode & 3 == 1 and command.opcode != FABRICS
         if is_write and command.length and not command.is_in_capsule:
             self._waiting[command.tag] = (command, bytearray(command.length))
@@ -97,7 +97,7 @@ class TargetQueue(threading.Thread):
         return self._tell()
 
     def _tell(self) -> None:
-        """Notify the host of changed namespaces if it waits for that."""
+        """Notify a waiting host of changed namespaces."""
         controller = self._controller
         if not controller or not controller.tells_changes:
             return

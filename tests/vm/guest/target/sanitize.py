@@ -1,4 +1,4 @@
-"""The target's sanitize: its capabilities, progress and outcome. The orders set its duration and result."""
+"""The target's sanitize: capabilities, progress and outcome. The orders set duration and result."""
 
 from __future__ import annotations
 

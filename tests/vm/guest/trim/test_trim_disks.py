@@ -24,7 +24,7 @@ DEVICES = (
     "nvme",
 )
 
-# Serial number -> outlook and reason codes. These are all QEMU disks, and only the host knows what it frees.
+# Serial number -> outlook and reason codes. All are QEMU disks: only the host knows the freed bytes.
 DISKS = {
     "opw-virtio-blk": ("reaches", {"host-may-drop"}),
     "opw-virtio-ignored": ("reaches", {"host-may-drop"}),

@@ -1,8 +1,8 @@
-"""Formats a VDO without a deduplication index: Debian 12 has the target but no tool that formats it.
+"""Formats a VDO without a deduplication index: Debian 12 has the target but no formatting tool.
 
 The format follows drivers/md/dm-vdo/encodings.c of 6.12: a geometry block with the start of the data
-region, where one sector holds the super block with the state of each part. The rest of a new VDO is
-zeroes. vdoformat of VDO 8.3.1 writes the same, with an index before the data.
+region, where a sector holds the super block with the state of each part. The rest of a new VDO is zeroes.
+vdoformat of VDO 8.3.1 writes the same, with an index before the data.
 """
 
 from __future__ import annotations

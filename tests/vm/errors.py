@@ -4,8 +4,7 @@ from __future__ import annotations
 
 
 class BenchError(Exception):
-    """The bench failed; the message says where and how to fix it. `exit_status` is the runner's exit
-    status."""
+    """The bench failed; the message says where and how to fix it. The runner exits with `exit_status`."""
 
     exit_status = 125
 

@@ -73,7 +73,7 @@ def watching(*arguments: str) -> Iterator[Watch]:
 
 
 def _reads_known(summary: dict[str, Any]) -> int:
-    """Return the reads that are counted or reported as missing: some virtual machines skip BPF programs
+    """Return the reads that are counted or reported missing: some virtual machines skip BPF programs
     silently."""
     drift = summary["trust"]["drift"].get("read", 0)
     unseen = summary["arrival"]["unseen_requests"]["read"] if summary["arrival"] else 0

@@ -126,6 +126,5 @@ def test_both_say_the_same(made: Callable[[], contextlib.AbstractContextManager[
         off_s = abs(value * ours["interval_s"] - theirs[name] / scale * elapsed_s)
         assert off_s <= error * ours["interval_s"] + ROUNDED / scale * elapsed_s, (name, times, theirs)
     assert times["busy_ratio"] < 1
-    # A fast loop device completes requests between two ticks of the kernel's clock, and is then never busy at
-    # a tick.
+    # A fast loop device completes requests between two kernel clock ticks, and is then never busy at a tick.
     assert times["busy_ratio"] > 0 or made is loop

@@ -75,8 +75,7 @@ def test_an_owner_that_comes_back_has_its_earlier_lives(disk: ScratchDisk) -> No
 
 
 def test_cells_add_up_to_the_disk_after_owners_were_forgotten(disk: ScratchDisk) -> None:
-    """The sum also holds while a reading process is evicted repeatedly; some of its reads then count as
-    "other"."""
+    """The sum also holds while a reader is evicted repeatedly; some of its reads then count as "other"."""
     leaves, _ = choose_leaves(Devices(), [disk.name])
     tracer = BlockTracer(leaves, by=By.PROCESS)
     argv = ["dd", f"if={disk.node}", "of=/dev/null", "bs=4k", "count=20000", "iflag=direct", "status=none"]

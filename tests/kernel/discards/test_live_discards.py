@@ -104,8 +104,7 @@ def test_lines_fit_80_columns(disk: ScratchDisk) -> None:
 
 
 def test_reads_run_no_program_for_what_is_only_for_discards(disk: ScratchDisk) -> None:
-    """Only the block tracer's two programs run for each request; they call the discard programs for discards
-    alone."""
+    """Only the block tracer's two programs run for each request; they call the discard programs as needed."""
     leaves, _ = choose_leaves(Devices(), [disk.name])
     with program_statistics(), closing(BlockTracer(leaves)) as tracer:
         live = LiveDiscards(lambda _: True)

@@ -33,8 +33,7 @@ def _drive() -> None:
 
 
 def watched(one: Drive, workload: Callable[[], None]) -> tuple[dict[str, WayTimes], dict[str, float]]:
-    """Return the path's reported times for a workload, and its true mean from host and drive in
-    nanoseconds."""
+    """Return the path's reported times for a workload, and the true mean from host and drive in ns."""
     disk = Devices().resolve(one.device).disk
     leaves, _ = choose_leaves(Devices(), [disk.name])
     for _ in range(ATTEMPTS):
@@ -111,8 +110,7 @@ def test_commands_that_are_split_cannot_be_told() -> None:
 
 
 def split(one: Drive) -> None:
-    """Send commands invisible to the kernel's block layer: writes to the drive's file, below the block
-    device."""
+    """Send commands invisible to the block layer: writes to the drive's file, below the block device."""
     with (one.place.mount / "disk").open("r+b", buffering=0) as disk:
         for block in range(5):
             disk.seek(block * 4096)

@@ -24,8 +24,7 @@ SOURCE = "log CAh E5"
 
 
 def audited(*faults: str) -> tuple[Audit, dict[str, int], dict[str, int]]:
-    """Return an audit of a new filesystem on a simulated drive, and the drive's own state before and after
-    it."""
+    """Return an audit of a new filesystem on a simulated drive, and the drive's truth before and after."""
     for _ in range(ATTEMPTS):
         with drive(SIZE, faults=faults) as one, mounted(one.device, "ext4") as point:
             (point / "file").write_bytes(os.urandom(64 * MIB))

@@ -21,8 +21,7 @@ from tests.requirements import unmet
 TOP = Path(__file__).parents[3]
 UNIT = TOP / "tools" / "opwatch-flight.service"
 _IPC_LOCK = 1 << 14
-# Capabilities that a recorder never keeps: to change users, networks, modules, device nodes or other
-# processes' memory.
+# Capabilities that a recorder never keeps: to change users, networks, modules or nodes, or to ptrace.
 _NEVER = {"SETPCAP": 8, "SETUID": 7, "NET_ADMIN": 12, "SYS_MODULE": 16, "SYS_PTRACE": 19, "MKNOD": 27}
 
 

@@ -35,8 +35,7 @@ _CHANGE_FD = 0x4C06
 
 @contextlib.contextmanager
 def used(point: Path, kind: str = "ext4") -> Iterator[ScratchDisk]:
-    """Yield a disk with a mounted file system whose free space once held data, so that the file shows
-    trims."""
+    """Yield a disk with a mounted file system whose free space once held data, so the file shows trims."""
     with ScratchDisk(160 * MIB) as disk:
         make(kind, disk.node)
         with mounted(disk.node, point):

@@ -34,8 +34,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @contextmanager
 def slow_disk(server: Path, mount: Path) -> Iterator[str]:
-    """Yield the node of a loop device whose first read at SLOW_AT returns half of its bytes after
-    PAUSE_NS."""
+    """Yield the node of a loop device. The first read at SLOW_AT returns half the bytes after PAUSE_NS."""
     mount.mkdir()
     with subprocess.Popen([server, mount]) as running:
         try:

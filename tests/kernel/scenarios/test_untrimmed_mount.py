@@ -92,8 +92,7 @@ def test_runs_that_are_done_are_kept(point: Path, tmp_path: Path, number: int) -
 
 
 def test_blocks_that_the_drive_writes_in_parts_are_refused(tmp_path: Path) -> None:
-    """mkfs.ext4's choice for a small drive: writes of 16 KiB start within a unit of the drive and touch
-    five."""
+    """mkfs.ext4's choice for a small drive: writes of 16 KiB start within a drive's unit and touch five."""
     with drive(256 * MIB, "7%") as made, new_mount(made.device, "-b", "1024") as where:
         before = made.truth()["host_write_bytes"]
         with pytest.raises(Unsupported, match=r"blocks of 1024 bytes.*mkfs -b 4096"):

@@ -110,8 +110,8 @@ def test_a_drive_that_dies_ends_it_soon(tmp_path: Path) -> None:
 
 def test_a_full_disk_ends_it_before_anything_that_is_not_written_down(tmp_path: Path) -> None:
     def no_more() -> None:
-        # A file size limit makes the journal fail like a full disk; the fill keeps no fio logs that could hit
-        # the limit.
+        # A file size limit makes the journal fail like a full disk. The fill keeps no fio logs, which could
+        # hit the limit first.
         resource.setrlimit(resource.RLIMIT_FSIZE, (2500, 2500))
 
     with drive(64 * MIB, "10%") as target:

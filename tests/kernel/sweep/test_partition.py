@@ -1,5 +1,4 @@
-"""Levels by a partition: no partition remains however the sweep ends, and no write goes past the
-partition."""
+"""Levels by a partition: none remains however the sweep ends, and no write goes past the partition."""
 
 from __future__ import annotations
 

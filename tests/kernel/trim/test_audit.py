@@ -1,5 +1,4 @@
-"""`opwatch trim audit` on devices that free the discarded blocks, lie, fail, or turn discards into other
-requests."""
+"""`opwatch trim audit` on devices that free blocks, lie, fail, or turn discards into other requests."""
 
 from __future__ import annotations
 
@@ -130,8 +129,8 @@ def sealed(filesystem: str) -> Iterator[Path]:
                 seal()
                 yield point
             finally:
-                # The final writes fail as well. stat() fails on a filesystem after a shutdown, so look in the
-                # mount table.
+                # The final writes fail as well. stat() fails on a filesystem after a shutdown, so the mount
+                # table shows whether the filesystem is gone.
                 subprocess.run(["umount", str(point)], capture_output=True, check=False)
                 assert str(point) not in {mount.point for mount in read_usage().mounts}
 
@@ -274,8 +273,8 @@ def test_no_device_below_takes_discards() -> None:
 
 @contextlib.contextmanager
 def used(one: Drive) -> Iterator[Path]:
-    """Yield ext4 on a drive with deleted files; a file next to the mount point has the held bytes of the free
-    space."""
+    """Yield ext4 on a drive with deleted files; a file next to the mount point has the free space's held
+    bytes."""
     with mounted(one.device, "ext4") as point:
         use(point, 7)
         note = point.parent / f"{point.name}.held"

@@ -82,8 +82,7 @@ class Mounted:
         os.sync()
 
     def settled(self) -> int:
-        """Return the discarded bytes once they stop growing, because XFS continues after the call has
-        returned."""
+        """Return the discarded bytes once they stop growing: XFS continues after the call has returned."""
         last, same = self.discarded(), 0
         while same < 10:
             time.sleep(0.05)

@@ -64,8 +64,7 @@ def test_a_drive_that_takes_its_time() -> None:
 
 
 def test_a_drive_that_ignores_trims() -> None:
-    """Every request completes and all blocks read as zeros; only the drive's own count shows the held
-    data."""
+    """Every request completes and all blocks read as zeros; only the drive's own count shows held data."""
     result, before, after = proven("ext4", "trim=ignore")
     assert result.verdict is Verdict.UNKNOWN
     assert after >= before

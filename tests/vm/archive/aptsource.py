@@ -95,8 +95,8 @@ def _is_security_archive(stanza: Stanza, codename: str) -> bool:
 
 def derive(stanzas: Iterable[Stanza], codename: str, suite: str) -> Stanza | None:
     """Return the machine's own source with `suite` instead of the machine's suite, or None if no source
-    matches. A security suite is in a separate archive, so it is derived from the machine's security
-    source."""
+    matches. A security suite is in a separate archive, so the source is derived from the machine's own
+    security source."""
     serves = _is_security_archive if suite.endswith("-security") else _is_main_archive
     for stanza in stanzas:
         if serves(stanza, codename):

@@ -50,8 +50,8 @@ def _module_folders(root: Path) -> list[Path]:
 
 
 def _image_package(apt: Apt, kernel: Kernel) -> str | None:
-    """Return the image package that the meta-package depends on; otherwise the newest remaining package of
-    the series."""
+    """Return the image package that the meta-package names; otherwise the newest remaining one of the
+    series."""
     package = packages.real_package(apt.call("apt-cache", "show", kernel.package), kernel.series)
     if package is None:
         names = apt.call("apt-cache", "pkgnames", f"linux-image-{kernel.series}").split()

@@ -1,5 +1,4 @@
-"""Fetch packages with apt into the cache and unpack them there, without root and without installing
-anything."""
+"""Fetch packages with apt into the cache and unpack them there; needs no root and installs nothing."""
 
 from __future__ import annotations
 
@@ -47,8 +46,7 @@ class Apt:
         return [word for k, v in pairs.items() for word in ("-o", f"{k}={v}")]
 
     def call(self, tool: str, *args: str, cwd: Path | None = None) -> str:
-        """Return the output of `apt-get` or `apt-cache`; raise FetchError with the error output on
-        failure."""
+        """Return the output of `apt-get` or `apt-cache`; raise FetchError with the error output."""
         argv = [tool, *self._options(), *args]
         done = subprocess.run(argv, cwd=cwd, capture_output=True, text=True, check=False)
         if done.returncode:
@@ -77,8 +75,7 @@ def codename() -> str:
 
 
 def open_apt(root: Path, suite: str, with_own: bool = False, architecture: str = "") -> Apt:
-    """Return a private apt with updated lists for `suite` and, with `with_own`, for the machine's own
-    suites."""
+    """Return a private apt with updated lists for `suite` and, with `with_own`, the machine's suites."""
     stanzas = aptsource.read(Path("/etc/apt"))
     derived = aptsource.derive(stanzas, codename(), suite)
     if derived is None:

@@ -17,8 +17,7 @@ _ZSTD = b"\x28\xb5\x2f\xfd"
 
 
 def payload(bzimage: bytes) -> bytes | None:
-    """Return the compressed kernel in a bzImage, by the offsets of the x86 boot protocol; None if not
-    found."""
+    """Return the compressed kernel in a bzImage, by the offsets of the x86 boot protocol, or None."""
     if len(bzimage) < _PAYLOAD + 8 or bzimage[_MAGIC : _MAGIC + 4] != b"HdrS":
         return None
     offset, length = struct.unpack_from("<II", bzimage, _PAYLOAD)

@@ -43,7 +43,7 @@ class Board:
 
 
 # no_timer_check: while booting, a kernel waits for ten timer ticks within a period that a busy host may
-# exceed, and then panics. A kernel that detects a virtual machine skips this check; plain emulation goes
+# exceed, and then panics. A kernel that detects a virtual machine skips this check, but plain emulation goes
 # undetected.
 PC = Board("q35,smm=off,vmport=off,hpet=off", "max,la57=off", "console=ttyS0 no_timer_check")
 # QEMU's newer CPU models sign every pointer, which is slow to emulate.

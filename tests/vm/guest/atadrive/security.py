@@ -32,8 +32,7 @@ class LockWishes:
 
 
 class DriveLock:
-    """The drive's security state. `note` writes a line into the drive's log; `erase` frees a share of the
-    contents."""
+    """The drive's security state. `note` writes a line into the drive's log; `erase` frees some contents."""
 
     def __init__(
         self, wishes: LockWishes, note: Callable[[str], None], erase: Callable[[float], None]

@@ -101,8 +101,8 @@ def test_raid_with_parity(level: int, members: int) -> None:
 
 @pytest.mark.parametrize(("level", "longest"), [(4, 2048), (4, 8192), (5, 16384)])
 def test_stripes_are_cut_where_a_disk_has_granules(level: int, longest: int) -> None:
-    """The disk's 1 MiB granules start 128 KiB after the 1 MiB stripes, and the kernel splits long discards at
-    granule boundaries."""
+    """The disk's 1 MiB granules start 128 KiB after the 1 MiB stripes, so the kernel splits long discards
+    inside stripes."""
     with (
         scsi_debug(
             dev_size_mb=128, unmap_granularity=2048, unmap_alignment=256, unmap_max_blocks=longest, lbpws=0
@@ -128,8 +128,7 @@ def test_stripes_are_cut_where_a_disk_has_granules(level: int, longest: int) -> 
 
 @pytest.mark.parametrize("turn", range(4))
 def test_a_mirror_between_devices_of_device_mapper(turn: int) -> None:
-    """Device mapper stores data in front of its bios in memory. Such data occasionally precedes md's bios
-    too."""
+    """Device mapper stores data in front of its bios in memory, where data may precede md's bios too."""
     with contextlib.ExitStack() as opened:
         one, two = (opened.enter_context(full_loop(128 * MIB)) for _ in range(2))
         member = opened.enter_context(stacked.linear(one))

@@ -108,8 +108,7 @@ def test_a_volume_whose_sibling_is_trimmed_by_another() -> None:
 
 
 def test_xfs_on_a_pool_with_slow_metadata() -> None:
-    """XFS does not wait for its discards, and the pool completes each discard only after a separate
-    commit."""
+    """XFS does not wait for its discards, and the pool completes each only after a separate commit."""
     with pool() as one, volume(one, 0) as top, filesystem(top.name, "xfs") as point:
         deleted(point, 96 * MIB)
         trims.fill_holes(image(one.data))

@@ -45,8 +45,7 @@ def watch(point: Path) -> Audit:
 
 @pytest.mark.parametrize("functions", [True, False], ids=["fexit", "sys_exit"])
 def test_each_call_counts_once(functions: bool) -> None:
-    """A prime number of FITRIM calls among other ioctls: both the number of calls and the claimed bytes are
-    exact."""
+    """A prime number of FITRIM calls among other ioctls: the calls and the claimed bytes are exact."""
     with scsi_debug() as device, filesystem(device.name, "ext4") as point:
         tracer = DiscardTracer([], following=Following(functions=functions, claims=True))
         with tracer:

@@ -1,5 +1,4 @@
-"""`opwatch trim audit` on every driver: the bytes that left the filesystem equal the bytes sent to the
-drive."""
+"""`opwatch trim audit` on every driver: the drive receives all bytes that left the filesystem."""
 
 from __future__ import annotations
 
@@ -44,8 +43,7 @@ def commands(result: Audit, disk: str) -> int:
 
 @pytest.mark.parametrize("kind", ["ext4", "xfs", "btrfs"])
 def test_nvme(kind: str) -> None:
-    """Several ranges per command: xfs sends extents in batches, and the request's own sector does not
-    describe them."""
+    """Several ranges per command: xfs sends extents in batches, so the request's own sector is no guide."""
     disk = sysfs.disk("opw-nvme")
     before = sysfs.stat(disk)
     with filesystem(disk, kind) as point:
@@ -155,7 +153,7 @@ def test_a_lowered_limit_splits_and_nvme_joins_again() -> None:
 @pytest.mark.parametrize("serial", list(VIRTUAL))
 @pytest.mark.parametrize("kind", ["ext4", "xfs"])
 def test_a_guest_cannot_see_what_its_host_does(serial: str, kind: str) -> None:
-    """The trace is perfect whether the host frees or ignores: ACCEPTED, with the reason "no proof"."""
+    """The trace is perfect whether the host frees or ignores: ACCEPTED, with the reason host-may-drop."""
     disk = sysfs.disk(serial)
     with filesystem(disk, kind) as point:
         result = audit(point)

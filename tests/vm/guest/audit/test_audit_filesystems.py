@@ -56,8 +56,7 @@ def free_bytes(point: Path) -> int:
 
 
 def test_free_extents_that_xfs_passes_over() -> None:
-    """Some kernels skip part of a group with more than a hundred free extents; trimming by ranges skips
-    none."""
+    """Some kernels skip part of a group with over a hundred free extents; trimming by ranges skips none."""
     with full_loop(128 * MIB) as loop, filesystem(loop, "xfs") as point:
         fragment(point, [1024 * (1 + number * 7 % 47) for number in range(600)], 3)
         trims.fill_holes(image(loop))

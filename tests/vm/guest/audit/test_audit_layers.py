@@ -240,8 +240,7 @@ def test_a_cache_that_stopped_passing_discards_down() -> None:
 
 
 def test_a_member_of_raid_5_that_fails_in_part() -> None:
-    """6.1 disables discards for the whole member, 6.12 fails those of the bad part; other members get
-    theirs."""
+    """6.1 disables discards for the whole member, 6.12 fails those of the bad part. Others get theirs."""
     need_module("raid456")
     put(Path("/sys/module/raid456/parameters/devices_handle_discard_safely"), "Y")
     with full_loop() as one, full_loop() as two, full_loop() as three, stacked.linear(one) as top:

@@ -28,8 +28,7 @@ def _delete_behind(disk: str, discards: int) -> threading.Thread:
 
 
 def test_a_disk_deleted_during_a_trim_is_named_as_the_cause() -> None:
-    """Discards that completed earlier are exact by the device's own map; the rest failed because the disk
-    went."""
+    """Discards that completed are exact by the device's own map; the rest failed after the removal."""
     with scsi_debug(lbpws=0) as device:
         device.fill()
         with filesystem(device.name, "ext4") as point:

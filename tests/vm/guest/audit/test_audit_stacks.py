@@ -118,8 +118,7 @@ def btrfs_on(*names: str) -> Iterator[Path]:
 
 
 def btrfs_audit(point: Path, *loops: str) -> Audit:
-    """Return the audit, checked against every discard sent to the loop devices and the holes in their
-    files."""
+    """Return the audit, checked against all discards to the loop devices and the holes in their files."""
     os.sync()
     for loop in loops:
         trims.fill_holes(image(loop))
@@ -161,8 +160,7 @@ def test_btrfs_passes_over_a_device_without_discards() -> None:
 
 
 def test_a_seed_of_btrfs_is_only_read() -> None:
-    """Free space on the seed stays allocated because the seed is not a device of the mounted filesystem
-    itself."""
+    """Free space on the seed stays allocated: the seed is not a device of the mounted filesystem."""
     with full_loop() as seed, full_loop() as sprout:
         trims.run("mkfs.btrfs", "-q", "-f", "-K", "-d", "single", "-m", "single", f"/dev/{seed}")
         trims.run("btrfstune", "-S", "1", f"/dev/{seed}")

@@ -303,8 +303,7 @@ def test_a_path_whose_limit_was_lowered() -> None:
 
 @pytest.mark.parametrize("target", ["writecache", "integrity"])
 def test_discards_that_are_cut_within_a_block(target: str) -> None:
-    """A discard longer than the disk's limit is split at the disk's granules, and these targets fail the
-    pieces."""
+    """A discard over the disk's limit is split at the disk's granules, and these targets fail the pieces."""
     with (
         scsi_debug(unmap_granularity=8, unmap_max_blocks=128, lbpws=0) as disk,
         full_loop(64 * MIB) as helper,

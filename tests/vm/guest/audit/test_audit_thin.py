@@ -171,8 +171,7 @@ def test_a_pool_that_ignores_discards() -> None:
 
 
 def test_a_read_only_pool_swallows_discards() -> None:
-    """ext4 considers the trim done, so the swallowed ranges stay allocated until the filesystem is mounted
-    again."""
+    """ext4 considers the trim done, so the swallowed ranges stay allocated until the next mount."""
     with thin() as one:
         pool = one.pool
         table = call("dmsetup", "table", pool).strip().split()[:7]

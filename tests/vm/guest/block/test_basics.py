@@ -1,5 +1,4 @@
-"""A guest is a usable Linux: BTF, the trace file system, and every module and program that the recipes
-need."""
+"""A guest is a usable Linux: BTF, the trace file system, and all modules and programs for recipes."""
 
 from __future__ import annotations
 
@@ -73,8 +72,7 @@ def test_a_stock_kernel_runs_programs_while_pid_1_is_current() -> None:
 
 
 def test_a_start_compiles_nothing_of_a_checkout() -> None:
-    """`make build` compiled everything. The guest writes no bytecode, so a missing file would be compiled at
-    each start."""
+    """`make build` compiled all files. Guests write no bytecode; each start would compile a missing file."""
     argv = [sys.executable, "-v", "-m", "opwatch", "trim", "check", "/"]
     said = subprocess.run(argv, capture_output=True, text=True, check=False).stderr
     sources = [line for line in said.splitlines() if line.startswith("# code object from ")]

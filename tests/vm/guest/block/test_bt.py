@@ -30,8 +30,8 @@ def interrupted_cpu(disk: str) -> int:
 @contextmanager
 def issued_and_completed_apart(disk: str) -> Iterator[None]:
     """Keep the processes started inside off the CPU that handles completions, so that no completion
-    interrupts the program of an issue. Only the flush after a write is issued on the CPU that completed the
-    write."""
+    interrupts the program of an issue. Only the flush after a write is issued on the CPU that completes
+    writes."""
     put(sysfs.SYS_BLOCK / disk / "queue/rq_affinity", 0)
     ours = os.sched_getaffinity(0)
     os.sched_setaffinity(0, ours - {interrupted_cpu(disk)})

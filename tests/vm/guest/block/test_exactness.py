@@ -145,8 +145,7 @@ def test_queue_time_of_every_request() -> None:
 
 
 def test_the_verifier_takes_typed_programs() -> None:
-    """If the verifier refuses typed programs, the raw twins count the same at three times the cost,
-    silently."""
+    """If the verifier refuses typed programs, raw twins count the same, silently, at three times the cost."""
     with null_blk(NullBlk(submit_queues=2)) as disk:
         leaves, _ = choose_leaves(Devices(), [disk])
         tracer = BlockTracer(leaves)

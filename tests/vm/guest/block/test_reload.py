@@ -67,8 +67,7 @@ def intervals(lines: Sequence[Document], disk: str) -> Between:
 
 
 def assert_exact(driver: str, summary: Document, lines: Sequence[Document]) -> None:
-    """Check that there is no drift and no loss, in the summary or any interval, except from before the
-    watch."""
+    """Check that there is no drift and no loss, overall and per interval, except from before the watch."""
     between = intervals(lines, summary["device"])
     record_summary(driver, summary, between.cell())
     assert between.unexplained == ()
@@ -217,8 +216,7 @@ def test_a_path_goes_and_comes_again() -> None:
 
 @contextlib.contextmanager
 def stats_meanwhile(disk: str) -> Iterator[list[tuple[int, sysfs.DiskStat]]]:
-    """Yield a growing list of (time before the reading, kernel's counts of a disk), extended until the
-    end."""
+    """Yield a growing list of (time before the reading, kernel's counts of a disk), until the end."""
     stats = [(time.monotonic_ns(), sysfs.stat(disk))]
     over = threading.Event()
 

@@ -1,5 +1,4 @@
-"""`opwatch waf` with passthrough commands, which the kernel does not count: only the drive knows their
-bytes."""
+"""`opwatch waf` with passthrough commands, whose bytes only the drive counts."""
 
 from __future__ import annotations
 

@@ -76,8 +76,7 @@ def write_back(disk: str, pages: int) -> None:
 
 
 def test_a_work_is_one_owner_whatever_its_worker_did_before() -> None:
-    """A worker writes the name of its current work over the previous name, which may be longer
-    ("events_unbound")."""
+    """A worker writes its current work's name over the previous, maybe longer, name ("events_unbound")."""
     with (
         null_blk(IN_MEMORY) as disk,
         eager_write_back(),

@@ -1,5 +1,4 @@
-"""Devices that a user names, and the devices where their I/O is counted: dm, md, multipath, bio-based
-disks."""
+"""Devices that a user names, and those where I/O is counted: dm, md, multipath, bio-based disks."""
 
 from __future__ import annotations
 

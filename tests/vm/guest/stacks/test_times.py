@@ -1,5 +1,4 @@
-"""Times of requests that are requeued, time out, complete in parts or do not complete, next to the kernel's
-times."""
+"""Times of requests that are requeued, time out, complete in parts or not at all, and the kernel's."""
 
 from __future__ import annotations
 

@@ -138,8 +138,7 @@ def test_processors_that_come_and_go() -> None:
                         time.sleep(0.3)
                     changes += 1
                 assert running.returncode == 0
-                # The last change may come after the workload's end, and a slow machine only has time for a
-                # few.
+                # The last change may come after the workload's end, and a slow machine has time for few.
                 assert changes > CHANGES
 
         [(watched, between)] = observe_between([disk], workload)

@@ -44,8 +44,7 @@ MKFS = trims.MKFS | {
 
 @contextlib.contextmanager
 def filesystem(node: str, kind: str, *options: str, make: bool = True) -> Iterator[Path]:
-    """Yield the mount point of a filesystem on a device (a name under /dev); `make` formats the device
-    first."""
+    """Yield the mount point of a filesystem on a device (a name under /dev); `make` formats first."""
     need_module(kind)
     need_tool(MKFS[kind][0])
     if make:

@@ -230,8 +230,7 @@ def delete_every_other(point: Path) -> None:
 
 
 def test_several_ranges_in_a_command(tmp_path: Path) -> None:
-    """XFS with online discard gives NVMe many ranges per command: each is recorded in its place and reads
-    zeros."""
+    """XFS with online discard gives NVMe many ranges per command: each is recorded and reads zeros."""
     disk, path = sysfs.disk("opw-nvme"), tmp_path / "x"
     device = Devices().by_name(disk)
     assert device

@@ -1,5 +1,4 @@
-"""Predictions of `opwatch trim check` for dm, md and filesystems on several disks, compared with the
-trims."""
+"""Predictions of `opwatch trim check` for dm, md and multi-disk filesystems, and the trims."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What audits of very different stacks saw, for whatever keeps and shows them."""
+"""Evidence of audits on very different stacks, for tests of the code that stores and shows audits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MIB = 1 << 20
 
 
 def _disk_with_everything() -> AuditEvidence:
-    """A partition on a disk whose trim was proven, and everything that may be known of it."""
+    """A partition on a disk with a proven trim and every optional field filled in."""
     parts = (
         layer("sda1", "8:1", Kind.PARTITION, "sda", start_bytes=MIB),
         layer("sda", "8:0", model="A disk", drivers=("sd", "ata"), deallocate_bytes=8192),
@@ -65,7 +65,7 @@ def _thin_pool() -> AuditEvidence:
 
 
 def _watched_array() -> AuditEvidence:
-    """Somebody else trimmed, on btrfs over an array, and a member failed some of it."""
+    """Another process trims btrfs on an array, and a member fails some of the discards."""
     members = [layer(name, dev) for name, dev in (("sdb", "8:16"), ("sdc", "8:32"))]
     array = layer("md0", "9:0", Kind.MD, "sdb", "sdc", level="raid1", raid_disks=2)
     layers = stack(array, *members, kind="btrfs")
@@ -83,7 +83,7 @@ def _watched_array() -> AuditEvidence:
 
 
 def audits_seen() -> list[SeenAudit]:
-    """One of each."""
+    """Return one audit of each kind."""
     crypt = layer("dm-0", "253:0", Kind.CRYPT, "sda", max_bytes=0, label="c0", allow_discards=False)
     loop = layer("loop0", "7:0", Kind.LOOP, backing_file="/an image", backing_filesystem="overlay")
     refused = evidence(stack(crypt, layer("sda", "8:0")), [], None, error=errno.EOPNOTSUPP)

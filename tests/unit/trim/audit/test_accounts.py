@@ -1,4 +1,5 @@
-"""What drives count around a trim: believed where it fits what completed, and a reason where it does not."""
+"""Drive counters around a trim: believed if they match the completed discards, otherwise silent with a
+reason."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ def test_what_completed_to_the_byte_is_proof() -> None:
 
 
 def test_whole_granules_are_proof_as_well() -> None:
-    """A drive that counts what it freed, and not what it was told."""
+    """The drive counts the bytes freed, not the bytes requested."""
     judged = judge(account(0, 90 * MIB // 512), trace(100 * MIB, 90 * MIB))
     assert judged.bearing is Bearing.PROVES
 
@@ -100,7 +101,7 @@ def test_nothing_but_an_exact_fit_is_believed(before: int, after: int, counts: C
     assert judged.words
 
 
-# --- in an audit ---
+# --- accounts in an audit ---
 
 
 def reached(
@@ -138,7 +139,7 @@ def test_accepted_where_no_counter_fits(other: Account) -> None:
 
 
 def test_a_count_of_what_is_held_contradicts_a_counter() -> None:
-    """NUSE that stays as it was, above what could be left, outweighs a counter of what was asked for."""
+    """An unchanged NUSE, above the most that could be left, outweighs a counter of requested bytes."""
     result = reached(FITS, in_use=Held(1000 * MIB, 1000 * MIB))
     assert result.verdict is Verdict.UNKNOWN
     [why] = result.reasons
@@ -152,7 +153,7 @@ def test_a_count_of_what_is_held_contradicts_a_counter() -> None:
 @pytest.mark.parametrize(
     "in_use",
     [
-        Held(1024 * MIB, 1024 * MIB),  # always the whole drive
+        Held(1024 * MIB, 1024 * MIB),  # always reports the whole drive
         Held(1000 * MIB, 924 * MIB),
         Held(1000 * MIB, 930 * MIB, written=6 * MIB),
         Held(1000 * MIB, 1000 * MIB, written=None),
@@ -169,7 +170,7 @@ def test_what_was_written_meanwhile_is_allowed_for() -> None:
 
 
 def test_a_byte_that_may_be_discarded_twice_contradicts_nothing() -> None:
-    """btrfs discards some bytes twice, and in a watch others may trim again and again."""
+    """btrfs discards some bytes twice, and during a watch other processes may trim repeatedly."""
     flows = [extents("8:0", 100 * MIB), *through("sda", "8:0", 100 * MIB)]
     in_use = {"sda": Held(1000 * MIB, 1000 * MIB)}
     base = replace(evidence(stack(DISK), flows, 100 * MIB), in_use=in_use)
@@ -208,13 +209,13 @@ def by_map(sentinel_map: SentinelMap, **bytes_: int) -> Audit:
 
 
 def test_gone_from_the_map_is_proof_whatever_is_read() -> None:
-    """A drive may give old data for blocks that it has given up."""
+    """A drive may return old data for blocks it has deallocated."""
     assert by_map(SentinelMap(MIB, MIB, 0), unchanged=MIB).verdict is Verdict.PROVEN
     assert by_map(SentinelMap(MIB, MIB, 0), zeros=MIB).verdict is Verdict.PROVEN
 
 
 def test_still_in_the_map() -> None:
-    """It reads as zeros, and the drive holds it."""
+    """The sentinel reads as zeros although the drive still holds the block."""
     result = by_map(SentinelMap(MIB, MIB, MIB), zeros=MIB)
     assert result.verdict is Verdict.UNKNOWN
     assert "still in the map" in result.reasons[0].observed
@@ -230,7 +231,7 @@ def test_still_in_the_map() -> None:
     ],
 )
 def test_a_map_that_tells_nothing(sentinel_map: SentinelMap, why: str) -> None:
-    """Only what was read counts then, and the reason is printed."""
+    """The verdict then rests on the data read back, and the reason is printed."""
     result = by_map(sentinel_map, zeros=MIB)
     assert result.verdict is Verdict.PROVEN
     assert by_map(sentinel_map, unchanged=MIB).verdict is Verdict.UNKNOWN

@@ -1,4 +1,4 @@
-"""Amounts that are not those of the filesystem: parity of arrays, and ranges that are sent again."""
+"""Byte counts that differ from the filesystem's: parity of arrays, and ranges sent twice."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WHOLE = stack(ARRAY, *(layer(name, dev) for name, dev in MEMBERS.items()))
 
 
 def _sent(bytes_to_each: int, *names: str) -> list[Flow]:
-    """10 MiB to the array, and of that so many to each of these members."""
+    """Send 10 MiB to the array and the given number of bytes to each member."""
     below = [
         one_flow for name in names for one_flow in through(name, MEMBERS[name], bytes_to_each, who=Who.KERNEL)
     ]
@@ -32,19 +32,20 @@ def _losses(result: Audit) -> dict[str, int | None]:
 
 
 def test_parity_is_no_data() -> None:
-    """Of 10 MiB the RAID 5 of three hands on 8: 4 to each member, a third of all of them parity."""
+    """Of 10 MiB, RAID 5 on three disks passes on 8: 4 MiB to each member, a third of them parity."""
     flows = _sent(4 * MIB, *MEMBERS)
     result = audit(evidence(WHOLE, flows, 10 * MIB), "/m")
     assert _losses(result) == {"raid456-partial-stripe": 2 * MIB}
     assert (result.verdict, result.reached_bytes, result.unexplained_bytes) == (Verdict.PARTIAL, 12 * MIB, 0)
-    # Members that got different amounts fit no stripe: what cannot be told is not explained away.
+    # Members with different amounts fit no stripe; the difference stays unexplained.
     uneven = audit(evidence(WHOLE, flows[:-3], 10 * MIB), "/m")
     assert _losses(uneven) == {}
     assert uneven.unexplained_bytes == 10 * MIB
 
 
 def test_what_others_sent_makes_up_for_nothing() -> None:
-    """Of our 10 MiB 8 are whole stripes. 2 MiB more, of 3 of the filesystem's own, reach the members too."""
+    """8 of our 10 MiB are whole stripes. Another 2 MiB, out of 3 that the filesystem sent, also reach the
+    members."""
     own = flow(Stage.BIO, "9:0", 3 * MIB, disk="md0", who=Who.KERNEL, whole=2 * MIB)
     flows = [*_sent(5 * MIB, *MEMBERS), own]
     flows[1] = flow(Stage.BIO, "9:0", 10 * MIB, disk="md0", whole=8 * MIB)
@@ -58,7 +59,8 @@ def test_what_others_sent_makes_up_for_nothing() -> None:
 
 
 def test_what_others_sent_hides_no_member_without_discards() -> None:
-    """A mirror is sent 10 MiB by us and 16 by others: the 26 of its first member are no 20 of ours."""
+    """A mirror gets 10 MiB from us and 16 from the filesystem: the first member's 26 MiB do not stand for 20
+    of ours."""
     legs = ("sda", "sdb")
     mirror = layer("md0", "9:0", Kind.MD, *legs, level="raid1", raid_disks=2)
     whole = stack(mirror, *(layer(name, MEMBERS[name]) for name in legs))
@@ -74,7 +76,7 @@ def test_what_others_sent_hides_no_member_without_discards() -> None:
 
 
 def test_a_member_without_discards_keeps_its_share() -> None:
-    """Of the 8 MiB of whole stripes a third is on it: parity is on each in turn."""
+    """A third of the 8 MiB of whole stripes is on the member, because parity rotates over all members."""
     without = with_limit(WHOLE, "sdb", 0)
     result = audit(evidence(without, _sent(4 * MIB, "sda", "sdc"), 10 * MIB), "/m")
     share = 8 * MIB // 3
@@ -83,14 +85,15 @@ def test_a_member_without_discards_keeps_its_share() -> None:
 
 
 def test_a_member_that_fails_meanwhile_keeps_the_rest() -> None:
-    """md goes on without it: 3 MiB of its 4 were sent until then, and 1 of 12 MiB is with data and parity."""
+    """md continues without the member: 3 of its 4 MiB were sent before, and 1 of 12 MiB of data and parity is
+    missing."""
     degraded = replace(ARRAY, facts=replace(ARRAY.facts_as(MdFacts), degraded=1))
     later = replace(WHOLE, layers=tuple(degraded if one == ARRAY else one for one in WHOLE.layers))
     flows = [*_sent(4 * MIB, "sdb", "sdc"), *through("sda", "8:0", 3 * MIB, who=Who.KERNEL)]
     result = audit(replace(evidence(WHOLE, flows, 10 * MIB), after=later), "/m")
     assert _losses(result) == {"member-missing": 8 * MIB // 12, "raid456-partial-stripe": 2 * MIB}
     assert (result.verdict, result.reached_bytes, result.unexplained_bytes) == (Verdict.PARTIAL, 11 * MIB, 0)
-    # Two that got less are one too many.
+    # Only one member can be missing; two short members fit no cause.
     uneven = [*_sent(4 * MIB, "sdc"), *(one for name in ("sda", "sdb") for one in _less(name))]
     result = audit(replace(evidence(WHOLE, uneven, 10 * MIB), after=later), "/m")
     assert (_losses(result), result.unexplained_bytes) == ({}, 10 * MIB)
@@ -101,19 +104,20 @@ def _less(name: str) -> list[Flow]:
 
 
 def test_f2fs_tells_a_range_again_that_it_has_not_sent_in_full() -> None:
-    """Linux 6.1, discards of 64 KiB: 1,798,430,720 B in its events, and 654,303,232 B sent, all of them."""
+    """Linux 6.1, discards of 64 KiB: the events report 1,798,430,720 B, and 654,303,232 B were sent in
+    total."""
     flows = [extents("8:0", 1_798_430_720, count=1562), *through("sda", "8:0", 654_303_232)]
     one = stack(layer("sda", "8:0"), kind="f2fs")
     result = audit(evidence(one, flows, 654_303_232), "/m")
     assert (result.verdict, result.unexplained_bytes) == (Verdict.ACCEPTED, 0)
-    # What a device without discards is sent may end before its first event.
+    # For a device without discards the bios may stop before the first event.
     without = with_limit(one, "sda", 0)
     short = audit(evidence(without, [flows[0], *through("sda", "8:0", MIB)], MIB), "/m")
     assert _losses(short)["device-no-discards"] == 1_798_430_720 - MIB
 
 
 def test_what_btrfs_sends_again_is_in_reached_twice() -> None:
-    """Linux 6.1: extents of a block group, then its bitmaps, with some of the same ranges."""
+    """Linux 6.1 discards extents of a block group, then its bitmaps, with some of the same ranges."""
     flows = [
         flow(Stage.ASKED, "8:0", 9 * MIB),
         flow(Stage.BIO_AGAIN, "8:0", MIB, disk="sda"),
@@ -123,19 +127,19 @@ def test_what_btrfs_sends_again_is_in_reached_twice() -> None:
     [again] = [why for why in result.rows[0].reasons if why.code == "btrfs-discards-again"]
     assert again.observed.startswith(f"up to {MIB} B")
     assert (result.verdict, result.reached_bytes, again.lost_bytes) == (Verdict.ACCEPTED, 9 * MIB, None)
-    # Others go through their space in an order of their own.
+    # Other filesystems go through their free space in a different order.
     assert not _losses(audit(evidence(stack(layer("sda", "8:0"), kind="xfs"), flows, 9 * MIB), "/m"))
 
 
 @pytest.mark.parametrize(
     ("layout", "left", "is_explained"),
-    # Two copies: near each other on three members and on two, far from each other, and at an offset.
+    # Two copies: near on three members, near on two, far, and offset.
     [(0x102, 2, True), (0x102, 1, False), (0x201, 2, True), (0x10201, 2, True)],
 )
 def test_a_member_of_a_raid_10_may_have_what_two_others_have(
     layout: int, left: int, *, is_explained: bool
 ) -> None:
-    """Linux 6.1, three members of which one is lost: it had 16 KiB more than the one that has most."""
+    """Linux 6.1, one of three members is missing: it had 16 KiB more than the largest of the others."""
     got = {"sda": 310_378_496, "sdb": 310_362_112}
     below = dict(list(got.items())[:left])
     claimed = (sum(below.values()) + 310_394_880) // 2

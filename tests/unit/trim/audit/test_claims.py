@@ -1,4 +1,4 @@
-"""What others' calls of FITRIM claim, and what drivers were told, from the counts of the programs."""
+"""Claims of other processes' FITRIM calls, and drivers' commands, from the programs' counts."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_claims_on_other_filesystems_are_not_shown() -> None:
 
 
 def test_a_device_has_the_claims_of_what_lies_on_it() -> None:
-    """Its partitions' bios tell which these are."""
+    """Bios of the partitions show which filesystems are on the disk."""
     flows = [
         *through("sda", "8:1", 60 * MIB, who=Who.OTHER),
         fitrim("fstrim", MIB, "8:1"),

@@ -1,4 +1,4 @@
-"""When a trim is over: what the kernel says of requests in flight ends the wait for what was not seen."""
+"""End of a trim: wait until the kernel has no requests in flight, because completions may be missed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytest.importorskip("opwatch._native")
 
 
 class Programs:
-    """Saw a discard issued, and never its end."""
+    """Counts a discard as issued but never as completed."""
 
     def attach(self, granules: bytes) -> None:
         assert granules == b""
@@ -43,7 +43,7 @@ def test_what_is_in_flight_is_waited_for(tmp_path: Path, inflight: str, iostats:
 
 
 class Mapper:
-    """A device of device mapper was sent 8 KiB in one bio, and ended a part of them."""
+    """A device-mapper device got 8 KiB in one bio and completed a part."""
 
     def __init__(self, ended: int) -> None:
         self._ended = ended
@@ -62,7 +62,7 @@ class Mapper:
 
 @pytest.mark.parametrize("ended", [0, 4096, 8192])
 def test_what_device_mapper_has_not_ended_is_waited_for(tmp_path: Path, ended: int) -> None:
-    """It tells nobody what it has in flight: our own count has to do."""
+    """The device reports no requests in flight, so the programs' own count decides."""
     (tmp_path / "inflight").write_text("0 0\n")
     tracer = DiscardTracer([BlockDevice("dm-0", (253, 0), tmp_path)], programs=cast(Any, Mapper(ended)))
     assert tracer.wait_quiet(0, 0.06) is (ended == 8192)

@@ -1,4 +1,4 @@
-"""Which drives are asked for counters of trims, and what becomes of those that do not answer again."""
+"""Which drives are polled for trim counters, and how drives that stop answering are treated."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FAMILY = "Sandisk SATA Cloudspeed Max and GEN2 ESS SSDs"
 
 @dataclass
 class Bench:
-    """A disk of these attributes; `asked` are the nodes given to smartctl."""
+    """A disk with the given attributes; `asked` lists the nodes given to smartctl."""
 
     device: BlockDevice
     attributes: list[Attribute]

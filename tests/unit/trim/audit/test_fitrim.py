@@ -1,4 +1,4 @@
-"""What may be trimmed and what may not: nothing here trims anything."""
+"""Checks before a FITRIM call. No test here trims anything."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_the_topmost_of_two_mounts_counts(tmp_path: Path) -> None:
 
 
 def test_a_folder_is_not_its_filesystem(tmp_path: Path) -> None:
-    """FITRIM on a folder would trim all of the filesystem that holds it."""
+    """FITRIM on a folder trims the whole filesystem."""
     inside = tmp_path / "folder"
     inside.mkdir()
     holder = Mount("8:1", str(tmp_path), "ext4", "/dev/sda1", ("rw",))
@@ -78,7 +78,7 @@ def test_a_path_that_is_not_there() -> None:
 
 
 def test_an_error_is_an_answer_without_a_claim() -> None:
-    """Of a pipe, which lies in no filesystem that could be trimmed."""
+    """Call FITRIM on a pipe, which is in no trimmable filesystem."""
     descriptors = os.pipe()
     try:
         assert ask(descriptors[0], Asked()) == FitrimAnswer(None, errno.ENOTTY)

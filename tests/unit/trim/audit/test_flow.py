@@ -1,4 +1,4 @@
-"""What comes out of the maps: decoded whole, or refused."""
+"""Raw entries of the maps: decoded completely, or refused."""
 
 from __future__ import annotations
 

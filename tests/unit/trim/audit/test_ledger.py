@@ -1,4 +1,4 @@
-"""The arithmetic of the ledger, on what real stacks showed and on made-up ones."""
+"""The ledger's arithmetic, on counts from real stacks and on invented ones."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_what_xfs_passes_over_is_no_loss_on_the_way() -> None:
     result = audit(whole, "/m")
     assert (losses(result), result.rows[0].bytes_in) == ({"xfs-passes-over": 3 * MIB}, 103 * MIB)
     assert (result.verdict, result.unexplained_bytes) == (Verdict.ACCEPTED, 0)
-    # Of a range that was asked for, what lies outside is left out rightly.
+    # Extents outside the requested range are skipped correctly.
     ranged = replace(whole, asked=Asked(MIB, 200 * MIB))
     assert losses(audit(ranged, "/m")) == {}
 
@@ -75,7 +75,7 @@ def test_xfs_claims_what_it_was_asked_for() -> None:
 
 
 def test_a_loop_device_that_stopped_taking_discards() -> None:
-    """Linux 6.18, loop on overlay on ramfs: 30 extents, one request, fstrim says 229.9 MiB."""
+    """Linux 6.18, loop on overlay on ramfs: 30 extents, one request, fstrim reports 229.9 MiB."""
     text = (FIXTURES / "loop_runtime_eopnotsupp.txt").read_text()
     flows = flows_of_log(text, {"7:1": "loop1"}, 1024)
     before = stack(layer("loop1", "7:1", Kind.LOOP, max_bytes=4294966784, backing_file="/top/image"))
@@ -94,7 +94,7 @@ def test_a_loop_device_that_stopped_taking_discards() -> None:
 
 
 def test_a_scsi_disk_that_rejects_the_command() -> None:
-    """Linux 6.12, scsi_debug: one request ends with -121, the mode flips, the rest makes no event."""
+    """Linux 6.12, scsi_debug: one request fails with -121, the mode changes, the rest causes no event."""
     sent, tried = 240_852_992, 211_968
     before = stack(disk(provisioning_mode="writesame_16"))
     after = with_limit(with_facts(before, "sda", provisioning_mode="disabled"), "sda", 0)
@@ -157,7 +157,7 @@ def test_a_minimum_that_the_filesystem_refuses() -> None:
 
 
 def test_thin_chunks() -> None:
-    """Linux 6.12: 687,316,992 B asked, 104,857,600 B passed on, 122 chunks of 1 MiB became 24."""
+    """Linux 6.12: 687,316,992 B requested, 104,857,600 B passed on, 122 mapped chunks of 1 MiB fell to 24."""
     thin = layer("dm-3", "253:3", Kind.THIN, "dm-2", target="thin", granularity=MIB, mapped_bytes=122 * MIB)
     mode = PoolMode.READ_WRITE
     pool = layer("dm-2", "253:2", Kind.THIN_POOL, "dm-1", target="thin-pool", label="pool", mode=mode)
@@ -221,7 +221,7 @@ def test_a_cache_that_keeps_discards_to_itself() -> None:
 
 
 def test_a_pool_that_fails_everything() -> None:
-    """Its metadata are gone: every discard ends with an error at the volume."""
+    """The pool's metadata failed, so every discard fails at the volume."""
     flows = [
         extents("253:3", 8 * MIB),
         flow(Stage.BIO, "253:3", 8 * MIB, disk="dm-3"),
@@ -252,13 +252,14 @@ def test_both_legs_of_a_mirror_count() -> None:
 
 
 def test_a_missing_member_loses_nothing() -> None:
-    """Of a RAID 1 of two and a RAID 10 of four; what is more than its share stays unexplained."""
+    """A RAID 1 of two and a RAID 10 of four disks; bytes beyond the missing member's share stay
+    unexplained."""
     one = layer("md0", "9:0", Kind.MD, "sda", level="raid1", raid_disks=2, degraded=1)
     sent = [extents("9:0", 5 * MIB), flow(Stage.BIO, "9:0", 5 * MIB, disk="md0")]
     result = audit(evidence(stack(one, disk()), [*sent, *through("sda", "8:0", 5 * MIB)], 5 * MIB), "/m")
     assert (result.verdict, result.unexplained_bytes) == (Verdict.ACCEPTED, 0)
     assert losses(result) == {"member-missing": 5 * MIB}
-    # One that fails during the trim is missing as well.
+    # A member that fails during the trim is missing as well.
     failing = evidence(
         with_facts(stack(one, disk()), "md0", degraded=0),
         [*sent, *through("sda", "8:0", 5 * MIB)],
@@ -276,7 +277,7 @@ def test_a_missing_member_loses_nothing() -> None:
 
 
 def test_granules_of_the_device() -> None:
-    """Linux 6.12, scsi_debug with granules of 1 MiB: part of what completed frees nothing."""
+    """Linux 6.12, scsi_debug with granules of 1 MiB: some completed bytes free nothing."""
     flows = [extents("8:0", 210_485_248), *through("sda", "8:0", 210_485_248, whole=172 * MIB)]
     result = audit(evidence(stack(layer("sda", "8:0", granularity=MIB)), flows, 210_485_248), "/m")
     assert result.verdict is Verdict.PARTIAL
@@ -285,7 +286,7 @@ def test_granules_of_the_device() -> None:
 
 
 def test_a_loop_device_has_no_partition_to_align() -> None:
-    """The same code as a check foretells, but for a simulated drive: that has granules of its own."""
+    """The same code as the prediction, except for a simulated drive, which has its own granules."""
     flows = [extents("7:0", 9 * MIB + 1024), *through("loop0", "7:0", 9 * MIB + 1024, whole=9 * MIB)]
     loop = layer("loop0", "7:0", Kind.LOOP, backing_file="/disk.img", backing_filesystem="xfs")
     result = audit(evidence(stack(loop), flows, 9 * MIB + 1024), "/m")
@@ -297,7 +298,7 @@ def test_a_loop_device_has_no_partition_to_align() -> None:
 
 
 def test_a_path_below_a_multipath_head() -> None:
-    """Its requests have a device number that nobody is told."""
+    """Requests of a path have a device number that is reported nowhere."""
     head = layer("nvme0n1", "259:1", Kind.MULTIPATH, "nvme0c0n1")
     path = layer("nvme0c0n1", "0:0")
     flows = [

@@ -1,4 +1,4 @@
-"""What the block tracer's samples say of reads and writes behind discards."""
+"""Delays of reads and writes behind discards, from the block tracer's samples."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def origin(disk: str, dev: str, count: int) -> Origin:
 
 
 def a_trace(count: int) -> Trace:
-    """A trace of two disks, the first of which has a partition."""
+    """Return a trace of two disks; the first has a partition."""
     return Trace(
         flows=tuple(
             flow(disk, dev, stage, count * times)

@@ -1,4 +1,4 @@
-"""Whose discards cost a walk of all control groups: those on the disks that are watched."""
+"""Live names of senders: only discards on watched disks cause a walk of all control groups."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def origin(disk: str, count: int, cgroup: int = 7) -> Origin:
 
 
 class Discarders:
-    """Says what was counted by now, of all disks of the machine."""
+    """Returns the current counts of all disks."""
 
     now: ClassVar[Trace]
 
@@ -37,7 +37,7 @@ class Discarders:
 
 @pytest.fixture(name="walks")
 def _walks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """One for each walk of all control groups."""
+    """Collect one entry per walk of all control groups."""
     walks: list[int] = []
 
     def walk() -> dict[int, str]:

@@ -1,4 +1,4 @@
-"""The kernel's messages about the devices of a trim, and no others."""
+"""Kernel log messages about the devices of a trim, and no others."""
 
 from __future__ import annotations
 
@@ -66,7 +66,8 @@ def test_a_log_that_may_not_be_read(tmp_path: Path) -> None:
 
 
 def test_a_message_stands_with_its_reason() -> None:
-    """Below the device that failed; what belongs to no reason comes at the end, and nothing twice."""
+    """Messages follow the failed device's reason; messages without a reason come last, and none appears
+    twice."""
     before = stack(layer("sda", "8:0", provisioning_mode="unmap"))
     after = with_facts(before, "sda", provisioning_mode="disabled")
     failed = [flow(stage, "8:0", MIB, disk="sda") for stage in (Stage.BIO, Stage.ISSUED)]

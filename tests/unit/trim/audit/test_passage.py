@@ -1,4 +1,4 @@
-"""What layers do to a range, in the forecast and in the audit: one model says it for both."""
+"""Effects of layers on a discarded range: prediction and audit use the same model."""
 
 from __future__ import annotations
 
@@ -53,7 +53,8 @@ KEEPING = {
 
 @pytest.mark.parametrize("code", KEEPING)
 def test_what_is_foretold_is_what_explains(code: str) -> None:
-    """Where the model says that all of it is kept, check sees nothing arrive and the audit has that cause."""
+    """Where the model says that a layer keeps every discard, check predicts no trim and the audit names the
+    same cause."""
     layers = stack(*KEEPING[code])
     assert [kept.code for kept in keeps(layers, layers.layers[0])] == [code]
     foretold = forecast(layers)
@@ -84,7 +85,7 @@ def test_what_a_program_behind_fuse_discards_is_of_its_filesystem() -> None:
 
 
 def test_a_part_that_fails_on_purpose_explains_what_did_not_go_on() -> None:
-    """Of a discard that crosses into it a part went on before the whole of it failed."""
+    """A discard crosses into the failing segment: a part is passed on before the whole discard fails."""
     table = (DmTarget(0, 8, "linear", ("8:0", "0")), DmTarget(8, 8, "error", ()))
     top = replace(layer("dm-0", "253:0", Kind.DM, "sda", target="linear+error"), table=table)
     flows = [extents("253:0", 4 * MIB), flow(Stage.BIO, "253:0", 4 * MIB, disk="dm-0")]
@@ -96,7 +97,7 @@ def test_a_part_that_fails_on_purpose_explains_what_did_not_go_on() -> None:
 
 @pytest.mark.parametrize("status", [0, 1])
 def test_a_device_below_that_takes_no_discards_any_more(status: int) -> None:
-    """Linux 6.1 fails what it is sent, 6.12 says that all went well: nothing arrives below either way."""
+    """Linux 6.1 fails the discard and 6.12 reports success. Either way no bytes arrive below."""
     top = layer("dm-0", "253:0", Kind.DM, "sda", target="delay")
     none = replace(DISK, limits=replace(DISK.limits, max_bytes=0, max_hw_bytes=0))
     flows = [extents("253:0", MIB), flow(Stage.BIO, "253:0", MIB, disk="dm-0")]
@@ -112,7 +113,7 @@ def test_a_device_below_that_takes_no_discards_any_more(status: int) -> None:
     [("0", MIB, True), ("2 queue_mode bio", MIB, False), ("0", 1 << 31, False)],
 )
 def test_a_path_that_takes_shorter_discards_than_multipath(features: str, most: int, is_lost: bool) -> None:
-    """Copied requests are not split again: the first that is too long fails its path."""
+    """dm-multipath does not split copied requests again: the first one above the limit fails the path."""
     words = (*features.split(), "1", "1", "round-robin", "0", "1", "1", "8:0", "1000")
     top = layer("dm-0", "253:0", Kind.DM, "sda", target="multipath")
     top = replace(top, table=(DmTarget(0, 1 << 22, "multipath", words),))
@@ -132,7 +133,7 @@ def test_a_path_that_takes_shorter_discards_than_multipath(features: str, most: 
 
 @pytest.mark.parametrize("bios_full", [0, 7])
 def test_what_there_was_no_room_for_is_lost_to_the_trace(bios_full: int) -> None:
-    """Of requests whose bios were not remembered, nobody knows who sent them."""
+    """If the map had no room for a bio, the sender of the request is unknown."""
     flows = [
         extents("8:0", 3 * MIB),
         flow(Stage.BIO, "8:0", 3 * MIB, disk="sda"),
@@ -149,7 +150,7 @@ def test_what_there_was_no_room_for_is_lost_to_the_trace(bios_full: int) -> None
 
 
 def test_a_pool_that_keeps_discards_may_take_none_itself() -> None:
-    """Linux 6.1 and 6.12: its own limit is 0 then, and that of the volume is not."""
+    """Linux 6.1 and 6.12: the pool's own limit is then 0, and the volume's limit is not."""
     volume, pool, disk = _thin(ThinPoolFacts(discards="no_discard_passdown"))
     pool = replace(pool, limits=replace(pool.limits, max_bytes=0, max_hw_bytes=0))
     codes = {why.code for why in forecast(stack(volume, pool, disk)).reasons}
@@ -159,7 +160,8 @@ def test_a_pool_that_keeps_discards_may_take_none_itself() -> None:
 
 @pytest.mark.parametrize("status", [0, 1])
 def test_a_pool_whose_data_take_no_discards_any_more(status: int) -> None:
-    """It looked when its table was loaded, and sends them still; what is not mapped is no matter of it."""
+    """The pool checked its data device when the table was loaded and still passes discards on. Unmapped
+    chunks are ignored."""
     volume, pool, disk = _thin(ThinPoolFacts(discards="discard_passdown"))
     none = replace(disk, limits=replace(disk.limits, max_bytes=0, max_hw_bytes=0))
     layers = stack(volume, pool, none)
@@ -182,7 +184,8 @@ def test_what_a_scsi_disk_fails_and_goes_on_failing() -> None:
 
 
 def test_what_a_disk_refuses_before_it_is_a_request_is_explained() -> None:
-    """After the first command that failed the kernel sends no more: the rest of the same bio ends as one."""
+    """After the first failed command the kernel sends no more; the rest of the same bio completes as one
+    part."""
     sda = layer("sda", "8:0", provisioning_mode="disabled")
     flows = [extents("8:0", 4 * MIB), flow(Stage.BIO, "8:0", 4 * MIB, disk="sda")]
     flows += [flow(Stage.ISSUED, "8:0", 3 * MIB, disk="sda")]
@@ -205,7 +208,7 @@ def test_what_a_disk_refuses_before_it_is_a_request_is_explained() -> None:
     ],
 )
 def test_blocks_in_which_granules_below_begin(words: str, begin: int, is_lost: bool) -> None:
-    """The first piece of a long discard ends where granules do below, within a block."""
+    """The first piece of a long discard ends at a granule of the lower device, inside a block."""
     kind, *arguments = words.split()
     top = layer("dm-0", "253:0", Kind.DM, "dm-1", target=kind)
     top = replace(top, table=(DmTarget(0, 1 << 21, kind, tuple(arguments)),))

@@ -1,4 +1,4 @@
-"""Which discard programs are loaded for what, and which of them an audit misses."""
+"""Which discard programs are loaded for an audit, and which are reported missing."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_an_audit_of_ext4_asks_nobody_else() -> None:
     followed = names(Following(filesystem="ext4"))
     assert {"discard_ext4_extent", "discard_ext4_group", "discard_submitted"} <= followed
     assert not [name for name in followed if "xfs" in name or "f2fs" in name]
-    # The filesystem tells its extents, so that what asks the block layer says nothing new.
+    # The filesystem's own events report extents, so discard_asked adds no information.
     assert "discard_asked" not in followed
     assert "discard_asked" in names(Following(filesystem="btrfs"))
     assert "discard_asked" in names(Following())
@@ -72,7 +72,7 @@ def test_ends_are_attached_before_beginnings() -> None:
 def test_what_an_audit_misses() -> None:
     loaded = [(name, 0) for name in names(Following(functions=False, filesystem="ext4"))]
     missed = absent(loaded)
-    # What was left out and what could not be attached, but nothing of what is asked for apart.
+    # Programs left out and programs that failed to attach, but no optional ones.
     assert {"discard_asked", "discard_submitted", "discard_xfs_extent"} <= missed
     assert not missed & {"discard_fitrim", "discard_cloned", "discard_ext4_extent"}
     without = [(name, errno.ENOENT if name == "discard_nvme" else 0) for name, _ in loaded]
@@ -80,7 +80,7 @@ def test_what_an_audit_misses() -> None:
 
 
 class Kernel:
-    """Takes nothing that is attached to functions."""
+    """Refuses programs attached to functions."""
 
     class ProbeError(RuntimeError):
         """(errno, what, log)."""
@@ -133,7 +133,7 @@ def test_a_refusal_has_the_log_of_both(native: pytest.MonkeyPatch) -> None:
     assert refusal.value.log == "R1 invalid. R1 invalid. "
 
 
-# Imports the module of a verb, and tells what the process holds open then: the types, once they are read.
+# Imports a verb's module and prints open file names and the kernel types once loaded.
 VERB = """
 import os, time
 from opwatch.tools.commands.trim import _module

@@ -1,4 +1,4 @@
-"""What is proven of each disk, and how far down: never of a disk that shows nothing itself."""
+"""Proof for each disk, and how far down the stack: a disk is proven only by its own evidence."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MIRROR = layer("md0", "9:0", Kind.MD, "sda", "sdb", level="raid1", raid_disks=2)
 def audited(
     top: Layer, leaves: tuple[Layer, ...], read_back: ReadBack | None, *between: Layer, copies: int = 1
 ) -> Audit:
-    """An audit in which each disk completed what the filesystem sent."""
+    """Audit a trim in which every disk completed all discards."""
     layers = (top, *between, *leaves)
     flows = [extents(top.dev, MIB)]
     flows += [flow(Stage.BIO, one.dev, MIB, disk=one.device) for one in (top, *between)]
@@ -49,7 +49,7 @@ def audited(
         ({"sda": GONE, "sdb": KEPT}, Verdict.PARTIAL),
         ({"sda": KEPT, "sdb": KEPT}, Verdict.UNKNOWN),
         ({"sda": GONE}, Verdict.ACCEPTED),
-        ({"md0": GONE}, Verdict.ACCEPTED),  # any of its legs may have answered
+        ({"md0": GONE}, Verdict.ACCEPTED),  # any leg may have answered
         ({"md0": KEPT}, Verdict.UNKNOWN),
         ({}, Verdict.ACCEPTED),
     ],
@@ -62,7 +62,8 @@ def test_each_leg_of_a_mirror_on_its_own(read: Mapping[str, Mapping[ReadsAs, int
 
 
 def test_what_contradicts_takes_no_doubt_away() -> None:
-    """--prove never knows less: the drive below a file learns of nothing, whatever the file has still."""
+    """--prove never reports fewer reasons: the drive below a file gets no discards, whatever data the file
+    still has."""
     place = {"backing_file": "/srv/image", "backing_filesystem": "ext4", "backing_mount": "/srv"}
     top = layer("loop0", "7:0", Kind.LOOP, **place)  # type: ignore[arg-type]
     flows = [extents("7:0", MIB), *through("loop0", "7:0", MIB)]
@@ -121,7 +122,7 @@ HOLE = {"loop0": SentinelMap(MIB, MIB, 0)}
     [
         ("ext4", HOLE, Verdict.PROVEN_PARTWAY, "the file /srv/image"),
         ("tmpfs", HOLE, Verdict.PROVEN, "the file /srv/image in memory"),
-        # Zeros may be blocks full of zeros.
+        # Zeros may come from allocated blocks that contain zeros.
         ("ext4", {}, Verdict.PROVEN_PARTWAY, "loop device loop0"),
         ("tmpfs", {}, Verdict.PROVEN_PARTWAY, "loop device loop0"),
         ("ext4", {"loop0": SentinelMap(MIB, 0, 0)}, Verdict.PROVEN_PARTWAY, "loop device loop0"),
@@ -149,7 +150,7 @@ def test_a_doubt_about_what_lies_below_stays() -> None:
 
 
 def test_blocks_that_others_have_are_not_freed() -> None:
-    """Of 1 MiB that the file gave up, its filesystem freed a quarter."""
+    """The file gave up 1 MiB, and its filesystem freed a quarter."""
     files = {"loop0": BackingFile(MIB // 4, MIB * 3 // 4)}
     result = _alone(loop("xfs"), read_on({"loop0": GONE}, HOLE), files)
     assert (result.verdict, result.reached_bytes) == (Verdict.PARTIAL, MIB // 4)
@@ -177,7 +178,7 @@ _LAYERS = st.sampled_from(["thin", "linear", "cache", "raid1", "crypt"])
 def test_no_stack_is_proven_without_every_disk(
     kinds: list[str], disks: int, data: st.DataObject, virtual: bool, answered: bool
 ) -> None:
-    """Whatever stands above, and whatever is read there."""
+    """For every stack of upper layers, whatever is read there."""
     leaves = tuple(layer(f"sd{'abc'[at]}", f"8:{at}", virtual=virtual) for at in range(disks))
     uppers: list[Layer] = []
     below = tuple(leaf.device for leaf in leaves)
@@ -202,11 +203,11 @@ def test_no_stack_is_proven_without_every_disk(
         assert proof.standing is not Standing.PROVEN or is_gone
 
 
-# --- disks that only help, and arrays that write ---
+# --- helper disks, and arrays that write ---
 
 
 def test_the_journal_of_an_array_is_no_part_of_a_trim() -> None:
-    """It is discarded as it empties, by the array itself."""
+    """The array itself discards the journal as the journal empties."""
     names = ("sda", "sdb", "sdc")
     disks = tuple(layer(name, f"8:{at}") for at, name in enumerate((*names, "sdj")))
     array = layer(
@@ -238,7 +239,7 @@ def test_an_array_that_writes_its_members_proves_nothing(doing: str) -> None:
 
 
 def test_each_device_of_a_filesystem_counts() -> None:
-    """One takes none, and the filesystem says nothing of it."""
+    """One device takes no discards, and the filesystem sends no events for the device."""
     disks = (layer("sda", "8:0"), layer("sdb", "8:16", max_bytes=0))
     both = stack(*disks, kind="f2fs", tops=("sda", "sdb"))
     flows = [extents("8:0", MIB), *through("sda", "8:0", MIB)]
@@ -250,7 +251,7 @@ def test_each_device_of_a_filesystem_counts() -> None:
     assert audit(alone, "/m").verdict is Verdict.ACCEPTED
 
 
-# --- where an array has its copies ---
+# --- positions of an array's copies ---
 
 
 @pytest.mark.parametrize(
@@ -284,7 +285,7 @@ def test_each_copy_is_a_landing_where_it_is_asked_for() -> None:
 
 
 def test_the_origin_of_a_cache_is_read_itself() -> None:
-    """What is trimmed stays in the cache, and is read there: that says nothing of the drive below."""
+    """Trimmed blocks stay in the cache and are read there, which proves nothing about the drive below."""
     table = (DmTarget(0, 1 << 20, "cache", ("8:32", "8:16", "8:0", "512", "1", "writethrough", "smq", "0")),)
     top = replace(layer("dm-0", "253:0", Kind.DM, "sda", "sdb", target="cache"), table=table)
     place = Extents.of([(8192, 12288)])
@@ -297,7 +298,7 @@ def test_the_origin_of_a_cache_is_read_itself() -> None:
 
 @pytest.mark.parametrize(("offset", "granule"), [(None, (4096, 0)), (512, (4096, 3584)), (8192, (4096, 0))])
 def test_blocks_are_those_of_the_file(offset: int | None, granule: tuple[int, int]) -> None:
-    """A loop device that begins within a block of its file, and tells no alignment."""
+    """The loop device starts within a block of its file and reports no alignment."""
     facts: dict[str, Any] = {"offset_bytes": offset} if offset else {}
     assert layer("loop0", "7:0", Kind.LOOP, **facts).granule == granule
 

@@ -1,4 +1,4 @@
-"""Invariants of the verdict: none may claim more than the discards that reached the disks."""
+"""Invariants of the verdict: no verdict claims more than the discards that reached the disks."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ FLAKEY = "8:0 0 0 100 1 drop_writes"
 
 
 def linear_over_disk_and_flakey() -> Stack:
-    """A linear table: its first half is the disk, its second a flakey device on the same disk."""
+    """A linear table: the first half is the disk, the second a flakey device on the same disk."""
     return stack(
         dm("dm-1", "253:1", "dm-0", "sda"),
         dm("dm-0", "253:0", "sda", target="flakey", arguments=FLAKEY),
@@ -79,7 +79,7 @@ def test_all_bytes_of_both_paths_arrive() -> None:
 
 
 def test_shortfall_that_no_layer_shows_is_unexplained() -> None:
-    """Without remapping events the ledger of each layer may close, and the whole not."""
+    """Without remapping events each layer's ledger may balance while the total does not."""
     two = stack(dm("dm-0", "253:0", "sda"), dm("dm-1", "253:1", "sda"), layer("sda", "8:0"), kind="btrfs")
     filesystem = replace(two.filesystem, devices=("dm-0", "dm-1")) if two.filesystem else None
     flows = [
@@ -104,7 +104,7 @@ def test_discards_still_under_way_allow_no_verdict() -> None:
 
 
 def crypt_below_lvm(*, disk_discards: int = 1 << 31, flags: str = "") -> Stack:
-    """The usual laptop: ext4 on a logical volume on LUKS."""
+    """A common laptop stack: ext4 on a logical volume on LUKS."""
     return stack(
         dm("dm-1", "253:1", "dm-0", max_bytes=0),
         replace(
@@ -130,7 +130,7 @@ def test_disk_without_discards_is_named_instead_of_crypt() -> None:
 
 
 def test_nothing_left_over_a_stack_that_stops_discards_is_not_success() -> None:
-    """A thin pool without passdown: the trim before was lost, and ext4 remembers it as done."""
+    """A thin pool without passdown: the previous trim was lost, and ext4 remembers the blocks as trimmed."""
     pool = replace(
         layer(
             "dm-1",

@@ -1,4 +1,4 @@
-"""Every capture of a real drive, decoded to what is known of it. None: refused, with a reason."""
+"""Every capture of a real drive with its expected host and NAND bytes. None: refused with a reason."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def both(counters: Report) -> tuple[int | None, int | None]:
     return host.value, nand.value
 
 
-# Device statistics, or what the attribute says before they wrapped; then NAND.
+# Host bytes from device statistics, or from the attribute once the statistics have wrapped; then NAND bytes.
 LINUXHW = {
     "bx500_devstat_wrap32": (22374847336 * 512, (699213979 + 1021575168) * 16384),
     "mx500_devstat_wrap32": (40221591223 * 512, None),
@@ -59,7 +59,7 @@ LINUXHW = {
     "toshiba_hk4r_32MiB": (1745264911149 * 512, None),
     "wd_blue_tlc_slc": (340372025530 * 512, None),
 }
-# Device statistics of Intel's SandForce drives count up to 118 GB more from new.
+# Device statistics of new Intel SandForce drives start up to 118 GB too high.
 AHEAD = 118 * 10**9
 
 
@@ -145,7 +145,8 @@ def test_no_json_capture_is_forgotten() -> None:
     assert set(CDI) == {path.stem for path in (GOOD / "cdi").glob("*.json")}
 
 
-# Model, capacity in GB, NAND bytes. CacheLib takes the TLC units of SK hynix for bytes: they are 512,000.
+# Model, capacity in GB, NAND bytes. CacheLib reads the TLC units of SK hynix as bytes; the unit is 512,000
+# bytes.
 CACHELIB = {
     "SamsungDevice": ("SAMSUNG MZ1LB1T9HALS-000FB", 1920, 5357954930143232),
     "SamsungPM983aDevice": ("MZ1LB960HBJR-000FB", 960, 35061362294784),
@@ -159,7 +160,7 @@ CACHELIB = {
     "OcpSupportedDevice_ModelListed": ("WUS6A7619PJP8X7", 1920, 80410014056448),
     "OcpSupportedDevice_ModelNotListed": ("HFS11111ABC", 1920, 88403820249088),
 }
-# What needs the catalogue has no number when nobody says which drive it is.
+# Entries that need the catalogue have no number if the drive is unknown.
 BY_GUID = {"WesternDigitalDevice", "OcpSupportedDevice_ModelListed", "OcpSupportedDevice_ModelNotListed"}
 
 
@@ -240,7 +241,7 @@ def test_the_two_counters_of_a_sas_drive(
 
 
 def test_the_unit_that_ten_gibibytes_prove() -> None:
-    # Between the two readings 10 GiB were written, and what the file system added.
+    # Between the two readings 10 GiB were written, plus the file system's metadata.
     with (GOOD / "issues" / "smartmontools_issue_578_10GiB_delta.txt").open() as file:
         rows = list(csv.DictReader(line for line in file if not line.startswith("#")))
     delta = {row["attr"]: int(row["after"]) - int(row["before"]) for row in rows}

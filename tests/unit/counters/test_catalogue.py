@@ -1,4 +1,4 @@
-"""Each entry of the catalogue: a drive that it is about, and the same drive made doubtful."""
+"""Each catalogue entry: a drive that matches, and the same drive with doubtful data."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from opwatch.counters.prove.report import report
 from opwatch.counters.reading import DriveFacts, Proof, Report
 from opwatch.errors import UsageError
 
-# Without what was learned: that is another witness.
+# Exclude learned rules, which are separate evidence.
 CATALOGUE = Catalogue(load_catalogue(system=Path("/nonexistent")).entries, UnitRules())
-# Entry -> model, firmware, family of a drive that exists; then one that must not match.
+# Entry -> model, firmware, family of a real drive, followed by a model that must not match.
 EXAMPLES = {
     "smi-gib-firmware": ("SH00R480GB", "S0110A0", None, None),
     "supermicro-superdom": ("SuperMicro SSD", "SOB20R", "Supermicro SATA DOM (SuperDOM)", "Supermicro SSD"),
@@ -103,7 +103,7 @@ def drive(entry: Entry, model: str | None = None) -> DriveFacts:
 
 
 def sata(entry: Entry, scale: int = 1) -> Evidence:
-    """A drive of the entry that wrote 100 TB, twice that to NAND."""
+    """A drive of the entry with 100 TB host writes and twice as many NAND writes."""
     assert entry.host
     raws = dict.fromkeys((*entry.requires, *(int(term) for term in entry.erase)), 0)
     raws[int(entry.host.terms[0])] = 10**14 // entry.host.units[0] * scale
@@ -183,9 +183,9 @@ def test_a_doubtful_drive_has_none(entry: Entry) -> None:
     doubtful = [
         changed(good, term, raw=(1 << 48) - 1),  # all ones
         changed(good, term, raw=0),  # not implemented
-        changed(good, term, raw=None),  # several numbers in one
-        changed(good, term, name="Power_Loss_Count"),  # re-labelled
-        sata(entry, scale=10**6),  # more than the interface carries
+        changed(good, term, raw=None),  # several numbers in the raw value
+        changed(good, term, name="Power_Loss_Count"),  # relabelled
+        sata(entry, scale=10**6),  # more than the interface can transfer
         replace(good, attributes=tuple(attribute for attribute in good.attributes if attribute.id != term)),
         replace(good, attributes=(*good.attributes, *good.attributes)),
         replace(good, drive=replace(good.drive, model="ACME", family=None)),
@@ -238,7 +238,7 @@ def test_statistics_that_an_attribute_contradicts_are_refused() -> None:
     for raws in ({}, {"a241": 1 << 10}, {"a241": 1 << 15}, {"a241": 777, "a233": 1 << 15}):
         assert report_of(acme(**raws)).readings["host_written"].value == one_tib
     assert report_of(acme(a241=777)).readings["host_written"].value is None
-    # Modulo 2^32 sectors it is the same: the statistics have wrapped.
+    # The value is equal modulo 2^32 sectors because the statistics have wrapped.
     wrapped = report_of(acme(a241=(1 << 31) + (3 << 32))).readings["host_written"]
     assert (wrapped.value, wrapped.proof) == (one_tib + 3 * (1 << 41), Proof.CALIBRATED)
 

@@ -1,4 +1,5 @@
-"""What real drives say of themselves, held together: no number that the rest of the drive contradicts."""
+"""Counters of real drives checked against each other: no number that the drive's other counters
+contradict."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ def host(evidence: Evidence) -> CounterReading:
     return report(evidence, CATALOGUE).readings["host_written"]
 
 
-# By attributes alone, and then with the device statistics.
+# Expected bytes from attributes alone, then with device statistics.
 EXPECTED = {
     "SanDisk SD8SB8U-128G-1006 X4120006": (636384 * MIB16, 636384 * MIB16),
     "SK hynix SC311 SATA 128GB 70000P10": (9588736748 * 512, 9588736748 * 512),
@@ -54,8 +55,8 @@ def test_statistics_that_erases_contradict_are_no_number() -> None:
 @pytest.mark.parametrize("with_statistics", [True, False])
 @pytest.mark.parametrize("firmware", ["X6103006", "X6104006", "X4143106"])
 def test_statistics_that_repeat_attributes_prove_no_unit(firmware: str, *, with_statistics: bool) -> None:
-    # 489162 is in attribute 241 and where the statistics have sectors: in GiB it is 525 TB, with 5 erases of
-    # 256 GB; 16 and 32 MiB fit the erases alike.
+    # 489162 is both attribute 241 and the statistics' sector count. In GiB this is 525 TB, with 5 erases of
+    # 256 GB; 16 and 32 MiB fit the erases equally well.
     ours = DRIVES["SanDisk SD9SB8W-256G-1006 X6103006"]
     drive = replace(ours, drive=replace(ours.drive, firmware=firmware))
     reading = host(drive if with_statistics else blind(drive))
@@ -78,7 +79,7 @@ def nand(name: str) -> CounterReading:
 
 
 def test_nand_writes_that_no_erases_confirm_are_refused() -> None:
-    # 71,245 GiB of TLC are 1.12 times 68 erases of 1 TB, and 259,021 GiB of SLC are 3.8 times as much.
+    # 71,245 GiB of TLC are 1.12 times 68 erases of 1 TB; 259,021 GiB of SLC are 3.8 times as much.
     for model in ("SanDisk SSD PLUS 1000GB UH5100RL", "WD Blue SA510 2.5 250GB 52008100"):
         refused = nand(model)
         assert refused.value is None and "233" in (refused.reason or "")
@@ -86,7 +87,7 @@ def test_nand_writes_that_no_erases_confirm_are_refused() -> None:
 
 def test_pages_are_bytes_where_the_host_never_filled_more() -> None:
     assert nand("Crucial_CT250MX200SSD1 MU02").value == (593061801 + 334502269) * 16384
-    # 174 TB do not fit into 208,645,945 pages: their count has begun anew.
+    # 174 TB do not fit in 208,645,945 pages: the page count has wrapped.
     refused = nand("Crucial_CT250MX200SSD1 MU01")
     assert refused.value is None and "do not hold" in (refused.reason or "")
 
@@ -140,7 +141,7 @@ def acme(sectors: int, hours: int | None, capacity: int | None, *attributes: Att
     [
         (acme(10**13, 100, None), "more than the interface can carry"),
         (acme(10**13, None, 10**11), "more than 40000 times the capacity"),
-        # Hours that are none do not make it possible.
+        # An implausible hour count does not make the value possible.
         (acme(10**13, 10**6, 10**11), "more than 40000 times the capacity"),
         (acme(10**11, 9000, 10**11, Attribute(173, "Avg_Write/Erase_Count", 11, "11")), "11 erases"),
         (acme(10**11, 9000, None, Attribute(241, "Total_LBAs_Written", 777, "777")), "in no unit"),
@@ -167,12 +168,12 @@ def test_hours_beyond_a_life_are_no_hours() -> None:
         ("275\u202f000\u202f000 [141 TB]", 275_000_000),
         ("275\u2009000\u2009000 [141 TB]", 275_000_000),
         ("275,000,000 [140 TB]", 275_000_000),
-        # As in India.
+        # Indian digit grouping.
         ("27,50,00,000 [141 TB]", 275_000_000),
         ("275.000.000 [140,8 TB]", 275_000_000),
         ("1 [512 KB]", 1),
         ("0 [0]", 0),
-        # Half a number, as the remark tells; or two.
+        # A truncated number, as the size in brackets shows; or two numbers.
         ("275 [140 TB]", None),
         ("275 000 000 [131 TB]", None),
         ("275 00 000", None),

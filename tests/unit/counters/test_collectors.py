@@ -1,4 +1,4 @@
-"""The collectors on transports and tools made up here."""
+"""The collectors on fake transports and tools."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def smart(units: int, commands: int) -> bytes:
 
 
 class Fake:
-    """Answers from a table; what is not in it the drive refuses. Remembers what it was asked."""
+    """Answers from a table, refuses everything else, and records each request."""
 
     def __init__(self, pages: dict[int, bytes], model: bytes = b"ACME", attributes: int = 0) -> None:
         self.pages, self.model, self.attributes = pages, model, attributes
@@ -69,7 +69,7 @@ def test_a_drive_with_the_standard_pages() -> None:
     counters = report(collect_nvme(fake, CATALOGUE), CATALOGUE)
     assert counters.readings["host_written"].value == 2 * 10**6 * 512_000
     assert counters.readings["nand_written"].value == 2 * 10**12
-    # Log 09h of the namespace's own endurance group failed: it costs nothing else.
+    # The failed log 09h of the namespace's endurance group affects no other reading.
     assert (9, 3, 0) in fake.asked
     assert counters.failures == ("log page 09h: refused",)
 
@@ -77,17 +77,17 @@ def test_a_drive_with_the_standard_pages() -> None:
 def test_a_write_that_is_in_flight_no_longer_is_counted_by_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The drive may have counted it already."""
+    """The drive may have counted the write already."""
     tree = machine(tmp_path)
     folder = tree.disk("loop77", "7:77", tags=[1], attributes={"stat": stat_of(8), "inflight": "0 0"})
-    # What ends is taken off the requests in flight at once, and added to the statistics after that.
+    # A completed request leaves the in-flight count immediately and enters the statistics later.
     monkeypatch.setattr(time, "sleep", lambda _: (folder / "stat").write_text(stat_of(24)))
     sample = Counting(tree.devices, tree["loop77"], CATALOGUE).look()
     assert (sample.before, sample.after, sample.flying) == (8 * 512, 24 * 512, 0)
 
 
 def stat_of(sectors: int) -> str:
-    """The kernel's statistics of a disk that wrote so much."""
+    """Return the kernel's statistics of a disk with this many written sectors."""
     return f"0 0 0 0 1 0 {sectors} 0 0 0 0 0 0 0 0 0 0\n"
 
 

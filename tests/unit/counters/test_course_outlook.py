@@ -1,4 +1,5 @@
-"""The end of a life by a recording: the truth of an even load lies in the interval, whatever was rounded."""
+"""Remaining life predicted from a recording: under an even load the true value is in the interval, despite
+rounding."""
 
 from __future__ import annotations
 
@@ -90,7 +91,7 @@ def test_what_says_nothing(nothing: LoadStretch) -> None:
 
 
 def test_the_same_counter_is_taken_at_both_ends() -> None:
-    """A page that a drive has first once it has counted, and another that was there all along."""
+    """One page exists only after the drive has counted; the other exists from the start."""
     fine, coarse = (reading(value, "bytes", 1, source) for value, source in ((0, "22h"), (0, "02h")))
     late, coarse_late = (reading(10**12, "bytes", 1, source) for source in ("02h", "09h"))
     first = Report(DriveFacts(), {"host_written": fine}, {"host_written": [coarse]})
@@ -100,7 +101,7 @@ def test_the_same_counter_is_taken_at_both_ends() -> None:
 
 
 def look_at(run: MadeUpRun, name: str, units: int) -> Looked:
-    """A look of which log page 02h came: data units written, after 1000 hours."""
+    """A reading of log page 02h: data units written, after 1000 hours."""
     page = bytearray(512)
     page[48:64] = units.to_bytes(16, "little")
     page[80:96] = (units * 10).to_bytes(16, "little")
@@ -116,7 +117,7 @@ def a_recording(path: Path, names: tuple[str, ...] = ("nvme0n1",)) -> Path:
     places = list(range(len(names)))
     for hour in range(3):
         entries.append(run.tick(places))
-        # Data units of 512,000 bytes: 10^6 more each hour.
+        # Data units of 512,000 bytes: 10^6 more per hour.
         entries += [look_at(run, name, 10**7 + 10**6 * hour) for name in names]
         run.sleep(3600)
     record(path, [*entries, run.end(places)])
@@ -129,7 +130,7 @@ def test_a_recording_says_when_the_rating_is_reached(
     path = a_recording(tmp_path / "run.opw")
     assert main(["counters", "--from", str(path), "--tbw", "600"]) == 0
     text = " ".join(capsys.readouterr().out.split())
-    # 512 GB an hour, and 593.9 TB are left: 1160 hours.
+    # 512 GB per hour, and 593.9 TB remain: 1160 hours.
     assert "1024000000000 bytes more written in 2 hours" in text
     assert "in 1159 to 1161 hours powered on" in text or "in 1160 to 1161 hours powered on" in text
     assert "it goes on as in the recording; the rating is the maker's" in text

@@ -1,4 +1,4 @@
-"""Page decoders and parsers: fields where they belong, and nothing from what is not a page."""
+"""Page decoders and parsers: correct fields, and no values from data that is not a page."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ u128 = st.integers(1, (1 << 128) - 2)
 
 
 def page(length: int = 512, **fields: tuple[int, int, int]) -> bytes:
-    """A page with (offset, width, value) fields."""
+    """Return a page with (offset, width, value) fields."""
     raw = bytearray(length)
     for offset, width, value in fields.values():
         raw[offset : offset + width] = value.to_bytes(width, "little")

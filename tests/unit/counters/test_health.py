@@ -1,4 +1,4 @@
-"""What drives say of their health, in words, and how fast they wear."""
+"""Health statements of drives, and their rate of wear."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def test_a_sas_drive_says_its_wear_and_what_it_lost() -> None:
 def test_a_lifetime_ratio_has_its_bounds() -> None:
     ratio = lifetime_ratio(number(10**14, "bytes", 1 << 30), number(2 * 10**14, "bytes", 1 << 30))
     assert ratio is not None and ratio.ratio == 2
-    # Truths that both counters would show so.
+    # True values that both counters would round to these readings.
     for host, nand in ((10**14 + (1 << 29), 2 * 10**14), (10**14, 2 * 10**14 + (1 << 30) - 1)):
         assert ratio.most is not None and ratio.least <= nand / host <= ratio.most
     small = number(1 << 30, "bytes", 1 << 30)

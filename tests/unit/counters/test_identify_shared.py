@@ -1,4 +1,4 @@
-"""Whether several controllers may have a namespace: bit 0 of NMIC, byte 30."""
+"""Shared namespaces: bit 0 of NMIC, byte 30, allows several controllers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Units that were learned: the rules, what they answer, and the learning itself on made-up drives."""
+"""Learned units: the rules, their answers, and learning from invented drives."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def drive(
     model: str = "ACME",
     firmware: str | None = None,
 ) -> Evidence:
-    """A drive that wrote `number` TB."""
+    """A drive with `number` TB written."""
     written = number * TB + number * 7_000_000
     raws = {key: written // unit if key == 241 else 100 for key in ids}
     attributes = tuple(Attribute(key, "Unknown_Attribute", raw, str(raw), 100) for key, raw in raws.items())
@@ -73,7 +73,7 @@ def test_sets_that_are_almost_the_same_say_the_same() -> None:
     rules = learn(drive(number) for number in range(1, 31))
     assert host(blind(drive(50, ids=(*IDS, 169))), rules).value
     assert host(blind(drive(50, ids=(1, 2, 3, *IDS))), rules).value
-    # Too many others, or too few at all, to know the firmware by.
+    # Too many differing attributes, or too few in total, to identify the firmware.
     assert host(blind(drive(50, ids=(*IDS, 169, 170, 171, 172))), rules).value is None
     assert host(blind(drive(50, ids=(5, 9, 165, 241))), rules).value is None
 
@@ -84,10 +84,10 @@ def test_few_drives_of_a_brand_speak_for_no_other() -> None:
     assert parse_rules(text_of(few).encode(), "x").core == few.core
     assert host(blind(drive(50)), few).value
     assert host(blind(drive(50, model="OTHER")), few).value is None
-    # Two brands do, and what one says still contradicts what another is called.
+    # Two brands are enough. A contradiction from either brand still counts against the other.
     both = learn([*FLEET[:4], drive(7, model="OTHER")])
     assert host(blind(drive(50, model="THIRD")), both).value
-    # What is only like them needs 30 drives.
+    # A merely similar attribute set needs 30 drives.
     assert host(blind(drive(50, ids=(*IDS, 169))), learn(FLEET)).value is None
 
 
@@ -104,7 +104,7 @@ def test_statistics_that_have_wrapped_prove_a_unit() -> None:
     assert learn(rows).of(frozenset(IDS)) == learn(drive(number) for number in (10, 20, 30, 40)).of(
         frozenset(IDS)
     )
-    # An attribute that is in no unit what they say proves nothing.
+    # An attribute that matches the statistics in no unit proves nothing.
     assert wrapped_sectors(wrapped(late(40, 0.3))) is None
 
 
@@ -117,7 +117,7 @@ def test_a_firmware_that_counts_in_another_unit_has_no_learned_number() -> None:
     assert parse_rules(text_of(rules).encode(), "x").core == rules.core
     assert host(blind(odd), rules).value is None
     assert host(blind(drive(50, firmware="NEW")), rules).value
-    # A name that no line of the file can hold makes the whole set contested.
+    # A firmware name that the file format cannot store makes the whole set contested.
     assert learn([*fleet, wrapped(drive(40, GIB, firmware="S 1: 2"))]).of(frozenset(IDS)) is None
 
 
@@ -171,7 +171,7 @@ def test_the_step_of_a_counter_is_learned() -> None:
     assert rule and rule.step == 64 and rule.quantum == 64 * MIB32
     assert parse_rules(text_of(rules).encode(), "x").core == rules.core
     assert host(blind(coarse[0]), rules).quantum == 64 * MIB32
-    # Drives without device statistics tell the step too; a few even counts are chance.
+    # Drives without device statistics determine the step too; a few even counts are chance.
     assert learn([*coarse, blind(drive(7))]).of(frozenset(IDS)) == replace(rule, step=1)
     even = [drive(number) for number in range(1, 100) if not (drive(number).attributes[-1].raw or 1) % 2]
     few = learn(even[:4]).of(frozenset(IDS))
@@ -179,7 +179,7 @@ def test_the_step_of_a_counter_is_learned() -> None:
 
 
 def test_fewer_bytes_than_the_erases_are_of_are_refused() -> None:
-    """The erase count of a firmware in GiB, whose counter is taken for 32 MiB."""
+    """The erase count of a firmware that counts GiB, with a counter misread as 32 MiB."""
     ids = (5, 9, 12, 160, 161, 163, 165, 166, 167, 241)
     rules = learn(drive(number, MIB32, ids) for number in range(1, 13))
 
@@ -189,16 +189,16 @@ def test_fewer_bytes_than_the_erases_are_of_are_refused() -> None:
         changed = tuple(replace(one, raw=counts.get(one.id, one.raw)) for one in good.attributes)
         return host(blind(replace(good, attributes=changed)), rules)
 
-    # 2 TB on 1 TB; the maker's tests are 150 erases.
+    # 2 TB on 1 TB; the manufacturer's tests take 150 erases.
     assert worn(240).value
     refused = worn(1065)
     assert refused.value is None and "1065 erases" in (refused.reason or "")
-    # Where the smallest is left out the average is something else.
+    # Without the smallest count the average has another meaning.
     assert worn(1065, smallest=0).value
 
 
 def late(number: int, share: float, ids: tuple[int, ...] = IDS) -> Evidence:
-    """A drive whose attribute is behind."""
+    """A drive with an attribute that lags behind."""
     good = drive(number, ids=ids)
     attributes = tuple(
         replace(one, raw=round((one.raw or 0) * (1 - share))) if one.id == 241 else one
@@ -236,7 +236,7 @@ def test_no_block_held_more_than_it_was_erased() -> None:
     assert worn(50, 10).value and worn(43, 10).value
     refused = worn(42, 10)
     assert refused.value is None and "42 erases" in (refused.reason or "")
-    # Counts that do not lie between each other are none.
+    # Counts that are out of order are ignored.
     assert worn(42, 31).value
 
 
@@ -256,7 +256,7 @@ def test_a_learned_number_is_one_that_the_drive_can_have() -> None:
         replace(good, power_on_hours=1),
         replace(good, drive=replace(good.drive, capacity_bytes=10**9)),
         replace(good, attributes=(*good.attributes, drive(70).attributes[-1])),
-        # 60 TB are 54 capacities an erase.
+        # 60 TB are 54 capacities per erase.
         replace(
             good,
             drive=replace(good.drive, capacity_bytes=10**11),

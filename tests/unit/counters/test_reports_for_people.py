@@ -1,4 +1,4 @@
-"""Reports that tools print for people, erase counts of vendor pages, counters that miss NAND writes."""
+"""Human-readable tool reports, erase counts of vendor pages, and counters that miss NAND writes."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_the_text_of_nvme_smart_log_is_read(text: str) -> None:
     evidence = evidence_of("smart.txt", text.encode())
     assert evidence.smart == LOG and evidence.drive.protocol == "nvme"
     assert reading(evidence, "host_written").value == 2803919 * 512_000
-    # A degree sign of another encoding.
+    # The degree sign in another encoding.
     assert evidence_of("smart.txt", text.encode("latin-1")).smart == LOG
 
 
@@ -196,7 +196,7 @@ def test_the_a400_has_no_count_of_nand_writes() -> None:
 
 @pytest.mark.parametrize("ahead", [0, 3118])
 def test_the_host_writes_of_intels_sandforce_drives_are_known(ahead: int) -> None:
-    """Device statistics of one model are ahead by the same number of bytes."""
+    """Device statistics of drives of one model are ahead by a constant number of bytes."""
     drive = DriveFacts("ata", "INTEL SSDSC2CW180A3", "400i", capacity_bytes=180 * 10**9)
     raws = {225: 175842, 241: 175842, 249: 3754}
     alone = reading(sata(drive, raws), "host_written")
@@ -224,7 +224,7 @@ def smart_report(
     lba: int = 512,
     mdts: int | None = None,
 ) -> Report:
-    """An NVMe drive that wrote and read so many units in so many commands."""
+    """An NVMe drive with these units and commands read and written."""
     facts = DriveFacts("nvme", model, "1", vendor_id=vendor, lba_bytes=lba, max_transfer_bytes=mdts)
     smart = SmartLog(
         data_units_written=units,
@@ -239,11 +239,11 @@ def smart_report(
 @pytest.mark.parametrize(
     ("units", "commands", "lba", "mdts"),
     [
-        # 1.2 TB in writes of 2 KiB: no NVMe drive but Intel's wraps at 2^32 sectors.
+        # 1.2 TB in writes of 2 KiB: among NVMe drives only Intel's wrap at 2^32 sectors.
         (2_400_000, 600_000_000, 512, None),
-        # Written in 512 B before it was formatted with 4 KiB.
+        # Written in blocks of 512 B before a format to 4 KiB.
         (2_400_000, 2_000_000_000, 4096, None),
-        # All commands as large as they may be, and the count rounded up.
+        # Every command has the maximum size, and the count is rounded up.
         (256_001, 1_000_000, 512, 131_072),
         (257, 1001, 512, 131_072),
     ],
@@ -258,7 +258,7 @@ def test_an_nvme_count_that_can_be_right_is_not_refused(
 @pytest.mark.parametrize(
     ("units", "commands", "model", "vendor"),
     [
-        # Less than 512 B a command, more than 128 KiB, and makers of which a firmware wraps.
+        # Less than 512 B per command, more than 128 KiB, and makers with a firmware that wraps.
         (2_400_000, 2_600_000_000, "ACME", None),
         (280_000, 1_000_000, "ACME", None),
         (2_400_000, 600_000_000, "INTEL SSDPEDMD800G4", None),

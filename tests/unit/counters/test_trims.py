@@ -1,4 +1,4 @@
-"""Counters of trims, as drives show them: which page, which item, and what is no such counter."""
+"""Trim counters in drive reports: the page and item, and similar values that are not trim counters."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MEMBLAZE = DriveFacts(protocol="nvme", model="P6531DT0384M00", vendor_id=0x1C5F)
 
 
 def kv10(items: dict[int, int], version: int = 3) -> bytes:
-    """A page of items of 10 bytes."""
+    """Return a page of items of 10 bytes."""
     raw = b"".join(bytes((key, 100)) + value.to_bytes(6, "little") + bytes(2) for key, value in items.items())
     return raw.ljust(511, b"\0") + bytes((version,))
 
@@ -27,7 +27,7 @@ FIXTURES = Path(__file__).parents[2] / "fixtures"
 
 
 def test_the_page_of_a_simulated_drive() -> None:
-    """It was asked for 1005 sectors, and has units of 8."""
+    """The drive got trims of 1005 sectors and has units of 8."""
     items = decode_kv10((FIXTURES / "good" / "trim" / "log-ca.bin").read_bytes())
     assert items["E5"].raw == 992
     with pytest.raises(BadPage, match="version 2"):
@@ -134,7 +134,7 @@ def test_attributes_by_name(family: str, number: int, name: str, unit: int | Non
 
 
 def test_the_catalogue_of_writes_does_not_see_them() -> None:
-    """Its first entry for a drive decides: one of trims must not be it."""
+    """The first matching entry decides, so trim entries must stay out of the write catalogue."""
     names = {entry.name for entry in load_catalogue(system=Path("/nonexistent")).entries}
     trims = load_trims().entries
     assert trims

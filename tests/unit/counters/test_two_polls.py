@@ -1,4 +1,4 @@
-"""Two reports of one drive: write amplification, pace and forecast of the interval between them."""
+"""Two reports of the same drive: write amplification, pace and prediction for the interval."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOW = 1_780_000_000
 
 
 def poll(hours: int, host: int, nand: int, used: int, days: float = 0.0) -> dict[str, Any]:
-    """A report on a Samsung PM883, of which attributes 241 and 251 count sectors."""
+    """A report on a Samsung PM883, which counts sectors in attributes 241 and 251."""
     raws = {9: hours, 177: 300, 241: host // SECTOR, 251: nand // SECTOR}
     names = {9: "Power_On_Hours", 177: "Wear_Leveling_Count", 241: "Total_LBAs_Written", 251: "NAND_Writes"}
     table = [
@@ -63,13 +63,13 @@ def test_the_interval_has_its_own_amplification_pace_and_end(
     assert (interval["least_hours"], interval["most_hours"], interval["days"]) == (1999, 2001, 100)
     assert interval["waf"]["least"] <= 2.0 <= interval["waf"]["most"]
     assert interval["waf"]["most"] - interval["waf"]["least"] < 1e-6
-    # Not the lifetime's, which is 230/140.
+    # The lifetime ratio would be 230/140.
     assert made["lifetime_waf"]["ratio"] == pytest.approx(23 / 14, rel=1e-3)
     paces = {pace["of"]: pace for pace in made["pace"]}
     assert paces["host writes"]["least"] <= 40e12 / 2000 * 24 <= paces["host writes"]["most"]
     assert paces["wear"]["least"] <= 5 <= paces["wear"]["most"]
     by_wear, by_bytes = made["outlook"]
-    # 80 % are left at 10 % in 2,000 hours; 160 TB are left at 40 TB in 2,000 hours.
+    # 80 % remain at 10 % per 2,000 hours; 160 TB remain at 40 TB per 2,000 hours.
     assert by_wear["least_hours"] < 16_000 < by_wear["most_hours"]
     assert by_bytes["least_hours"] <= 8_000 <= by_bytes["most_hours"] <= 8_010
     end = (date(1970, 1, 1) + timedelta(seconds=NOW, days=100 + 400)).isoformat()
@@ -139,7 +139,7 @@ def test_the_time_of_a_text_report_is_read() -> None:
 def test_a_lower_bound_does_not_grow_by_what_the_host_wrote(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Attribute 225 of Intel's SandForce drives is saved now and then."""
+    """Intel's SandForce drives save attribute 225 only from time to time."""
     old, new = copy.deepcopy((OLD, NEW))
     for one, hosts, pages in ((old, 1000, 1000), (new, 500_000, 9000)):
         one["model_name"] = "INTEL SSDSC2BW240A4"

@@ -1,4 +1,4 @@
-"""Vendors' log pages made from their layouts: a number where the page proves its unit, and else none."""
+"""Vendor log pages built from their layouts: a number if the page proves its unit, otherwise none."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from opwatch.counters.prove.report import report
 from opwatch.counters.reading import CounterReading, DriveFacts, Proof, Report
 
 CATALOGUE = load_catalogue(system=Path("/nonexistent"))
-# 100 TB of the host, and 2.5 times that of NAND.
+# 100 TB of host writes, and 2.5 times as many NAND writes.
 HOST, NAND = 10**14, 25 * 10**13
 MIB32 = 1 << 25
 
 
 def page(*fields: tuple[int, int, int], length: int = 512) -> bytes:
-    """Little-endian fields: offset, width, value."""
+    """Build a page from little-endian fields: offset, width, value."""
     raw = bytearray(length)
     for offset, width, value in fields:
         raw[offset : offset + width] = value.to_bytes(width, "little")
@@ -31,7 +31,7 @@ def page(*fields: tuple[int, int, int], length: int = 512) -> bytes:
 
 
 def items(width: int, **raws: int) -> bytes:
-    """Items of 10 or 12 bytes by their keys, behind one of another key."""
+    """Return items of 10 or 12 bytes by key, after an item with another key."""
     raw = bytearray(512)
     for place, (key, value) in enumerate({"AB": 7, **raws}.items()):
         at, raw_at = place * width, 5 if width == 12 else 2
@@ -82,11 +82,11 @@ def test_a_page_that_proves_its_unit_has_a_number(model: str, lid: int, raw: byt
 @pytest.mark.parametrize(
     ("model", "lid", "raw", "reason"),
     [
-        # The host's side is not that of log 02h.
+        # The host bytes differ from log 02h.
         (SOLIDIGM, 0xCA, items(12, F4=NAND // MIB32, F5=HOST // MIB32 * 2), "host writes"),
         (MEMBLAZE, 0xCA, items(10, F4=NAND // MIB32, F5=HOST // MIB32 * 2), "host writes"),
         (WDC, 0xD0, page((16, 4, 250), (68, 8, NAND // 300_000), (80, 8, HOST // 300_000)), "in no unit"),
-        # The page's own ratio is another, too coarse, or not there.
+        # The page's own ratio differs, is too coarse, or is missing.
         (WDC, 0xD0, page((16, 4, 310), (68, 8, NAND // 512), (80, 8, HOST // 512)), "own ratio"),
         (WDC, 0xD0, page((16, 4, 2), (68, 8, NAND // 512), (80, 8, HOST // 512)), "own ratio"),
         (SAMSUNG, 0xCA, page((256, 4, 25), (264, 16, HOST // 512), (280, 16, NAND // 4096)), "own ratio"),
@@ -121,7 +121,7 @@ def test_telemetry_says_whether_a_drive_saved_its_state() -> None:
     assert eight.host_generation is None
     seven = decode_telemetry(header(7, saved=0, reason=b"\x01\x02\xff"))
     assert (seven.host_generation, seven.has_saved, seven.reason) == (4, False, "0102ff")
-    # A whole log of any length, whatever the file is called.
+    # A complete log of any length, under any file name.
     evidence = evidence_of("telemetry.bin", header(8, reason=b"WATCHDOG 0x17") + bytes(100_000))
     notes = report(evidence, CATALOGUE).health
     assert any("generation 9: WATCHDOG 0x17" in note.says and note.source == "log 08h" for note in notes)

@@ -1,4 +1,4 @@
-"""The percentage used: bounds, attributes where no page reports it, and failing attributes."""
+"""Percentage used: bounds, attributes if no page reports it, and failing attributes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def used(evidence: Evidence) -> int | None:
 
 
 def worn_out(protocol: str) -> Evidence:
-    """A healthy drive by its own assessment, with the byte of its wear full."""
+    """A drive that passes its self-assessment, with a saturated wear byte."""
     if protocol == "nvme":
         smart = SmartLog(percentage_used=255, power_on_hours=30_000, critical_warning=0)
         return Evidence(DriveFacts("nvme"), smart=smart, passed=True)
@@ -63,7 +63,7 @@ def test_a_byte_that_is_not_full_is_no_bound(value: int) -> None:
 
 
 def test_statistics_that_an_attribute_of_wear_contradicts_are_refused() -> None:
-    """All of 46 Intel 520, 525, 330 and 335 report 255, whatever their wear is."""
+    """All 46 captured Intel 520, 525, 330 and 335 report 255 at any wear."""
     full = Statistics({(7, 8): 255})
     wear = Attribute(233, "Media_Wearout_Indicator", 0, "0", 98)
     drive = reported(Evidence(INTEL_520, statistics=full, attributes=(wear,)))

@@ -1,6 +1,6 @@
-"""Log pages D0h and C3h built from their specifications, field by field. No drive made them.
+"""Build log pages D0h and C3h field by field from the specifications. No drive produced these pages.
 
-python -m tests.unit.counters.latency.pages     writes tests/fixtures/good/latency anew
+python -m tests.unit.counters.latency.pages rewrites tests/fixtures/good/latency
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ def amazon_page(
     read_slots: Slots = (),
     write_slots: Slots = (),
 ) -> bytes:
-    """The first 4096 bytes. Reads and writes are (commands, bytes, microseconds)."""
+    """Return the first 4096 bytes. Reads and writes are (commands, bytes, microseconds)."""
     pairs = [number for pair in zip(reads, writes, strict=True) for number in pair]
     head = struct.pack("<II11Q", magic, version, *pairs, *limits, queue).ljust(512, b"\0")
     return (head + histogram(read_slots) + histogram(write_slots)).ljust(4096, b"\0")
 
 
 def sized(page: bytes, sizes: Sequence[int], counts: Sequence[tuple[Sequence[int], Sequence[int]]]) -> bytes:
-    """The page with histograms by size behind it: the counts of reads and of writes for each size."""
+    """Append histograms by size to the page: read and write counts for each size."""
     at = 512 + 2 * (8 + 64 * 24)
     page = page[:at] + struct.pack(f"<I{len(sizes)}I", len(sizes), *sizes) + page[at + 4 + 4 * len(sizes) :]
     body = b""
@@ -73,7 +73,7 @@ def monitor_page(
     thresholds: Sequence[int] = (0x05, 0x13, 0x1E, 0x2E),
     by_clock: int = 0,
 ) -> bytes:
-    """A latency monitor; whatever is not given is the specification's default."""
+    """Return a latency monitor page; arguments left out have the specification's defaults."""
     page = bytearray(512)
     page[0] = status
     struct.pack_into("<HH4BHB", page, 2, timer, 0x07E0, *thresholds, 0x0FFF, 10)
@@ -91,7 +91,7 @@ WRITE_SLOTS = ((0, 64, 0), (64, 128, 0), (128, 256, 5), (256, NO_EDGE, 0))
 
 
 def ebs_page() -> bytes:
-    """An EBS volume: 100 reads in 11,000 us, 5 writes in 1,000 us, and two limits that were met."""
+    """An EBS volume: 100 reads in 11,000 us, 5 writes in 1,000 us, and two exceeded limits."""
     return amazon_page(
         reads=(100, 409_600, 11_000),
         writes=(5, 81_920, 1_000),
@@ -117,7 +117,8 @@ def storage_page() -> bytes:
 
 
 def slow_page() -> bytes:
-    """A monitor of 40 minutes: 7 slow reads, 2 very slow writes; in the seven days before, a slow trim."""
+    """A monitor over 40 minutes: 7 slow reads, 2 very slow writes, and a slow trim in the previous seven
+    days."""
     active: Cells = {(0, 0): (7, 42, 1_000), (3, 1): (2, 312, 5_000 | 1 << 49)}
     return monitor_page(active, {(1, 2): (1, 120, 9_000)}, by_clock=1 << 10)
 

@@ -1,4 +1,5 @@
-"""Host minus drive: the truth of made-up requests lies in every range, whatever the edges cut off."""
+"""Host minus drive latency: every range contains the true value of the generated requests, despite edge
+effects."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ EDGES_US = (0, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 1024, 4096, 65536, 
 
 @dataclass(frozen=True)
 class Request:
-    """What it took the drive, and on the way. Whether it is the host's, the drive's or both's."""
+    """A request with its time in the drive and in transport. Flags say whether host and drive counted the
+    request."""
 
     drive_ns: int
     way_ns: int
@@ -82,7 +84,7 @@ def test_the_truth_is_in_every_range(both: list[Request], edges: list[Request], 
     only_drive = sum(not request.on_host for request in every)
     times = between(host_of(every), drive_of(every), Edges(only_host + spare, only_drive + spare))
     if times.reason:
-        # With more at the edges than in between there may be nothing to compare.
+        # With more requests at the edges than inside there may be no comparison.
         assert times.reason == "no request is surely in both"
         assert len(both) <= spare
         return
@@ -101,7 +103,7 @@ def test_without_edges_the_mean_is_as_exact_as_microseconds() -> None:
     every = [Request(100_000, 5_000_000)] * 1000
     times = between(host_of(every), drive_of(every), Edges(0, 0))
     assert times.way["mean"] == TimeRange(4_999_000, 5_001_000)
-    # The host's slots are 3 % wide, the drive's here a third.
+    # Host slots are 3 % wide; the drive's slots here are a third wide.
     low, high = times.way["p50"]
     assert low <= 5_000_000 <= high  # type: ignore[operator]
     assert high - low < 300_000  # type: ignore[operator]

@@ -1,4 +1,4 @@
-"""Log pages D0h and C3h: what their specifications say of each field, and nothing from what is not them."""
+"""Log pages D0h and C3h: fields by the specifications, and no values from other data."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_instance_storage_has_histograms_by_size() -> None:
 
 def test_quantiles_are_as_wide_as_the_slots_allow() -> None:
     log = decode_amazon(pages.ebs_page())
-    # A microsecond to either side: who rounds how nobody says.
+    # One microsecond to either side, because the rounding is unspecified.
     assert quantile(log.read.slots, 0.5) == TimeRange(63_000, 129_000)
     assert quantile(log.read.slots, 0.1) == TimeRange(0, 65_000)
     assert quantile(log.read.slots, 0.999) == TimeRange(255_000, None)
@@ -109,7 +109,7 @@ def test_the_latency_monitor() -> None:
     read = log.active[0].cells["read"]
     assert (read.commands, read.measured_ms, read.stamp_ms, read.is_by_clock) == (7, 42, 1_000, False)
     write = log.active[3].cells["write"]
-    # What is above the milliseconds of a stamp says where they are from.
+    # The bits above a stamp's milliseconds name the clock source.
     assert (write.commands, write.measured_ms, write.stamp_ms, write.is_by_clock) == (2, 312, 5_000, True)
     trim = log.static[1].cells["trim"]
     assert (trim.commands, trim.measured_ms, trim.stamp_ms) == (1, 120, 9_000)

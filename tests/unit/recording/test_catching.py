@@ -1,4 +1,5 @@
-"""What a flight recorder catches by itself: rules that fire all day neither fill the disk nor end it."""
+"""Recordings that a flight recorder writes when rules fire: constant firing neither fills the disk nor stops
+the recorder."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ NO_ENTRY = cast(NotWatched, None)
 
 
 class Clock:
-    """Both clocks."""
+    """A fake of both clocks."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -41,7 +42,7 @@ class Clock:
 
 
 class Writer:
-    """Stands for the process that dumps the ring."""
+    """A fake of the process that dumps the ring."""
 
     def __init__(self, argv: list[str], **_: object) -> None:
         path = Path(argv[argv.index("-o") + 1])
@@ -57,7 +58,7 @@ class Writer:
 
 
 class Kept:
-    """Stands for the run that is kept in the ring."""
+    """A fake of the run kept in the ring."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.notes = path, list[str]()
@@ -67,7 +68,7 @@ class Kept:
 
 
 class Rules:
-    """Fires whenever it is asked to."""
+    """Fires on request."""
 
     def __init__(self) -> None:
         self.fires = False
@@ -92,7 +93,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def moments(folder: Path) -> list[float]:
-    """When recordings were written, by the clock."""
+    """Return the wall-clock times at which recordings were written."""
     times = (datetime.strptime(name[:19], "%Y-%m-%dT%H-%M-%S").astimezone() for name in os.listdir(folder))
     return sorted((time - _MIDNIGHT).total_seconds() for time in times)
 
@@ -129,7 +130,7 @@ def test_recordings_are_apart_so_that_those_kept_cover_hours(tmp_path: Path, clo
 
 
 def test_short_ring_has_recordings_half_of_it_apart(tmp_path: Path, clock: Clock) -> None:
-    """No firing may be older than what the ring holds when its recording is written."""
+    """A firing must still be inside the ring when its recording is written."""
     rules = Rules()
     one = catcher(tmp_path, rules, most=50, keep_s=100.0)
     run(one, clock, 1000, rules, lambda second: True)

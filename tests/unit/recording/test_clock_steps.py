@@ -1,4 +1,4 @@
-"""The wall clock is set, or the machine sleeps: CLOCK_MONOTONIC knows of neither, and so does no rate."""
+"""Wall-clock steps and suspend: CLOCK_MONOTONIC ignores both, and rates stay unaffected."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.unit.support.recordings import record, shown
 from tests.unit.support.runs import MadeUpRun, S
 
 AT = 70
-# Set back by an hour; set forward by a day; eight hours of sleep, in which the monotonic clock stands.
+# Back by an hour; forward by a day; eight hours of suspend, during which the monotonic clock stops.
 STEPS_S = (-3600, 86_400, 8 * 3600)
 
 
@@ -33,7 +33,7 @@ def a_run() -> Iterator[RunEntry]:
 
 
 def stepped(entries: Iterable[RunEntry], by_s: int) -> Iterator[RunEntry]:
-    """The same run with a wall clock that differs from some second on."""
+    """Return the same run with a wall clock that steps at some second."""
 
     def later(sample: DiskSample) -> DiskSample:
         return replace(sample, anchor=replace(sample.anchor, wall_ns=sample.anchor.wall_ns + by_s * S))

@@ -1,4 +1,5 @@
-"""Files of this version open for ever, damaged ones are refused with their place, and SQL reads them too."""
+"""Files of every version stay readable, damaged files are refused with the place, and SQL reads every
+file."""
 
 from __future__ import annotations
 
@@ -179,7 +180,7 @@ def test_cut_anywhere_it_opens_or_says_what_is_missing(tmp_path: Path) -> None:
             for at, entry in enumerate(kept):
                 assert entry == run[at]
         recording.close()
-    # All but those without the names of fields, which are written when they are wanted first.
+    # Files open from the page that holds the field names.
     assert opened > 0
 
 

@@ -1,4 +1,4 @@
-"""Samples as differences: equal when read back, small, and refused when they are none."""
+"""Samples stored as differences: equal when read back, small, and refused if malformed."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_what_is_no_number_is_refused(raw: bytes) -> None:
 
 
 def random_sample(chance: random.Random, words: list[int]) -> DiskSample:
-    """Some of the words have grown, by little or by a great deal; statistics and clocks are anything."""
+    """Some words grow, by a little or by a lot; statistics and clocks are arbitrary."""
     for _ in range(chance.randrange(40)):
         at = chance.randrange(2, WORDS)
         words[at] = min(words[at] + chance.choice((1, 5, 900, 1 << 40)), MODULUS - 1)
@@ -138,7 +138,7 @@ def test_random_samples_come_back(seed: int) -> None:
     others = CpuTimes(1, 2, 3, 4, 5)
     shared = SharedMoments(
         {3 * at: sample.anchor for at, sample in enumerate(samples) if chance.random() < 0.5},
-        # What is the entry's may be that of another sample in it, also where this one has none.
+        # An entry's shared value may come from another sample, even if this sample has none.
         {3 * at: sample.cpu or others for at, sample in enumerate(samples) if chance.random() < 0.5},
     )
     streams = one_after_another(written(samples, shared))
@@ -151,7 +151,7 @@ def test_random_samples_come_back(seed: int) -> None:
 
 @given(st.data())
 def test_every_counter_comes_back(data: st.DataObject) -> None:
-    """Whatever it is, less than before too."""
+    """Any value, including decreases."""
     samples, places = [], st.lists(st.integers(2, WORDS - 1), max_size=20)
     for _ in range(2):
         words = [0] * WORDS
@@ -248,7 +248,7 @@ def test_columns_come_back(rows: list[list[int]]) -> None:
 def test_columns_take_what_their_noise_takes() -> None:
     chance = random.Random(3)
     rows = [[1_000_000_000 + chance.randrange(-500, 500), 7] for _ in range(1000)]
-    # About 10 bits of noise a row; the second column takes nothing.
+    # About 10 bits of noise per row; the second column needs no bytes.
     assert 1250 < len(packed_rows(rows, 2)) < 1500
 
 

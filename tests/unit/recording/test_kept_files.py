@@ -1,4 +1,4 @@
-"""What a recording keeps beside its samples: files of other programs, phases, notes."""
+"""Files, phases and notes that a recording stores along with its samples."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ REPORT = json_in((FIO / "two.txt").read_text()).encode()
 
 
 def made(path: Path, files: dict[str, bytes], *phases: tuple[str, int, int], seconds: int = 20) -> Path:
-    """A recording of one disk; phases by their name, and seconds since its begin."""
+    """Write a recording of one disk; phases are (name, begin, end) in seconds from the start."""
     database = NewDatabase(path)
     writer = RecordingWriter(database, HEADER)
     run = MadeUpRun(3)
@@ -132,7 +132,7 @@ def test_what_fio_said_stands_beside_the_disks(tmp_path: Path, capsys: pytest.Ca
     latency = report.jobs[1].operations["read"].latency
     assert latency is not None
     assert rows[1].fio.percentiles_ns["p99"] == latency.percentiles[99]
-    # Of the whole run there is more than of a part.
+    # The whole run has more requests than a part.
     assert rows[0].disks[0].requests > rows[2].disks[0].requests > 0
     assert main(["replay", "--json", str(path)]) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -143,7 +143,7 @@ def test_what_fio_said_stands_beside_the_disks(tmp_path: Path, capsys: pytest.Ca
     assert main(["replay", str(path)]) == 0
     out = capsys.readouterr().out
     assert "fio's own" in out and max(map(len, out.splitlines())) <= 80
-    # A part of a recording has no job as a whole.
+    # A part of a recording contains no complete job.
     assert main(["replay", str(path), "--from", "3"]) == 0
     assert "fio's own" not in capsys.readouterr().out
 

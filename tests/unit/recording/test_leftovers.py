@@ -1,4 +1,4 @@
-"""What a recorder that was killed has left is read whole, and nothing is made or changed beside it."""
+"""Recordings of a killed recorder are read completely, and no file beside them is created or changed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from opwatch.samples.entries import RunEntry
 from tests.unit.support.recordings import HEADER
 from tests.unit.support.runs import a_run
 
-# So few that SQLite has not yet moved any of it from the log into the file.
+# Short enough that SQLite has not checkpointed the log yet.
 RUN = list(a_run(14))[:-1]
 
 
@@ -36,7 +36,7 @@ def read(path: Path) -> list[RunEntry]:
 
 @pytest.fixture
 def killed(tmp_path: Path) -> Path:
-    """A recording and what lies beside it, as they are at some moment."""
+    """Copy a recording and its side files while the recorder is still writing."""
     folder = tmp_path / "theirs"
     folder.mkdir()
     database = NewDatabase(tmp_path / "run.opw")
@@ -78,7 +78,7 @@ def test_it_is_read_by_another_name_as_well(killed: Path, tmp_path: Path) -> Non
 
 
 def frames(log: bytes) -> Iterator[tuple[int, bytes]]:
-    """The pages of a log, with their numbers."""
+    """Yield the pages of a log with their numbers."""
     page = int.from_bytes(log[8:12])
     for at in range(32, len(log), 24 + page):
         yield int.from_bytes(log[at : at + 4]), log[at + 24 : at + 24 + page]
@@ -88,7 +88,7 @@ def frames(log: bytes) -> Iterator[tuple[int, bytes]]:
 def test_nothing_is_missing_when_the_recorder_was_killed_while_its_log_was_moved(
     killed: Path, moved: int
 ) -> None:
-    """The first page is moved first: it counts pages that are in the log alone."""
+    """A checkpoint copies the first page first, which counts pages that exist only in the log."""
     pages = dict(frames(killed.with_name("run.opw-wal").read_bytes()))
     assert len(pages) > 40
     with killed.open("r+b") as file:

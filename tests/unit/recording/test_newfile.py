@@ -1,4 +1,4 @@
-"""A recording that is to be made where something is already: what it is, and what to do, are said."""
+"""New recordings at an existing path: the message names the obstacle and the remedy."""
 
 from __future__ import annotations
 

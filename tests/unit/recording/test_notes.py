@@ -1,4 +1,4 @@
-"""Notes for a recording that is being written: who may give them, and what becomes of them."""
+"""Notes for a running recording: permitted senders, and results."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.unit.support.runs import a_run
 
 @contextmanager
 def taking(path: Path, take: Callable[[str], str | None], within_s: float | None = None) -> Iterator[int]:
-    """A file whose notes are taken, open."""
+    """Open a file with a note taker and yield its descriptor."""
     path.touch()
     status = path.stat()
     taker = NoteTaker(status.st_dev, status.st_ino, take, within_s)
@@ -139,7 +139,7 @@ def test_a_name_that_is_taken_ends_nothing(tmp_path: Path) -> None:
 def test_another_user_is_refused_on_either_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     users = iter((54321, 54321))
     with taking(tmp_path / "a", pytest.fail) as descriptor:
-        # The first to ask is whoever sends: somebody else holds the name.
+        # The first call is for the sender: another user holds the name.
         monkeypatch.setattr(notes, "_user", lambda peer: next(users))
         with pytest.raises(RefusedError, match="somebody else listens"):
             send_note(descriptor, "a", "x")
@@ -178,7 +178,7 @@ def test_the_time_of_a_note_is_by_the_clocks_before_it(tmp_path: Path) -> None:
     target.end("done", 9, 0)
     with closing(RecordedRun(path)) as kept:
         times = [note.at and note.at.timestamp() for note in kept_notes(kept)]
-    # One that an importer wrote has no time.
+    # Notes written by an importer have no time.
     assert times == [None, 10**9 - 0.5, 10**9 + 6]
     with closing(sqlite3.connect(path, isolation_level=None)) as file:
         file.execute("UPDATE clocks SET wall_ns = ?, mono_ns = ?", ((1 << 63) - 1, -(1 << 63)))

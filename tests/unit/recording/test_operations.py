@@ -1,4 +1,4 @@
-"""What changed of an operation, written by the extension and without it: the same bytes."""
+"""Changes of an operation's counters: the extension writes the same bytes as the Python code."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WIDTH = len(SCALARS) + sum(SLOTS)
 
 
 def _sample(chance: random.Random, before: list[int]) -> OpSample:
-    """Some words are others now: more, less, anything."""
+    """Change some words: larger, smaller or arbitrary."""
     for _ in range(chance.choice((0, 1, 40, 3000))):
         at = chance.randrange(_WIDTH)
         before[at] = chance.choice((before[at] + 1, before[at] + (1 << 40), before[at] - 1, _MOST)) & _MOST

@@ -1,4 +1,4 @@
-"""Runs that are recorded and read back: the same entries, from a file that is one file."""
+"""Runs recorded and read back: equal entries, from a single file."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_all_that_is_shown_is_the_same_from_the_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("gone", ["flows", "origins", "loss"])
 def test_discards_that_become_fewer_are_refused(tmp_path: Path, gone: str) -> None:
-    """Nobody has lived through that, and it would be shown as less than nothing."""
+    """Discard counts cannot fall, and a fall would show as a negative count."""
     run = MadeUpRun(3)
     begin = run.begin(0, "sda")
     ticks = [run.tick([0]) for _ in range(9)]
@@ -88,7 +88,7 @@ def test_the_file_says_what_it_is(tmp_path: Path) -> None:
     head = path.read_bytes()[:100]
     assert head[:16] == b"SQLite format 3\0"
     assert int.from_bytes(head[68:72]) == APPLICATION_ID
-    # No WAL is wanted by whoever opens it, and auto_vacuum was set.
+    # Readers need no WAL, and auto_vacuum is set.
     assert head[18:20] == b"\x01\x01"
     assert int.from_bytes(head[52:56]) > 0
     recording = RecordedRun(path)
@@ -107,7 +107,7 @@ def test_of_long_ago_only_what_is_watched_is_read(tmp_path: Path) -> None:
     recording = RecordedRun(tmp_path / "run.opw")
     some = list(recording.entries(since.samples[0].reading.sample.end_ns))
     recording.close()
-    # Its last minutes, a sample before them, and all that says what is watched.
+    # The last minutes, a sample before them, and every entry that says which disks are watched.
     assert some[:2] == run[:2]
     assert some[at - len(run) - 1 :] == run[at - 1 :]
     assert len(some) < 0.8 * len(run)
@@ -128,7 +128,7 @@ def test_pages_that_do_not_change_are_kept_once(tmp_path: Path) -> None:
     connection = sqlite3.connect(tmp_path / "run.opw")
     rows = connection.execute("SELECT base, size, length(body) FROM contents").fetchall()
     connection.close()
-    # Four pages, three of which differ little from the first, and the identity.
+    # The identity and four pages; three pages are stored as small differences from the first.
     assert len(rows) == 5
     assert sum(base is not None for base, _, _ in rows) == 3
     assert all(length < 40 for base, _, length in rows if base is not None)

@@ -1,4 +1,4 @@
-"""The ring of a flight recorder: what is in it is what was given, and it never grows beyond its bound."""
+"""The ring of a flight recorder: contains the recorded entries, and stays within its size limit."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BOUNDS = RingBounds(keep_s=900, most_bytes=64 << 20)
 
 @contextmanager
 def owned(path: Path) -> Iterator[RingFolder]:
-    """A ring that a recorder writes to."""
+    """Yield a ring owned by a recorder."""
     with closing(RingFolder(path, make=True)) as folder:
         folder.own()
         yield folder
@@ -38,7 +38,7 @@ def folder(tmp_path: Path) -> Iterator[RingFolder]:
 
 
 def ask(folder: RingFolder) -> None:
-    """As another process does that wants what there is."""
+    """Request the newest segment, as another process does."""
     (folder.path / "request").touch()
 
 
@@ -104,7 +104,7 @@ def test_it_stays_within_its_bytes_and_shows_the_last_of_them(folder: RingFolder
     ring.pause()
     kept = entries_of(folder)
     assert 10 < len(kept) < len(run)
-    # The first segment begins with the disks as they were; from there on all is there.
+    # The first segment starts with the state of the disks; from there on the entries are complete.
     assert kept[-8:] == run[-8:]
     story = Story()
     for entry in kept:
@@ -118,13 +118,13 @@ def test_what_is_too_old_goes_whatever_the_wall_clock_does(
     now = 1000.0
     monkeypatch.setattr("time.monotonic", lambda: now)
     ring = Ring(folder, HEADER, RingBounds(keep_s=80, most_bytes=64 << 20))
-    # Somebody sets the clock a year ahead.
+    # Set the clock about 250 years ahead.
     monkeypatch.setattr("time.time", lambda: 10.0**10)
     for entry in a_run(60):
         put(ring, [entry])
         now += 1
     paths = [segment.path for segment in folder.segments()]
-    # Eight segments are what is kept, one is being written, and one goes when the next begins.
+    # Eight full segments, the current segment, and the oldest until the next one starts.
     assert 8 <= len(paths) <= 10
     ring.end("done", 99, 0)
 
@@ -158,7 +158,7 @@ def test_a_recorder_that_was_killed_leaves_a_ring_that_can_be_read(tmp_path: Pat
     with closing(RingFolder(path)) as left:
         assert not left.is_owned()
         assert entries_of(left) == run[:12]
-    # The next recorder goes on behind it, with a run of its own.
+    # The next recorder appends a run of its own.
     with owned(path) as folder:
         ring = Ring(folder, HEADER, BOUNDS)
         put(ring, run)
@@ -243,6 +243,6 @@ def test_a_request_without_a_recorder_ends(tmp_path: Path) -> None:
         folder.request()
         assert folder.is_requested()
     with owned(tmp_path / "ring") as folder:
-        # Nobody waits for it any more.
+        # No reader waits for the request any more.
         Ring(folder, HEADER, BOUNDS).end("done", 9, 0)
         assert not folder.is_requested()

@@ -1,4 +1,4 @@
-"""Longer intervals from a file: what they leave out is not decoded, and what is shown is the same."""
+"""Longer intervals from a file: skipped samples are not decoded, and the output is the same."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.unit.support.runs import BEGIN_NS, MadeUpRun, S, a_run
 
 
 def run_of(seed: int, *, with_discards: bool) -> Iterator[RunEntry]:
-    """Some minutes in which disks come and go, readings are late, and some were left out."""
+    """Some minutes in which disks come and go and readings are late or left out."""
     chance, run = random.Random(seed), MadeUpRun(seed)
     yield run.begin(0, "nvme0n1")
     places, last = [0], 0
@@ -41,7 +41,7 @@ def run_of(seed: int, *, with_discards: bool) -> Iterator[RunEntry]:
 
 
 def in_one(path: Path, step_ns: int, begin_ns: int | None, end_ns: int | None, *, skips: bool) -> str:
-    """What is shown of a part of a file, in intervals of `step_ns`."""
+    """Return the output for a part of a file in intervals of `step_ns`."""
     recording = RecordedRun(path)
     try:
         marks = tuple(mark for mark in (begin_ns, end_ns) if mark is not None)
@@ -68,7 +68,7 @@ def test_what_is_shown_is_the_same(tmp_path: Path, seed: int, with_discards: boo
 
 @pytest.fixture
 def samples_made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """An item for each sample that is decoded whole."""
+    """Collect an item per fully decoded sample."""
     made, sample = list[int](), FrameReader.sample
 
     def counted(reader: FrameReader, *args: object) -> DiskSample:
@@ -86,7 +86,7 @@ def test_minutes_are_made_of_key_frames(tmp_path: Path, with_discards: bool, sam
     entries = [Ticked(one.samples) if isinstance(one, Ticked) and not with_discards else one for one in ticks]
     record(path, entries)
     minutes = in_one(path, 60 * S, None, None, skips=True)
-    # The first of each of four minutes, the last of all, and what there is of the end.
+    # The first sample of each of four minutes, the last of all, and the rest at the end.
     assert len(samples_made) <= 8
     assert minutes == in_one(path, 60 * S, None, None, skips=False)
     samples_made.clear()

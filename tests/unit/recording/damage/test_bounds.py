@@ -1,4 +1,4 @@
-"""Files that stand for far more than they have: what is read of them is bounded by their size."""
+"""Files that claim far more content than they hold: memory for reading stays bounded by the file size."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_minute_of_many_disks_with_many_samples_is_refused(tmp_path: Path) -> No
     put_change(row, 0)
     columns = packed(bytes(row) * CLOCKS * 60_000, CLOCKS)
     body = compressed((bytes(row) * CLOCKS, b"", b"", b"", b""))
-    # A column that never changes takes no room for its rows.
+    # A constant column takes no bytes for its rows.
     body = bytes([len(columns)]) + body[1:5] + columns + body[5 + body[0] :]
     path = tmp_path / "run.opw"
     with_frames(path, body, samples=60_000)
@@ -107,13 +107,13 @@ def _numbered(page: bytes, at: int) -> int:
 
 
 def first_leaf_everywhere(raw: bytearray, root: int) -> None:
-    """Let every pointer to a leaf below this page point to the first one."""
+    """Redirect every leaf pointer below this page to the first leaf."""
 
     def page_at(number: int) -> bytes:
         return bytes(raw[(number - 1) * PAGE_BYTES : number * PAGE_BYTES])
 
     def children(number: int) -> list[tuple[int, int]]:
-        """Where in the file the pointers of a page are, and where they lead to."""
+        """Return the pointers of a page: (offset in the file, target page)."""
         page, begin = page_at(number), (number - 1) * PAGE_BYTES
         cells = [int.from_bytes(page[12 + 2 * at : 14 + 2 * at]) for at in range(int.from_bytes(page[3:5]))]
         return [(begin + cell, _numbered(page, cell)) for cell in cells]
@@ -158,7 +158,7 @@ def test_many_clocks_and_notes_are_read_in_the_time_of_their_number(tmp_path: Pa
     assert time.process_time() - begin < 5
     assert len(notes_there) == 20_000
     assert notes_there[7].at
-    # By the last reading of both clocks before it.
+    # By the last reading of both clocks before the note.
     assert round(notes_there[7].at.timestamp() * 1e9) == pytest.approx(10**18 + 2 * 40, abs=1000)
 
 
@@ -176,7 +176,7 @@ def change(path: Path, statement: str, *values: object) -> None:
 
 
 def with_others(path: Path, raw: bytes) -> None:
-    """Give the first minute other bodies."""
+    """Replace the other bodies of the first minute."""
     change(path, "UPDATE blocks SET others = ? WHERE block = 1", deflated(raw))
 
 
@@ -278,7 +278,7 @@ def test_more_samples_than_a_file_has_room_for_are_refused(
 
 
 def test_idle_disks_have_room_in_their_file(tmp_path: Path) -> None:
-    """Imported disks without a request are what takes the fewest bytes for a sample."""
+    """Imported disks without requests have the smallest samples."""
     path, run = tmp_path / "run.opw", MadeUpRun(1)
     began = [run.begin(place, f"sd{place}") for place in range(24)]
     samples = {place: one.sample for place, one in enumerate(began)}
@@ -294,7 +294,7 @@ def test_idle_disks_have_room_in_their_file(tmp_path: Path) -> None:
 def test_page_that_claims_more_memory_than_there_can_be_is_damaged(
     small: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """SQLite says so of some damaged pages of the schema."""
+    """SQLite raises MemoryError for some damaged schema pages."""
 
     def claims(*_: object) -> None:
         raise MemoryError

@@ -1,4 +1,4 @@
-"""Recordings with damaged bytes: no other value is shown, and what is intact is."""
+"""Recordings with damaged bytes: intact values are shown, and no wrong value."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Known = dict[tuple[int, int], DiskSample]
 
 
 def known(entries: list[RunEntry]) -> Known:
-    """Every sample, by its disk and time."""
+    """Return every sample by disk and time."""
     return {
         (place, sample.reading.sample.end_ns): sample
         for entry in entries
@@ -53,7 +53,7 @@ def known(entries: list[RunEntry]) -> Known:
 
 
 def is_part_of(some: Known, every: Known) -> bool:
-    """Whether no sample differs from what was recorded."""
+    """Return True if no sample differs from the recorded samples."""
     return all(every.get(key) == sample for key, sample in some.items())
 
 
@@ -74,7 +74,7 @@ def test_every_row_has_its_checksum(whole: Path) -> None:
 
 
 def test_checksum_is_what_the_document_says() -> None:
-    """By another implementation than zlib's."""
+    """Computed without zlib."""
     crc = 0xFFFFFFFF
     for byte in b"clocks" + b"i1:7" + b"t1:7" + b"b2:\x00\xff" + b"n4:None":
         crc ^= byte
@@ -101,7 +101,7 @@ def test_damaged_minute_is_left_out_and_said(path: Path, whole: Path, statement:
     assert "is left out" in gap and str(path) in gap
     assert is_part_of(known(entries), known(good))
     assert len(known(good)) > len(known(entries)) > 0.5 * len(known(good))
-    # It can be shown, to its end.
+    # The run can be shown to the end.
     assert isinstance(entries[-1], Ended)
     assert '"type":"summary"' in shown(entries).replace(" ", "")
     assert shown(entries, plain=True)

@@ -1,4 +1,4 @@
-"""Recordings with hostile structure, for a moment: `make fuzz-recordings` tries very many."""
+"""A short fuzz of recordings with hostile structure; `make fuzz-recordings` runs many more."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.unit.house.test_architecture import ROOT
 
 
 def test_hostile_recordings_end_with_a_message_within_their_bounds() -> None:
-    # A process of its own: what pytest has in memory is none of the readers'.
+    # A separate process, so that pytest's memory does not count against the bounds.
     command = [sys.executable, "-m", "tests.fuzz.hostile", "40", "1"]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout + run.stderr

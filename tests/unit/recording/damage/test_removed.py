@@ -1,4 +1,4 @@
-"""A recording whose file is removed, replaced or renamed while it is written."""
+"""Recordings with a file that is removed, replaced or renamed during the run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.unit.support.runs import a_run
 
 
 def written(recorder: Recorder) -> None:
-    """Wait until all that was taken is in the file."""
+    """Wait until every entry taken is in the file."""
     deadline = time.monotonic() + 30
     while (recorder._waiting or recorder._samples) and not recorder.problem:
         assert time.monotonic() < deadline
@@ -57,7 +57,7 @@ def test_recorder_stops_and_says_so_once_when_its_file_is_removed(
     assert words == [recorder.problem]
     assert str(path) in words[0]
     assert "removed" in words[0]
-    # What has the name now is not touched, and nothing is left beside it.
+    # The file that now has the name is untouched, and no side file is left.
     assert os.listdir(tmp_path) == (["run.opw"] if kept else [])
     assert (path.read_bytes() if kept else None) == kept
 

@@ -1,4 +1,4 @@
-"""Parts of a run, and longer intervals: the figures agree with the whole run."""
+"""A part of a run, or the same in longer intervals: what is shown of them is what the whole run says."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def counts(run: Iterable[RunEntry], kind: str) -> list[int]:
 def test_steps_add_up() -> None:
     run = list(a_run(12))
     fine, coarse = counts(run, "interval"), counts(in_steps(run, Steps(3 * S, S)), "interval")
-    # The last of the twelve intervals ends with an incomplete step.
+    # An incomplete step follows the four full steps.
     assert coarse[:4] == [sum(fine[at : at + 3]) for at in range(0, 12, 3)]
     assert sum(coarse) == sum(fine)
     assert counts(in_steps(run, Steps(3 * S, S)), "summary") == counts(run, "summary")
@@ -70,7 +70,7 @@ def test_a_part_begins_with_the_last_samples_before_it() -> None:
     assert all(one.arrival is None for one in begun)
     assert counts(part, "interval") == counts(run, "interval")[5:10]
     assert counts(part, "summary") == [sum(counts(run, "interval")[5:10])]
-    # The drive's figures start at its last answer before the part.
+    # The drive's last answer before it is where its figures begin.
     assert any(isinstance(entry, Looked) for entry in part[3:4])
 
 

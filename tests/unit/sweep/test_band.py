@@ -50,7 +50,8 @@ def test_what_cannot_be_told_apart_is_not() -> None:
 
 @pytest.mark.parametrize("waf", [1.7, 1.9, 2.3, 4.0])
 def test_one_level_is_of_the_collector_that_needs_least(waf: float) -> None:
-    """All fit it: it is no sign of three times the spare area that a bad one would need."""
+    """Every collector fits, so the level does not prove three times the spare area that a bad collector
+    needs."""
     assert fit_spare([MeasuredLevel(CAPACITY, waf)]).model.name == "greedy or FIFO"
 
 

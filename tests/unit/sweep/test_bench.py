@@ -1,4 +1,4 @@
-"""Between two steps of a sweep a signal ends it, and so does a drive that has gone."""
+"""Between two steps a signal ends a sweep, and so does a vanished drive."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from opwatch.samples.end import End
 
 
 class Clock:
-    """A time in which every wait lasts as long as it was meant to, and ends as it is told to."""
+    """A fake time: every wait takes its full length and ends as configured."""
 
     def __init__(self, ends: End) -> None:
         self.time, self.ends, self.waits = 100.0, ends, 0
@@ -35,7 +35,7 @@ class Clock:
 
 
 def bench_of(clock: SweepTime, holds: Callable[[], bool] = lambda: True) -> SweepBench:
-    """A bench of which time and presence alone are asked."""
+    """A bench with a time and a presence check only."""
     rest = SimpleNamespace(name="sda", resume_words="opwatch sweep resume 20260101-000000-abcd")
     rest.disk = rest
     fields = dict.fromkeys(SweepBench.__dataclass_fields__, rest) | {

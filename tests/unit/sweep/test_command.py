@@ -1,4 +1,4 @@
-"""What `opwatch sweep` takes, and what it exits with."""
+"""Arguments and exit statuses of `opwatch sweep`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures of a level from what was left of its rounds: values that can be added up by hand."""
+"""A level's figures from the evidence of its rounds, with values that can be added up manually."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_what_does_not_follow_has_its_reason() -> None:
 
 
 def test_the_busiest_thread_says_whether_the_host_is_the_limit() -> None:
-    """Of two rounds of two seconds, by their time; where fio has not said it, nobody knows."""
+    """CPU share over two rounds of two seconds, weighted by time; unknown if fio does not report CPU time."""
     one = a_round()
     rounds = [
         replace(

@@ -1,4 +1,4 @@
-"""A drive that was measured is simulated as it was: here one that is itself simulated, and so is known."""
+"""Simulate a measured drive; here the measured drive is itself a simulation with known parameters."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def swept(profile: profiles.Profile) -> list[LevelOutcome]:
     model = model_of(profile, 4096)
     levels = parse_levels("0,12,50%", LevelScale(USER, align_bytes=4096), flash_bytes(model))
     outcomes = run_levels(model, levels, VirtualLoad(), SweepPace(), lambda level, rounds: None)
-    # As of a drive that does not tell its flash.
+    # Like a drive that does not report its flash size.
     return [replace(one, level=replace(one.level, flash_bytes=None)) for one in outcomes]
 
 
@@ -55,7 +55,7 @@ def test_what_was_measured_comes_out_again(policy: Policy) -> None:
     assert profile.drive["physical_bytes"] / USER == pytest.approx(1.09, abs=0.005)
     assert profile.name == "fitted:20260101-000000-abcd"
     pairs = zip(measured, swept(profile), strict=True)
-    # A level of a drive that chooses among two may be too noisy for a verdict.
+    # With a collector that chooses between two blocks, a level may be too noisy for a verdict.
     steady = [(then, now) for then, now in pairs if then.figures.waf and now.figures.waf]
     assert len(steady) >= 2
     for then, now in steady:

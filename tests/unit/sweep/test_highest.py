@@ -1,5 +1,4 @@
-"""The highest address of an ATA drive: commands and answers to the bit, and a drive of the tests' own that
-does what ATA says, without a kernel in between."""
+"""Max address of an ATA drive: commands and answers bit by bit, on a fake ATA drive without a kernel."""
 
 from __future__ import annotations
 
@@ -38,7 +37,7 @@ def test_commands_are_those_of_the_standard() -> None:
     assert set_max_command(lba, is_accessible=True).hex() == "85072000010000441155226633407800"
 
 
-# As target and disk of the guests answered READ NATIVE MAX ADDRESS EXT.
+# The guest's disk (a LIO target) answers READ NATIVE MAX ADDRESS EXT with these bytes.
 ANSWERED = bytes.fromhex("7201001d0000000e090c0100000000ff007f00004050")
 
 
@@ -46,7 +45,7 @@ def test_registers_stand_in_sense_data_of_either_form() -> None:
     assert decode_registers(ANSWERED) == AtaRegisters(status=0x50, error=0, lba=0x7FFF)
     high = bytes.fromhex("7201001d0000000e090c010000004411552266334050")
     assert decode_registers(high).lba == 0x665544332211
-    # Another descriptor before it.
+    # Another descriptor comes first.
     behind = bytes.fromhex("720b000000000012" + "02020000") + ANSWERED[8:]
     assert decode_registers(behind).lba == 0x7FFF
     short = bytes.fromhex("70000104514000" + "0a" + "00112233" + "001d" + "00000000")
@@ -79,7 +78,7 @@ def test_any_sense_is_survived(rest: bytes, code: int) -> None:
 
 
 class Bench:
-    """A drive, and a kernel that keeps its size in a file. Before each command `meddle` is called."""
+    """A drive, and a kernel that keeps the drive's size in a file. `meddle` is called before each command."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, wishes: Wishes) -> None:
         self.drive = AtaDrive(wishes, folder / "log")
@@ -134,7 +133,7 @@ def test_a_loss_of_power_undoes_set_max_and_not_its_successor(
 
 
 def test_what_comes_in_between_is_no_reason_to_give_up(bench_of: BenchOf) -> None:
-    """A drive takes SET MAX directly behind READ NATIVE MAX; smartd may ask for something in between."""
+    """SET MAX must directly follow READ NATIVE MAX, but smartd may send a command between the two."""
     bench, left = bench_of(Wishes()), [2]
 
     def meddle(command: bytes) -> None:

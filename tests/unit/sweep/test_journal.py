@@ -1,4 +1,4 @@
-"""A journal is read as it was written, whatever ended the one who wrote it."""
+"""A journal is readable however its writer ended."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ RECORD = LevelRecord(
 
 
 def written(folder: Path) -> Path:
-    """A journal with one level done, one begun and one change that is not restored."""
+    """Write a journal with one finished level, one started level and one change still to undo."""
     with begin(folder, REQUEST) as journal:
         journal.append("step", {"level": 0, "kind": "fill", "write_bytes": 1000})
         journal.append("outcome", RECORD.document())
@@ -186,7 +186,7 @@ except OpwatchError as error:
 
 
 def test_a_full_disk_leaves_whole_entries(tmp_path: Path) -> None:
-    """A file that may not grow fails in the middle of an entry, as one on a full disk does."""
+    """A file at its size limit fails in the middle of an entry, like a file on a full disk."""
     path = written(tmp_path)
     limit = path.stat().st_size + 1000
 

@@ -1,4 +1,4 @@
-"""What a drive offers to set a level or to purge it, by what it tells; and that a sweep goes no other way."""
+"""Methods to set a level or purge a drive, from the drive's own data; a sweep uses no other method."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tests.unit.sweep.namespace.test_sanitize import OFFER as SANITIZED
 from tests.unit.sweep.test_journal import REQUEST
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
-# What QEMU's page says: sectors, their bytes, serial number.
+# Values of QEMU's page: sectors, bytes per sector, serial number.
 QEMU = (524288, 512, "opw-ahci")
 DRIVE = Controller(can_format=True, manages_namespaces=True, most_namespaces=256)
 ALONE = Namespace(lba_bytes=512)
@@ -46,7 +46,7 @@ def page(name: str, kind: str = "good") -> bytes:
 
 
 def with_words(**words: int) -> bytes:
-    """QEMU's page with other words of IDENTIFY."""
+    """Return QEMU's page with changed IDENTIFY words."""
     changed = bytearray(page("page-89-qemu"))
     for name, value in words.items():
         at = 60 + 2 * int(name.removeprefix("w"))
@@ -85,16 +85,16 @@ def test_identify_says_what_is_offered() -> None:
 
 
 def test_an_ata_drive_says_what_it_offers() -> None:
-    # QEMU's: READ NATIVE MAX ADDRESS is there, the feature set is not.
+    # QEMU has READ NATIVE MAX ADDRESS, but not the feature set.
     assert features(page("page-89-qemu")) == (False, False, False, False, False)
     assert features(with_words(w82=0x0402, w85=0x0402)) == (True, False, True, False, False)
-    # It knows the feature, and does not have it switched on.
+    # The feature is supported but not enabled.
     assert features(with_words(w82=0x0402, w85=0x0002)) == (False, False, True, False, False)
     assert features(with_words(w82=0x0002, w128=0x0009)) == (False, False, True, True, False)
     assert features(with_words(w82=0x0002, w128=0x0005)) == (False, False, True, False, True)
     later = {"w86": 0x8000, "w87": 0x4000, "w119": 0x4100}
     assert features(with_words(**later)) == (False, True, False, False, False)
-    # Words 83, 86 and 119 say that the others mean nothing.
+    # Words 83, 86 and 119 can declare the other words invalid.
     assert not any(features(with_words(w82=0x0402, w85=0x0402, w83=0xFFFF)))
     assert not any(features(with_words(**later | {"w86": 0})))
     assert not any(features(with_words(**later | {"w119": 0xFFFF})))
@@ -187,7 +187,7 @@ def test_no_highest_address_is_lowered(ata_page: bytes | None, why: str, tmp_pat
 def test_a_drive_that_cannot_be_asked_is_asked_when_it_is_swept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A plan without root says that root is missing, and nothing of the drive that it cannot know."""
+    """A plan without root reports that root is missing and claims no other facts about the drive."""
     disk = a_disk(tmp_path, "sda", with_words(w82=0x0400, w85=0x0400))
     for error, refused in ((PermissionMissing("no"), None), (RefusedError("hidden"), "hidden")):
         monkeypatch.setattr(offers_module, "probe_highest", Mock(side_effect=error))
@@ -337,7 +337,7 @@ def test_a_change_that_is_not_known_is_not_undone(text: str) -> None:
 def test_some_ways_hang_on_the_drive_and_the_others_are_open_to_every_one(tmp_path: Path) -> None:
     disk = a_disk(tmp_path, "sda")
     ways = {method.name: method_refusal(disk, method.name) for method in METHODS}
-    # What is swept by namespaces has to be a drive with them.
+    # A sweep by namespaces needs a drive with namespaces.
     assert ways["namespace"] == "sda is no NVMe drive, and has no namespace management"
     hanging = {"namespace", "max-address"}
     assert {name for name, refused in ways.items() if refused is None} == set(SWEPT) - hanging

@@ -45,7 +45,7 @@ def test_bytes_are_those_of_fills_and_rounds() -> None:
     )
     for step, level in zip(rounds, LEVELS, strict=True):
         assert step.write_bytes == pytest.approx(0.1 * level.usable_bytes, abs=4096)
-        # No verdict before the spare area and once more what is in use were written, each in whole rounds.
+        # A verdict needs the spare area plus one pass over the used bytes, in whole rounds.
         assert step.at_least * step.write_bytes >= 70 * GIB > (step.at_least - 2) * step.write_bytes
 
 
@@ -54,15 +54,15 @@ def test_the_time_left_is_that_of_the_plan_less_what_is_done() -> None:
     whole = _plan(speed).seconds
     [first, _] = [step for step in _plan(speed).steps if step.kind is StepKind.ROUND]
     assert whole and first.seconds
-    # The settling and the fills of the first level are over when its rounds have begun.
+    # The settling time and the fills of the first level are over when its rounds have started.
     before = PACE.settle_s + 2 * LEVELS[0].usable_bytes / GIB
     for rounds in (0, 3):
         left = seconds_left(LEVELS, "window", PACE, speed, rounds)
         assert left == pytest.approx([one - before - rounds * first.seconds for one in whole])
-    # One more at least, however many there were.
+    # At least one more round, however many there were.
     least, most = seconds_left(LEVELS[:1], "window", PACE, speed, PACE.most_rounds - 1) or (0, 0)
     assert least == most == pytest.approx(first.seconds)
-    # The purge of the first level is over, too, and that of the second is not.
+    # The first level's purge is over too; the second level's purge is still to come.
     slow = SECURE_ERASE._replace(seconds=3600.0)
     purged = seconds_left(LEVELS, "window", PACE, speed, 3, slow)
     assert purged == pytest.approx([one + 3600 for one in left or ()])

@@ -17,7 +17,7 @@ VERDICT = judge_strict([Round(100, 1.0, 100, 1e6, 200)] * 12, SteadyGround(1000,
 
 
 def outcomes(*figures: tuple[float | None, float | None]) -> list[LevelOutcome]:
-    """IOPS and WAF of levels of 0, 7, 28 and 50 %."""
+    """Return levels of 0, 7, 28 and 50 % with the given IOPS and WAF."""
     levels = parse_levels("0,7,28,50%", SCALE)[: len(figures)]
     return [
         LevelOutcome(level, (), LevelFigures(iops=iops, waf=waf), None, VERDICT)
@@ -58,12 +58,12 @@ def test_years_are_of_nand_bytes_at_the_measured_rate() -> None:
         (((1000, 8.0), (1000, 7.99), (2500, 2.0)), "28 % still gives more"),
         (((1000, 8.0),), "one level says nothing"),
         (((1000, 8.0), (None, None)), "nothing can be said"),
-        # One of both is enough: a drive that is at its interface's limit still lives longer.
+        # A gain in either figure is enough: a drive at its interface's limit still lasts longer.
         (((1000, 3.0), (1000, 2.0)), "up to 7 % every step has paid"),
         (((1000, None), (1500, None)), "up to 7 % every step has paid"),
         (((1000, 8.0), (1500, 4.0), (1300, 2.0)), "has paid (28 % in WAF alone, with fewer IOPS); what lies"),
         (((1000, 8.0), (1500, 4.0), (1490, 2.0)), "has paid; what lies"),
-        # No gain in what was measured is none in what was not.
+        # No gain in the measured figure does not prove that the other has none.
         (((1000, None), (1001, None)), "no level gives 2 % more IOPS, and WAF was not measured"),
         (
             ((1000, None), (1500, None), (1510, None)),
@@ -101,7 +101,7 @@ def test_a_drive_that_may_amplify_within_its_error_is_not_called_one_that_does_n
 
 
 def restless(host_bytes: int, waf: float, drift: int = 0) -> LevelOutcome:
-    """A level whose IOPS wander, after so many bytes a round; with `drift` its NAND bytes do so as well."""
+    """A level with drifting IOPS and the given bytes per round; with `drift` the NAND bytes drift too."""
     rounds = [
         Round(host_bytes, 1.0, 100 + 20 * at, 1e6, int(waf * host_bytes) + at * drift) for at in range(12)
     ]
@@ -120,9 +120,9 @@ def test_that_a_drive_does_not_amplify_needs_no_iops_at_rest() -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        restless(200, 2.0),  # it amplifies
-        restless(50, 1.0),  # too little was written: what comes then is not known
-        restless(200, 1.0, drift=5),  # its WAF moves, too
+        restless(200, 2.0),  # amplifies
+        restless(50, 1.0),  # too little was written, so later rounds are unknown
+        restless(200, 1.0, drift=5),  # the WAF drifts too
     ],
 )
 def test_a_level_of_which_more_is_unknown_leaves_all_unsaid(other: LevelOutcome) -> None:
@@ -144,7 +144,7 @@ def test_a_gain_within_the_noise_of_the_host_is_not_known() -> None:
     [step] = level_returns(levels)
     assert step.is_gain is None and 0.02 < step.iops_error < 0.08
     assert "IOPS are uncertain by" in advice(levels)
-    # What is beyond all doubt is a gain all the same, and so is less WAF.
+    # A step far above the uncertainty is a gain all the same, and so is less WAF.
     sure = [replace(one, strict=verdict) for one in outcomes((1000, 3.0), (1500, 2.99))]
     assert level_returns(sure)[0].is_gain is True
     less = [replace(one, strict=verdict) for one in outcomes((1000, 3.0), (1000, 2.5))]

@@ -1,4 +1,4 @@
-"""Levels as files: how many bytes, between what the over-provisioning lies, and what does not fit."""
+"""Levels as files: file sizes, the interval of the over-provisioning, and levels that do not fit."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from opwatch.tools.cli import main
 from tests.unit.sweep.test_journal import REQUEST
 
 GIB, MIB = 1 << 30, 1 << 20
-# 3 % metadata, other files and a partition in front; 5 % for root.
+# 3 % for metadata, other files and a partition in front; 5 % reserved for root.
 ROOM = FilesystemRoom(100 * GIB, 98 * GIB, 97 * GIB, 92 * GIB)
 LEVELS = parse_levels("10,28%", LevelScale(100 * GIB), flash_bytes=110 * GIB)
 
@@ -38,10 +38,10 @@ def test_a_file_is_what_a_level_leaves_and_the_rest_is_an_interval() -> None:
         assert level.load_bytes == level.active_bytes == planned.usable_bytes - 3 * GIB
         assert level.of_used_ratio == planned.of_used_ratio
         assert level.most_of_used_ratio == pytest.approx(100 * GIB / level.load_bytes - 1)
-        # What the models get: what the file system keeps is in use, and never written again.
+        # For the models, the file system's own space is in use and never rewritten.
         assert level.active_flash_bytes == 107 * GIB
         ground = ground_of(level, WriteSpread(1.0, None, "fio"))
-        # No verdict before all that can be spare was used, and the file was written once more.
+        # No verdict before all possible spare area was used and the file was rewritten once.
         assert (ground.active_bytes, ground.spare_bytes) == (level.load_bytes, 110 * GIB - level.load_bytes)
 
 

@@ -1,4 +1,4 @@
-"""What is looked at between two rounds, and how often meanwhile, whatever way a drive is asked."""
+"""Polls between and during rounds, for every way to read a drive's health."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.unit.sweep.test_journal import REQUEST
 
 
 def run_of(celsius: int, *, reads_pages: bool) -> tuple[LevelRun, list[str]]:
-    """A level whose first round has begun, on a drive that is so hot; and what it has announced."""
+    """A level with its first round started, on a drive of this temperature; and its announcements."""
     announced: list[str] = []
 
     def poll(keep: Callable[[object], None] = lambda _: None) -> None:

@@ -1,4 +1,5 @@
-"""A fill by fio's sprandom: only where fio has it, with the bytes that it takes, and in the journal."""
+"""Fills by fio's sprandom: only if fio supports the option, with the right byte count, and kept in the
+journal."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ _GIB = 1 << 30
 
 
 def a_fio(folder: Path, says: str) -> str:
-    """A program that says this of any option, and ends with 0."""
+    """A program that prints this text for any option and exits with 0."""
     path = folder / "fio"
     path.write_text(f"#!/bin/sh\necho '{says}'\n")
     path.chmod(0o755)
@@ -47,10 +48,10 @@ def test_fio_is_asked_whether_it_has_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("used", "flash", "ratio"),
     [
-        (_GIB, 2 * _GIB, 0.99),  # fio takes less than 1
+        (_GIB, 2 * _GIB, 0.99),  # fio's limit is below 1
         (_GIB, int(1.28 * _GIB), 0.28),
         (_GIB, _GIB, 0.01),
-        (_GIB, None, 0.07),  # nobody tells: what drives usually keep
+        (_GIB, None, 0.07),  # unknown flash size: the usual spare area
         (_GIB // 2, None, 0.99),
         (_GIB * 4 // 5, None, 0.32),
     ],
@@ -68,7 +69,7 @@ def test_a_plan_has_one_pass_of_all_that_is_written() -> None:
     steps = plan_steps([level], "window", pace, SweepSpeed(1e9, 1e8))
     [fill] = [step for step in steps if step.kind is StepKind.FILL]
     assert (fill.at_least, fill.at_most) == (1, 1)
-    # At random it is as slow as the workload.
+    # Random writes are as slow as the workload.
     assert fill.seconds == fill.write_bytes / 1e8
     assert 1.28 * _GIB <= fill.write_bytes <= 1.281 * _GIB
     assert fill_size(level, SweepPace()) == (_GIB, 2)
@@ -78,7 +79,7 @@ def test_words_are_those_that_it_needs() -> None:
     words = sprandom_words(LoadWindow("/proc/1/fd/3", _GIB), 0.28, 7)
     assert {"--sprandom=1", "--spr_op=0.28", "--rw=randwrite", "--norandommap=1"} <= set(words)
     assert {"--random_generator=lfsr", f"--size={_GIB}", "--randseed=7"} <= set(words)
-    # One job, and an end that it knows itself.
+    # A single job, which ends without a byte limit.
     assert sum(word.startswith("--name") for word in words) == 1
     assert not any(word.startswith("--io_size") for word in words)
 

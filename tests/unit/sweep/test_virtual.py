@@ -23,12 +23,12 @@ def _ideal(policy: Policy, gibibytes: int) -> profiles.Profile:
 
 
 def _quiet(level: OpLevel, rounds: int) -> None:
-    """Nobody is told."""
+    """Ignore the progress."""
 
 
 @pytest.mark.parametrize("policy", [Policy.GREEDY, Policy.FIFO])
 def test_waf_is_that_of_the_exact_model(policy: Policy) -> None:
-    # A smaller one collects a large part of its superblocks in a round, and its IOPS are noise.
+    # A smaller model collects many of its superblocks per round, which makes IOPS noisy.
     model = model_of(_ideal(policy, 4), 4096)
     flash = flash_bytes(model)
     levels = parse_levels("7,12,28,50%", LevelScale(flash, base=OpBase.FLASH, align_bytes=4096), flash)
@@ -50,7 +50,7 @@ def test_a_small_model_of_a_large_drive_is_within_its_error() -> None:
     [level] = parse_levels("28%", LevelScale(1_000_204_886_016), flash_bytes(large))
     [outcome] = run_levels(large, [level], VirtualLoad(), PACE, _quiet)
     assert level.alpha
-    # Superblocks of 65,536 pages: greedy in its limit.
+    # Superblocks of 65,536 pages: greedy at its limit.
     limit = models.fifo(level.alpha)
     figures = outcome.figures
     assert figures.waf and figures.waf_error
@@ -60,7 +60,7 @@ def test_a_small_model_of_a_large_drive_is_within_its_error() -> None:
 def test_a_model_of_the_full_size_has_no_error_for_it() -> None:
     model = model_of(_ideal(Policy.GREEDY, 1), 4096)
     assert model.ratio == 1.0 and model.error_ratio(1.07) == 0.0
-    # Superblocks as those of the drive: what is left is the open one.
+    # Superblocks as large as the drive's: only the open superblock adds an error.
     smaller = model_of(_ideal(Policy.GREEDY, 16), 4096)
     assert smaller.ratio == 0.25 and smaller.error_ratio(1.07) == 1 / smaller.superblocks
     large = model_of(profiles.load("wd-blue-1tb"), 4096)

@@ -1,5 +1,4 @@
-"""The erase of an ATA drive of the tests' own, without a kernel in between: what it leaves, above all when it
-fails."""
+"""Secure erase on a fake ATA drive without a kernel: the resulting state, above all after a failure."""
 
 from __future__ import annotations
 
@@ -37,8 +36,7 @@ CONTENT = b"somebody's" * 4096
 
 
 class Bench:
-    """A drive with something on it, held, and the journal of a sweep. Before each command `meddle` is
-    called."""
+    """A held drive with content, and the journal of a sweep. `meddle` is called before each command."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, lock: LockWishes) -> None:
         self.content = os.open(folder / "content", os.O_RDWR | os.O_CREAT)
@@ -74,7 +72,7 @@ class Bench:
         undo_passwords(devices, "sda", self.journal, self.state)
 
     def kept_undo(self) -> list[str]:
-        """What is to be undone by the journal as it lies on the disk."""
+        """Return the changes to undo, read again from the journal file."""
         self.journal.close()
         self.journal, state = again(self.folder, self.state.request.name)
         assert state.undo == self.state.undo
@@ -228,7 +226,7 @@ def test_a_drive_that_is_frozen_meanwhile_says_how_to_thaw_it(bench_of: BenchOf)
 
 
 def test_the_password_of_somebody_else_is_left_alone(bench_of: BenchOf) -> None:
-    """Whoever set one meanwhile has a drive that our word does not open."""
+    """Our password does not unlock a drive that another tool has locked."""
     bench = bench_of(LockWishes(SUPPORTED | 2 | LOCKED))
     bench.state.undo.extend(UNDO)
     with pytest.raises(OpwatchError, match="refuses SECURITY UNLOCK"):
@@ -296,7 +294,7 @@ def test_without_root_what_the_kernel_keeps_decides(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(offers, "probe_erasable", Mock(side_effect=PermissionMissing("no")))
     assert purge_refusal(able, "secure-erase") is None
     assert "is frozen" in (purge_refusal(frozen, "secure-erase") or "")
-    # With root the drive's own word counts, for it may be thawed since.
+    # With root, the drive's current state counts, because the drive may be thawed by now.
     monkeypatch.setattr(offers, "probe_erasable", Mock())
     assert purge_refusal(frozen, "secure-erase") is None
     monkeypatch.setattr(offers, "probe_erasable", Mock(side_effect=RefusedError("hidden")))

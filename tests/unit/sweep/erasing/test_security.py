@@ -1,4 +1,4 @@
-"""What an ATA drive says of its security, word by word, and the commands, to the bit."""
+"""The ATA security words and commands, bit by bit."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from opwatch.sweep.journal.undo import PasswordUndo, parse_undo
 
 
 def identified(**words: int) -> bytes:
-    """IDENTIFY DEVICE with such words, of a drive whose words 82 and 85 count."""
+    """Return IDENTIFY DEVICE with the given words, for a drive with valid words 82 and 85."""
     raw = bytearray(512)
     for name, value in ({"w82": 2, "w83": 0x4000, "w87": 0x4000} | words).items():
         at = 2 * int(name.removeprefix("w"))
@@ -45,10 +45,10 @@ def test_each_bit_is_what_the_standard_says() -> None:
     assert (all_set.has_password, all_set.is_locked, all_set.is_frozen) == (True, True, True)
     assert (all_set.is_expired, all_set.has_enhanced) == (True, True)
     assert decode_identify(identified(w128=0x21)).security.has_enhanced
-    # A password is one by either word.
+    # Either word can report a password.
     assert decode_security(identified(w85=2, w128=1)).has_password
     assert not decode_security(identified(w85=2, w87=0xFFFF, w128=1)).has_password
-    # Word 83 says that 82 means nothing.
+    # Word 83 declares word 82 invalid.
     assert not decode_security(identified(w83=0xFFFF, w128=1)).is_supported
     with pytest.raises(BadInput, match="IDENTIFY DEVICE of 511 bytes"):
         decode_security(bytes(511))
@@ -61,7 +61,7 @@ def test_each_bit_is_what_the_standard_says() -> None:
         (1, 2, False),
         (0xFE, 508, False),
         (0xFF, 508, True),
-        # The upper half is reserved where bit 15 is 0.
+        # The upper half is reserved if bit 15 is 0.
         (0x1205, 10, False),
         (0x8000, None, False),
         (0x8100, 512, False),
@@ -80,7 +80,7 @@ def test_a_time_is_in_two_minutes_of_8_or_of_15_bits(word: int, minutes: int | N
         (EraseTime(), None, 12 * 3600, "in a time that it does not tell"),
         (EraseTime(2), 120, 780, "in 2 minutes by its own word"),
         (EraseTime(508, True), None, 96 * 3600 + 600, "in more than 508 minutes by its own word"),
-        # The kernel takes no longer time.
+        # The kernel's maximum timeout.
         (EraseTime(65532, True), None, 49 * 86400, "in more than 65532 minutes by its own word"),
     ],
 )
@@ -96,7 +96,7 @@ def test_it_is_waited_for_longer_than_it_says(
         (5, 1, 0x21, False, 10),
         (5, 0, 0x21, False, 10),
         (0, 1, 0x21, True, 2),
-        # It tells a time of what it does not have.
+        # The drive reports a time for an erase that it does not support.
         (0, 1, 0x01, False, None),
         (0, 0, 0x21, False, None),
     ],
@@ -132,13 +132,13 @@ def test_it_says_why_it_is_not_erased(words: dict[str, int], why: str | None) ->
 def test_commands_are_those_of_the_standard() -> None:
     assert security_command(ERASE_PREPARE).hex() == "850620" + "00" * 10 + "40f300"
     for command, code in ((SET_PASSWORD, "f1"), (UNLOCK, "f2"), (ERASE_UNIT, "f4"), (DISABLE_PASSWORD, "f6")):
-        # A sector to the drive, counted in blocks, and its registers back.
+        # A sector to the drive, counted in blocks, with registers returned.
         assert security_command(command).hex() == "850a26000000" + "01" + "00" * 6 + "40" + code + "00"
 
 
 def test_the_password_is_the_users_at_level_high_and_no_secret() -> None:
     page = password_page()
-    # As hdparm sends it: the bytes as they are, and zeroes behind them.
+    # The bytes that hdparm sends: the password, then zero bytes.
     assert page == b"\0\0opwatch" + bytes(503)
     assert password_page(is_enhanced=True) == b"\2\0opwatch" + bytes(503)
     assert re.findall(r"--security-(\w+) opwatch /dev/sdx", by_hand("sdx")) == ["unlock", "disable"]

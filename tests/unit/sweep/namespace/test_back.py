@@ -1,4 +1,4 @@
-"""The way back to the namespace that was there, from all that a killed sweep can leave."""
+"""Restore the original namespace from every state that a killed sweep can leave."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_it_is_made_again_as_it_was() -> None:
     assert (made.size_lbas, made.capacity_lbas, made.lba_format) == (65536, 65000, 0x12)
     assert (made.nvm_set, made.endurance_group) == (2, 3)
     assert (made.is_shared, made.protection) == (False, 0)
-    # Of six bits of a format the upper two are bits 5 and 6.
+    # The upper two of a format's six bits are bits 5 and 6.
     assert flbas(0x12) == 0x22
 
 

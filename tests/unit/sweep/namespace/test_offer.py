@@ -1,4 +1,4 @@
-"""Whether a namespace can be replaced, by what a drive says; and the lists in which it says so."""
+"""Conditions for replacing a namespace, and the drive's lists that they are read from."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ OFFER = NamespaceOffer(DRIVE, WHOLE, 1, (1,), (1,))
 
 
 def listed(name: str, kind: str = "good") -> bytes:
-    """A page of which the fixture has the begin."""
+    """Return a fixture's page, padded with zeros."""
     return bytes.fromhex((FIXTURES / kind / "guard" / f"{name}.hex").read_text()).ljust(LENGTH, b"\0")
 
 

@@ -1,4 +1,4 @@
-"""Log page 81h, what a drive says against a sanitize, and what is told of one that is under way or failed."""
+"""Log page 81h: objections to a sanitize, its progress, and its failures."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ RESUME = "opwatch sweep resume X"
 
 
 def page(name: str, kind: str = "good") -> bytes:
-    """A page of which the fixture has the begin."""
+    """Return a fixture's page, padded with zeros."""
     return bytes.fromhex((FIXTURES / kind / "guard" / f"sanitize-{name}.hex").read_text()).ljust(
         LENGTH, b"\0"
     )
@@ -57,7 +57,7 @@ def test_the_log_says_how_far_it_is_and_how_the_last_one_ended() -> None:
     under_way = log("under-way")
     assert (under_way.state, under_way.progress_ratio) == (SanitizeState.UNDER_WAY, 0.25)
     assert (under_way.action, under_way.seconds[BLOCK_ERASE]) == (BLOCK_ERASE, 5400)
-    # Global Data Erased stands beside the state, and is none.
+    # Global Data Erased is a flag next to the state, not a state.
     assert (log("done").state, log("done").action) == (SanitizeState.DONE, CRYPTO_ERASE)
     assert (log("failed").state, log("failed").progress_ratio) == (SanitizeState.FAILED, None)
 
@@ -137,7 +137,7 @@ def test_only_its_own_success_is_one(name: str, action: int, why: str | None) ->
 
 
 def controller_that_says(*answers: SanitizeLog | Exception) -> HeldController:
-    """One whose log page is these, one after the other."""
+    """A controller that returns these log pages in turn."""
     controller = SimpleNamespace(
         name="nvme7", identified=DRIVE, fileno=lambda: 5, sanitize_log=Mock(side_effect=answers)
     )

@@ -17,7 +17,7 @@ NEW = "ffffffff81000000 T bdev_read_folio\nffffffff81000020 t x_bdev_read_page\n
 
 
 class Disk:
-    """A whole disk with requests or without."""
+    """A whole disk, request-based or not."""
 
     def __init__(self, name: str, *, is_request_based: bool = False) -> None:
         self.name, self.is_request_based = name, is_request_based
@@ -62,7 +62,7 @@ ARRAYS = "ffffffff81000000 T md_account_bio\n"
 def holder_of(
     tree: Tree, disk: str, name: str, *, attributes: dict[str, str | bytes], tags: list[int]
 ) -> None:
-    """A device that is built on the disk."""
+    """Stack a device on the disk."""
     folder = tree.disk(name, None, tags=tags, attributes=attributes)
     (tree[disk].sysfs / "holders" / name).symlink_to(folder)
 

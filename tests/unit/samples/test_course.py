@@ -1,4 +1,4 @@
-"""The course of a measurement, on a drive with a clock of its own."""
+"""The phases of a measurement, on a drive with a fake clock."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.unit.support.virtual_drive import CATALOGUE, GIB, MIB, OCP, VirtualDr
 
 
 class Clock:
-    """Time passes for the drive while somebody waits. `due` are ends that come at their moments."""
+    """Waiting advances the drive's time. `due` lists the events and their times."""
 
     def __init__(self, drive: VirtualDrive) -> None:
         self.drive = drive
@@ -52,13 +52,13 @@ class Words:
 
 
 class Measuring:
-    """A course on a virtual drive, with what is handed to it."""
+    """A measurement on a virtual drive, with its inputs and outputs."""
 
     def __init__(self, *, refresh_s: float = 0.0, **plan: float) -> None:
         self.drive = VirtualDrive(OCP, 7, refresh_s=refresh_s, scale=16)
         self.clock, self.words = Clock(self.drive), Words()
         self.is_there = True
-        # How long a look at the pages takes.
+        # The duration of a poll of the pages.
         self.look_s = 0.01
         times = {"idle_poll_s": 1.0, "busy_poll_s": 1.0, "settle_s": 700.0, "seconds": 5.0} | plan
         whole = CoursePlan(**times)  # type: ignore[arg-type]  # times alone, and no texts
@@ -73,7 +73,7 @@ class Measuring:
         return poll_of(counters, begin_ns, drive.now_ns, before, drive.kernel)
 
     def load(self, seconds: float, rate: float) -> Callable[[], None]:
-        """Work that writes for so long."""
+        """Return work that writes at `rate` for the given seconds."""
 
         def start() -> None:
             self.drive.rate = rate
@@ -161,7 +161,7 @@ def test_it_goes_on_until_the_error_is_small() -> None:
 
 
 def test_an_error_that_was_small_enough_stays_so() -> None:
-    # The last look took long, as on a busy machine: what it read is of some moment in half a minute.
+    # The last poll took long, as on a busy machine: its values are from some moment within half a minute.
     one = Measuring(until_error=0.2)
     one.drive.rate = 20 * MIB
     assert one.course.work(None) is End.COUNT

@@ -1,4 +1,4 @@
-"""The number in flight and its integral, from sums that wrap and from pairs that were read apart."""
+"""The number in flight and its integral, from sums that wrap and from sums read at different times."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BOOT_NS = 77 * 86400 * 10**9
 
 
 def counts_of(requests: list[tuple[int, int | None]]) -> dict[str, int]:
-    """What the programs counted of requests: (issue, completion or None)."""
+    """Return the programs' counts for requests given as (issue, completion or None)."""
     ended = [(issue, end) for issue, end in requests if end is not None]
     return dict.fromkeys(SCALARS, 0) | {
         "issued": len(requests),

@@ -1,4 +1,4 @@
-"""What iostat would say, from two statistics as the kernel prints them."""
+"""iostat's figures from two readings of the kernel's statistics."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def stat(text: str, at_s: float) -> StatSample:
 def test_it_is_what_iostat_makes_of_the_same() -> None:
     times = kernel_times(stat(THEN, 10), stat(NOW, 12))
     assert times
-    # r_await = (3250 - 250) / (1100 - 100) ms, and so on; no discard ended.
+    # r_await = (3250 - 250) / (1100 - 100) ms, and so on; no discard completed.
     means = {group: awaited.mean_ns / 1e6 for group, awaited in times.awaits.items()}
     assert means == {"read": 3.0, "write": 3.0, "flush": 2.0}
     assert times.awaits["read"].error_ns == 1e6 / 1000
@@ -58,5 +58,5 @@ def test_without_times_there_is_nothing() -> None:
     assert kernel_times(replace(then, ticks=None), now) is None
     assert kernel_times(then, replace(now, ticks=None)) is None
     assert kernel_times(then, then) is None
-    # Another disk of the same name.
+    # A different disk with the same name.
     assert kernel_times(now, replace(stat(THEN, 10), end_ns=now.end_ns + 1)) is None

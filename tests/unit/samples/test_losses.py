@@ -1,4 +1,4 @@
-"""What a trace lacks: one line for one loss, no alarm where its cause explains it."""
+"""Losses of a trace: one line per loss, and no alarm for a loss with a known cause."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def alarms(account: Trust, in_flight: int = 0, queues: int = 0) -> list[str]:
     return [loss.words for loss in losses(account, in_flight, queues) if not loss.is_explained]
 
 
-# A completion that no program saw: the kernel counted it and its bytes, and its place stayed taken.
+# A missed completion: the kernel counted the request and its bytes, and its slot stayed occupied.
 MISSED = account(
     at_rest(sample(1, read=reads(23, issued=24, overwritten=1)), counted({"read": 24}, {"read": 24 * 4096}))
 )
@@ -62,7 +62,7 @@ def test_programs_skipped_are_no_loss_of_a_disk_that_lacks_nothing() -> None:
 
 
 def test_what_could_not_be_remembered_is_one_loss() -> None:
-    """It is issued, and ends without an issue that anybody remembers."""
+    """The request is issued, and its completion finds no recorded issue."""
     read = reads(5, issued=7, map_full=2, unmatched=2, ends=7, unseen_bytes=2 * 4096)
     [loss] = losses(account(at_rest(sample(1, read=read), stat(7))))
     assert loss.is_explained
@@ -79,7 +79,7 @@ def test_what_no_cause_explains_stays_an_alarm(is_blind: bool) -> None:
 
 
 def test_a_loss_has_its_bound() -> None:
-    """Four more reads ended while the two were read: they may have been traced or not."""
+    """Four more reads completed between the two readings, and may or may not be traced."""
     [loss] = losses(account(Reading(sample(1, read=reads(19)), stat(20), stat(24))))
     assert "1 to 5 reads" in loss.words
 
@@ -98,7 +98,7 @@ def test_flushes_in_flight_at_the_start_are_excused_by_queue() -> None:
 
 
 def _with_unmatched(at_s: int, unmatched: int) -> DiskSample:
-    """A disk with two requests in flight at the start, of which so many completions had no issue by then."""
+    """Return a disk with two requests in flight at the start and `unmatched` completions without an issue."""
     whole = disk_sample("sda", at_s, 0)
     read = reads(10, unmatched=unmatched, ends=10 + unmatched, unseen_bytes=4096 * unmatched)
     ended = at_rest(sample(at_s * S, read=read), stat(10 + unmatched))
@@ -116,7 +116,7 @@ def shown(entries: list[RunEntry]) -> tuple[list[Observation], Story]:
 
 
 def test_the_requests_in_flight_at_the_start_are_excused_once_a_run() -> None:
-    """They may end in any interval, and no more of them than there were."""
+    """Any interval may contain these completions, but no more than were in flight at the start."""
     unmatched = [0, 1, 2, 3, 5, 5]
     samples = [_with_unmatched(at_s + 1, count) for at_s, count in enumerate(unmatched)]
     run: list[RunEntry] = [Began(0, samples[0])]

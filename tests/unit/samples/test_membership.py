@@ -1,4 +1,4 @@
-"""Disks that come and go below what is watched, in a sysfs of files."""
+"""Disks that appear and vanish below a watched device, in a fake sysfs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def tree(tmp_path: Path) -> Tree:
 
 
 def of(tree: Tree, *names: str) -> Membership:
-    """The membership of devices by kernel name; of all disks without a name."""
+    """Return the membership of devices by kernel name, or of all disks."""
     return Membership(tree.devices, Selection(tree.devices, names))
 
 
@@ -42,7 +42,8 @@ def remove(tree: Tree, name: str) -> None:
         (tree.sys / link / device.sysfs.name).unlink(missing_ok=True)
     if device.dev != (0, 0):
         (tree.sys / "dev/block" / f"{device.dev[0]}:{device.dev[1]}").unlink()
-    # An open attribute of a removed device cannot be read; an open file can, so it is emptied first.
+    # On a real system attributes of a removed device are unreadable; open files stay readable, so empty them
+    # first.
     for attribute in ("size", "diskseq"):
         if (device.sysfs / attribute).exists():
             write(device.sysfs, {attribute: "0"})
@@ -58,7 +59,7 @@ def restack(tree: Tree, upper: str, *lowers: str) -> None:
 
 
 def linear(tree: Tree) -> Membership:
-    """dm-7 on sda, with sdb free."""
+    """Stack dm-7 on sda, with sdb free."""
     tree.disk("dm-7", "253:7", attributes={"dm/uuid": "LVM-x"})
     tree.stack("dm-7", "sda")
     return of(tree, "dm-7")
@@ -82,7 +83,7 @@ def test_a_table_that_is_reloaded(tree: Tree) -> None:
 
 
 def test_what_changes_further_down(tree: Tree) -> None:
-    """dm-7 on dm-8 on sda: the lower one's table is reloaded."""
+    """dm-7 on dm-8 on sda: the lower device's table is reloaded."""
     tree.disk("dm-8", "253:8")
     tree.stack("dm-8", "sda")
     tree.disk("dm-7", "253:7")
@@ -112,7 +113,7 @@ def test_a_path_that_comes_and_goes(tree: Tree) -> None:
 
 
 def test_a_path_that_comes_bit_by_bit(tree: Tree) -> None:
-    """A disk is registered before its queues are: it must not be taken for one without requests."""
+    """A disk is registered before its queues, and must not pass for a disk without requests."""
     members = of(tree, "nvme1n1")
     folder = path(tree, "nvme1c7n1")
     (folder / "mq").rename(folder / "later")
@@ -123,7 +124,7 @@ def test_a_path_that_comes_bit_by_bit(tree: Tree) -> None:
 
 
 class Changing(Selection):
-    """A selection during which something happens: right after its leaves are known."""
+    """A selection that runs a callback right after its leaves are known."""
 
     def __init__(self, devices: Devices, names: tuple[str, ...], happens: Callable[[], None]) -> None:
         super().__init__(devices, names)
@@ -136,7 +137,7 @@ class Changing(Selection):
 
 
 def test_a_medium_that_comes_while_one_looks_is_seen_at_the_next_look(tree: Tree) -> None:
-    """A loop device that gets its file between two readings of a look must not be empty for ever."""
+    """A loop device that gets its file between two reads of a poll must not stay empty."""
     write(tree["loop0"].sysfs, {"size": "0"})
     steps: list[Callable[[], None]] = [lambda: write(tree["loop0"].sysfs, {"size": "2048"})]
     at_start = Membership(tree.devices, Changing(tree.devices, (), lambda: steps.pop()() if steps else None))
@@ -171,7 +172,7 @@ def test_the_named_device_is_what_ends_a_watch(tree: Tree) -> None:
 
 
 def test_a_named_disk_that_has_gone_does_not_come_again(tree: Tree) -> None:
-    """It goes between two readings of the watch: it is named, and so it would be asked for for ever."""
+    """The named disk vanishes between two readings and must not be requested for ever."""
     members = of(tree, "loop0")
     write(tree["loop0"].sysfs, {"size": "0"})
     assert words(members.look()) == ([], [("loop0", Why.GONE)])
@@ -240,7 +241,7 @@ def test_what_could_not_be_watched_comes_again(tree: Tree) -> None:
     assert change
     members.forget(change.came[0])
     assert names(members) == ["sda"]
-    # With the next change, and not again and again until then.
+    # The retry comes with the next change, not at every poll.
     assert members.look() is None
     tree.disk("sdz", "65:144", tags=[32])
     assert words(members.look())[0] == ["sdb"]

@@ -1,4 +1,4 @@
-"""Two samples, and what was between them."""
+"""Two samples and the interval between them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Named drives that vanish: the same drive is watched again when it comes back, another one is not."""
+"""Named drives that vanish: the same drive is watched again on its return, a different drive is not."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def waiting(tree: Tree, *names: str) -> Membership:
 
 
 def bound(tree: Tree, file: Path, diskseq: int) -> None:
-    """Let loop0 have a file."""
+    """Attach a file to loop0."""
     loop = tree["loop0"].sysfs
     write(loop, {"size": "2048", "diskseq": str(diskseq)})
     write(loop, {"loop/backing_file": str(file), "loop/offset": "0", "loop/sizelimit": "0"})
@@ -74,7 +74,7 @@ def test_named_loop_device_with_another_file_is_refused_once(tree: Tree, files: 
     assert leaf.device.name == "loop0"
     assert "another drive" in why and str(files[1]) in why and str(files[0]) in why
     assert (names(members), members.look(), members.absent()) == ([], None, "loop0")
-    # The first file comes back all the same.
+    # The first file is still accepted later.
     bound(tree, files[0], 7)
     assert words(members.look()) == (["loop0"], [])
 
@@ -101,7 +101,7 @@ def test_same_file_on_the_device_before_a_look_is_the_same_drive(
 
 
 def drive(tree: Tree, name: str, wwid: str, number: int) -> None:
-    """A drive that is plugged in; where it is plugged in, sysfs has it under the same path."""
+    """Plug in a drive; sysfs shows drives in the same slot under the same path."""
     folder = tree.disk(name, f"65:{number}", tags=[32], attributes={"diskseq": str(number)})
     write(folder, {"wwid": wwid})
 
@@ -112,7 +112,7 @@ def test_named_drive_is_watched_again_by_its_wwid_and_another_one_is_not(tree: T
     remove(tree, "nvme7n1")
     assert words(members.look()) == ([], [("nvme7n1", Why.GONE)])
     drive(tree, "nvme7n1", "eui.0002", 2)
-    # It is not judged before sysfs has been the same at two looks: attributes come one by one.
+    # Attributes appear in sysfs step by step, so two equal polls are needed for a decision.
     assert members.look() is None
     assert members.is_unsettled
     change = members.look()

@@ -1,4 +1,4 @@
-"""Slow requests on their way: from tracers to entries, and from entries to what is shown."""
+"""Slow requests from the tracers to entries, and from entries to the output."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def counts(documents: Iterable[Document]) -> list[tuple[int, int, int]]:
 
 
 def a_slow_run() -> list[RunEntry]:
-    """Four intervals with 0, 3, 0 and 5 slow requests, of which 0, 1, 0 and 2 found no room."""
+    """Return four intervals with 0, 3, 0 and 5 slow requests; 0, 1, 0 and 2 were left out."""
     run = MadeUpRun(1)
     entries: list[RunEntry] = [run.begin(0, "sda"), run.slowed([0])]
     for noted, left_out in ((0, 0), (2, 1), (0, 0), (3, 2)):
@@ -150,7 +150,7 @@ def test_lines_show_the_slowest_and_obey_no_name() -> None:
 
 
 class ByHand(BlockTracer):
-    """A tracer of as many disks as there are counts, whose ring a test fills."""
+    """A tracer with a ring that the test fills, for as many disks as there are counts."""
 
     def __init__(self, left_out: list[int]) -> None:
         self.ring: list[SlowRecord] = []
@@ -162,7 +162,7 @@ class ByHand(BlockTracer):
 
 
 class _Set:
-    """What a set of tracers says of its places."""
+    """A set of tracers with fixed places."""
 
     def __init__(self, parts: list[tuple[ByHand, list[int]]]) -> None:
         self.parts = parts
@@ -172,7 +172,7 @@ class _Set:
 
 
 class _Leaf:
-    """A disk, with requests or without."""
+    """A disk, request-based or not."""
 
     def __init__(self, *, is_request_based: bool = True) -> None:
         self.device = self
@@ -190,13 +190,13 @@ def test_noted_and_left_out_are_all_of_a_disk() -> None:
     slow = LiveSlow(cast("TracerSet", _Set(parts)), 10**7)
     leaves = cast("dict[int, Leaf]", {0: _Leaf(), 1: _Leaf()})
     tracer.ring = [record(0)]
-    # What came before the first samples is where the counts begin.
+    # Counts start at the first samples.
     assert slow.read(leaves, 1) == [Slowed(1, 10**7, {0: 1, 1: 2})]
     assert slow.read(leaves, 2) == []
     tracer.ring, tracer.left_out = [record(1), record(0), record(1)], [0, 7]
     [entry] = slow.read(leaves, 3)
     assert (entry.counts, [one.place for one in entry.requests]) == ({0: 2, 1: 9}, [1, 0, 1])
-    # A disk that left is told nothing of, and another tracer has leaves of its own.
+    # Disks that left are not reported, and the other tracer has leaves of its own.
     parts.append((later, [2]))
     later.ring, tracer.ring = [record(0)], [record(1)]
     leaves = cast("dict[int, Leaf]", {0: _Leaf(), 2: _Leaf()})

@@ -1,4 +1,4 @@
-"""A disk that stands still: never idle while requests are in flight, and a queue depth that is exact."""
+"""A stalled disk is not idle while requests are in flight, and its queue depth is exact."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.unit.support.samples import Op, sample
 def _at(
     at_s: float, *, issued_s: float | None, ended_s: float | None, kernel: int | None = None
 ) -> DiskSample:
-    """A disk with one read in all, `kernel` of which are in flight by the kernel's count."""
+    """Return a disk with one read; `kernel` is the kernel's in-flight count."""
     whole = disk_sample("sda", 1, 0)
     is_issued = issued_s is not None and issued_s <= at_s
     is_ended = is_issued and ended_s is not None and ended_s <= at_s
@@ -88,7 +88,7 @@ def test_a_disk_with_requests_in_flight_is_never_idle(stuck: list[Observation]) 
 
 
 def test_what_was_issued_before_the_watch_is_in_flight_too() -> None:
-    """The tracer knows nothing of it: the kernel's count says that it is there."""
+    """The tracer has no record of the request, but the kernel counts one in flight."""
     shown = _shown([_at(at_s, issued_s=None, ended_s=None, kernel=1) for at_s in (1, 2, 3)])
     stalls = [one.stall and (one.stall.in_flight, one.stall.least_ns) for one in shown]
     assert stalls == [(1, S), (1, 2 * S), (1, 2 * S)]
@@ -100,7 +100,7 @@ def test_what_was_issued_before_the_watch_is_in_flight_too() -> None:
 
 
 def test_a_request_that_ended_unseen_is_not_in_flight() -> None:
-    """The tracer takes it for in flight until its tag is used again; the kernel does not."""
+    """The tracer considers the request in flight until the tag is reused; the kernel does not."""
     shown = _shown([_at(at_s, issued_s=0.5, ended_s=None, kernel=0) for at_s in (1, 2, 3)])
     assert [one.stall for one in shown] == [None, None, None]
     assert [one.interval.ops for one in shown] == [{}, {}, {}]

@@ -1,4 +1,4 @@
-"""What is shown of a run: the same from entries and from their bytes, and refused where they do not fit."""
+"""Output of a run: the same from entries and from their bytes; entries that do not fit are refused."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.unit.support.shown_watch import shown_from_file
 
 
 class Given:
-    """A source of entries that are there already."""
+    """A source of prepared entries."""
 
     def __init__(self, entries: list[RunEntry]) -> None:
         self._entries = entries

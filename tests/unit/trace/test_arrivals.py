@@ -33,7 +33,7 @@ def reading(reads: int, writes: int) -> Reading:
 def arrival(
     tmp_path: Path, device: BlockDevice, then: str, first: Reading, *, numbers: tuple[int, int] = (1, 1)
 ) -> Arrival:
-    """How a device arrives of which the kernel's file said `then` at the last look."""
+    """Return the arrival of a device with the diskstats line `then` at the last poll."""
     file = tmp_path / "diskstats"
     file.write_text(f"   8       0 sda {stat(1000, 1000)}\n{then}")
     unwatched = Unwatched(file)
@@ -90,7 +90,7 @@ def test_a_file_that_cannot_be_read_makes_it_the_whole_count(tmp_path: Path) -> 
 
 
 def departed(tmp_path: Path, *readings: Reading) -> Unwatched:
-    """A disk with 20 writes has left after the look had begun, of which such readings were taken."""
+    """A disk with 20 writes leaves after the poll has started; these readings were taken of the disk."""
     file = tmp_path / "diskstats"
     file.write_text(f"   0       0 nvme0c1n1 {stat(100, 20)}\n")
     unwatched = Unwatched(file)
@@ -105,12 +105,12 @@ def departed(tmp_path: Path, *readings: Reading) -> Unwatched:
 
 
 def after_writes(traced: int, before: int, after: int) -> Reading:
-    """A reading after so many writes that were traced, between two counts of the kernel."""
+    """A reading after `traced` writes, between two counts of the kernel."""
     made = replace(reading(100, before), sample=sample(9, write=Op([1000] * traced, [512] * traced)))
     return replace(made, after=reading(100, after).after)
 
 
-# Of the last of 7 writes the kernel's count came late.
+# The kernel counts the last of 7 writes late.
 LATE = (after_writes(0, 20, 20), after_writes(7, 26, 27))
 
 
@@ -138,14 +138,14 @@ def test_what_the_kernel_counts_after_the_next_look_is_not_unseen(tmp_path: Path
     unwatched.begin_look()
     came = unwatched.arrival(NVME, {NVME.name: 1}, reading(100, 29), ANCHOR)
     assert came.unseen == {"read": 0, "write": 2, "discard": 0, "flush": 0}
-    # That was so when it came again, and holds no more.
+    # The correction applies to the first return only.
     again = unwatched.arrival(NVME, {NVME.name: 1}, reading(100, 29), ANCHOR)
     assert again.unseen
     assert again.unseen["write"] == 3
 
 
 def test_what_comes_again_at_the_look_at_which_it_left_is_in_rows(tmp_path: Path) -> None:
-    """A partition that lies at other sectors now."""
+    """A partition that returns with a different start sector."""
     unwatched = departed(tmp_path, *LATE)
     came = unwatched.arrival(NVME, {NVME.name: 1}, reading(100, 28), ANCHOR)
     assert came.unseen == {"read": 0, "write": 1, "discard": 0, "flush": 0}
@@ -167,7 +167,7 @@ def test_a_kernel_that_has_not_counted_all_that_is_in_rows_makes_nothing_unseen(
 
 @pytest.mark.parametrize(("ends", "unseen"), [(4, 11), (5, 10), (3, 12)])
 def test_what_ended_and_has_no_latency_yet_is_in_a_row(tmp_path: Path, ends: int, unseen: int) -> None:
-    """Of four the latency was known when it was read, and so many had ended by the counters."""
+    """The reading has latencies of four writes, and `ends` completions."""
     write = Op([1000] * 4, [512] * 4, scalars={"ends": ends})
     first = replace(reading(100, 31), sample=sample(7, write=write))
     came = arrival(tmp_path, NVME, f"   0       0 nvme0c1n1 {stat(100, 20)}\n", first)

@@ -1,4 +1,4 @@
-"""The bcc backend without bcc: the C that it hands over, and how it adds up what comes back."""
+"""The bcc backend without bcc: the generated C, and the sums of the returned maps."""
 
 from __future__ import annotations
 

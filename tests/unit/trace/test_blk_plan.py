@@ -1,4 +1,4 @@
-"""Where requests in flight find a place: by queues and tags, as sysfs has them at this moment."""
+"""Slots for requests in flight: by the queues and tags in sysfs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_queue_that_goes_meanwhile_is_no_error(
 
 
 def test_more_tags_than_memory_share_places(tree: Tree) -> None:
-    """A host adapter with 4,096 tags, which it shows on each of its 64 queues."""
+    """A host adapter with 4,096 tags, listed on each of its 64 queues."""
     tree.disk("sdy", "65:128", tags=[4096] * 64)
     [target] = plan_of(tree["sdy"]).targets
     assert (target.queues, target.depth) == (64, 4096)

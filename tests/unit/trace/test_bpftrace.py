@@ -1,4 +1,4 @@
-"""The bpftrace backend without bpftrace: the script it writes, what it makes of the JSON that comes back."""
+"""The bpftrace backend without bpftrace: the generated script, and parsing of the returned JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from opwatch.trace.hist import Scale
 
 
 def leaf(tmp_path: Path, name: str, dev: str | None, *, partition: bool = False) -> Leaf:
-    """A disk, or a partition of the disk "sda", in a sysfs of its own."""
+    """A disk, or a partition of the disk "sda", in a separate sysfs."""
     folder = tmp_path / "block" / ("sda" if partition else name) / (name if partition else ".")
     folder.mkdir(parents=True, exist_ok=True)
     if dev:
@@ -34,7 +34,7 @@ def leaf(tmp_path: Path, name: str, dev: str | None, *, partition: bool = False)
 
 
 def run_slot(text: str, value: int) -> int:
-    """The generated lines, carried out by a small interpreter of just what they are made of."""
+    """Run the generated lines in a small interpreter of the constructs they use."""
     python = re.sub(r"\$(\w+)", r"\1", text).replace("(uint64)", "")
     lines, depth = [], 0
     for line in re.sub(r"([{};])", r"\1\n", python).splitlines():
@@ -74,7 +74,8 @@ def test_disks_are_looked_up_and_partitions_and_paths_are_compared(tmp_path: Pat
 
 
 def test_a_map_is_written_to_before_it_is_read(tmp_path: Path) -> None:
-    """bpftrace refuses the others, and most disks are none of device mapper's."""
+    """bpftrace rejects a script with a map that is only read, and most disks are not device-mapper
+    devices."""
     text = script([leaf(tmp_path, "sdb", "8:16")], "req_list")
     read = set(re.findall(r"(@_\w+)\[", text))
     written = set(re.findall(r"(@_\w+)\[\w+\] = ", text))

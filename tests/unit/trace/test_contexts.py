@@ -1,4 +1,4 @@
-"""Kernels that run no programs while PID 1 is current."""
+"""Kernels that skip BPF programs while PID 1 is current."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_an_audit_says_it(
 def test_the_object_of_an_audit_has_it(
     blind: str | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It waits for the answer where something is missing, and only there."""
+    """The audit waits for the probe only if requests are missing."""
     waited = []
 
     def note(probe: ContextProbe, wait_s: float) -> str | None:
@@ -88,7 +88,7 @@ def test_the_object_of_an_audit_has_it(
 
 
 def own_proc(folder: Path, namespace: int, number: int) -> Path:
-    """A /proc in which we have this number."""
+    """A /proc in which our process has this number."""
     (folder / str(number) / "ns").mkdir(parents=True)
     (folder / "self").symlink_to(str(number))
     (folder / str(number) / "ns" / "pid").symlink_to(f"pid:[{namespace}]")

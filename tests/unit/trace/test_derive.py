@@ -36,7 +36,7 @@ def test_a_new_maximum_is_exact() -> None:
 
 
 def test_the_last_slot_has_no_upper_edge() -> None:
-    """A request of 1,000 s is in the last slot, as is one of 100 s before which it ended."""
+    """A request of 1,000 s is in the last slot, as is an earlier one of 100 s."""
     begin, now = 1_000_000_000_000, 100_000_000_000
     interval = derive(sample(0, read=Op([begin])), sample(SECOND, read=Op([begin, now])))
     latency = interval.ops["read"].latency
@@ -45,7 +45,7 @@ def test_the_last_slot_has_no_upper_edge() -> None:
 
 
 def test_no_quantile_is_above_the_maximum() -> None:
-    """The maximum was read a moment before a slot of a slower request."""
+    """The maximum was read before a slower request reached its slot."""
     torn = Op([5000, 9_000_000], scalars={"max_ns": 5000})
     latency = derive(sample(0, read=Op([5000])), sample(SECOND, read=torn)).ops["read"].latency
     assert latency.max is not None
@@ -70,7 +70,7 @@ def test_errors_are_named_by_status() -> None:
 
 
 def test_the_statuses_of_zones_and_after_them_have_names() -> None:
-    """By the numbers that tests/native/test_statuses.c holds the programs to."""
+    """tests/native/test_statuses.c checks the same numbers for the programs."""
     after = Op([1000] * 5, statuses={14: 1, 15: 2, 16: 3, 17: 4, 19: 5})
     write = derive(sample(0), sample(10**9, write=after)).ops["write"]
     assert write.statuses == {"zone resource": 3, "offline": 3, "duration limit": 4, "invalid": 5}

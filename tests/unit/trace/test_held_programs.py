@@ -1,4 +1,4 @@
-"""What another process's BPF programs skipped, out of a /proc that is made up."""
+"""Skipped runs of another process's BPF programs, from a fake /proc."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from opwatch.errors import OpwatchError
 
 
 def program(identity: int, misses: int | str | None, kind: int = 26) -> str:
-    """The fdinfo of a program, as 6.12 writes it; without `misses` as 5.11 does."""
+    """Return a program's fdinfo as 6.12 writes it; without `misses`, as 5.11 does."""
     lines = ["pos:\t0", "flags:\t02000002", "mnt_id:\t16", "ino:\t2084", f"prog_type:\t{kind}"]
     lines += ["prog_jited:\t1", "prog_tag:\t1b4e28ba2fa1a1d2", "memlock:\t4096", f"prog_id:\t{identity}"]
     lines += ["run_time_ns:\t0", "run_cnt:\t0"]
@@ -27,7 +27,7 @@ MAP = "pos:\t0\nflags:\t02000002\nmap_type:\t1\nkey_size:\t8\nmap_id:\t9\n"
 
 
 def process(tmp_path: Path, **descriptors: str) -> Path:
-    """Its folder in /proc; the descriptors are named _3, _4 and so on."""
+    """A fake /proc folder of the process, with descriptors named _3, _4 and so on."""
     folder = tmp_path / "4711" / "fdinfo"
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in descriptors.items():

@@ -9,7 +9,7 @@ from opwatch.trace import abi, hist
 from opwatch.trace.abi import LATENCY, SIZE
 from opwatch.trace.hist import Histogram, Scale
 
-# All that latency slots can tell apart: the last slot is open-ended.
+# The largest value with a slot of its own: the last slot is open-ended.
 LARGEST = LATENCY.low(LATENCY.slots - 1) - 1
 latencies = st.integers(0, LARGEST)
 samples = st.lists(latencies, min_size=1, max_size=300)
@@ -79,7 +79,7 @@ def test_the_extension_tells_what_python_does(before: list[int], between: list[i
 
 
 def test_views_may_begin_between_words() -> None:
-    """A sample that lies somewhere in a file is not copied to where words lie."""
+    """Samples in a file are not copied to aligned memory."""
     raw = bytes(3) + abi.words([1, 2, 3]).tobytes()
     later = memoryview(raw)[3:].cast("Q")
     assert _native.grown(later, abi.words([1, 0, 3])) == ([1], [2])

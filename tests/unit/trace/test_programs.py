@@ -1,4 +1,4 @@
-"""Which programs the block tracer loads, and what is done where the kernel refuses them."""
+"""Programs that the block tracer loads, and fallbacks if the kernel refuses them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.unit.support.bpf_sources import section_of
 
 
 class Refused(Exception):
-    """(errno, what, log), as the extension raises it."""
+    """(errno, what, log), as the extension raises the error."""
 
 
 def names(way: Way) -> list[str]:
@@ -88,7 +88,7 @@ FIRST, SECOND = (Program("first"),), (Program("second"),)
 
 
 def refusing(*refused: Way, number: int = errno.EINVAL) -> tuple[list[Way], str]:
-    """The ways that were tried, and what came of it."""
+    """Return the sets of programs tried, and the result."""
     tried: list[Way] = []
 
     def load(way: Way) -> str:

@@ -1,4 +1,4 @@
-"""10,000 mounts and 1,000 devices: work that grows with them, and not with their square."""
+"""10,000 mounts and 1,000 devices: the work grows linearly."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOUNTS = 10_000
 
 
 class Counted(list[Mount]):
-    """Mounts that count how many of them were looked at."""
+    """A list of mounts that counts the visited entries."""
 
     looked_at = 0
 
@@ -28,7 +28,7 @@ class Counted(list[Mount]):
 
 
 def mountinfo(count: int, seed: int = 1) -> str:
-    """Bind mounts, overlays, file systems of many disks, and points that are covered."""
+    """Return bind mounts, overlays, file systems on many disks, and covered mount points."""
     rng = random.Random(seed)
     rows = []
     for number in range(count):
@@ -61,7 +61,7 @@ def test_filesystems_are_found_in_two_looks_at_each_mount(
     subjects = list(run.everything())
     assert len(subjects) > 500
     assert Counted.looked_at <= 2 * MOUNTS
-    # Each source is asked for once: /dev/gone0 to 39, and overlay and tmpfs.
+    # Each source is looked up once: /dev/gone0 to 39, overlay and tmpfs.
     assert len(asked) == len(set(asked)) <= 42
 
 

@@ -1,4 +1,4 @@
-"""Records of slow requests as the kernel side writes them."""
+"""Decode records of slow requests from the kernel side."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def record(kind: int = PROCESS, name: bytes = b"fio", *, sector: int = 8, size: 
     ],
 )
 def test_who_asked(kind: int, name: bytes, submitter: Submitter | None, pid: int | None) -> None:
-    """A process may take any name; what is the kernel's work only a worker of its own does."""
+    """A process may take any name, so only kernel workers count as kernel submitters."""
     one = record(kind, name)
     assert (one.submitter, one.pid, one.name) == (submitter, pid, name.decode() or None)
 
@@ -56,7 +56,7 @@ def test_a_name_is_any_bytes() -> None:
 def test_whatever_the_bytes_are_they_are_records(seed: int) -> None:
     chance = random.Random(seed)
     raw = bytearray(chance.randbytes(200 * SLOW_BYTES))
-    # The kernel side has no other operations and kinds.
+    # The kernel side writes no other operations and kinds.
     for begin in range(0, len(raw), SLOW_BYTES):
         raw[begin + 49], raw[begin + 50] = chance.randrange(len(OPS)), chance.randrange(4)
     records = decode_slow(bytes(raw))

@@ -1,4 +1,4 @@
-"""What ended before the first reading of a disk, or while it was taken: all of it is in one account."""
+"""Requests that complete before or during the first reading of a disk: every request is counted."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tests.unit.support.a_run import S, moment
 from tests.unit.support.samples import Op, sample
 
 WRITES = ("write", "requests")
-# Written, by the kernel's count, when somebody looked and the disk was not yet below what is watched.
+# Writes by the kernel's count at the last poll before the disk was in the watched stack.
 AT_THE_LOOK = 17
 
 
 @dataclass
 class Disk:
-    """One that is written to, by the kernel's count and the tracer's."""
+    """A disk with writes, by the kernel's count and by the tracer's."""
 
     kernel: int = AT_THE_LOOK
     tracer: int = 0
@@ -39,7 +39,8 @@ class Disk:
         return StatSample(0, 0, {"write": self.kernel}, {"write": 4096 * self.kernel})
 
     def read(self, before: int = 0, after: int = 0) -> DiskSample:
-        """Read it while so many requests end before the tracer is looked at, and so many behind."""
+        """Read the disk; `before` writes complete before the tracer's counts are read, and `after` writes
+        afterwards."""
         self.now += 1
         first = self.stat()
         self.write(before)
@@ -50,7 +51,7 @@ class Disk:
 
 
 def came(first: DiskSample) -> Began:
-    """It was found at this reading, by what the kernel had counted until it began."""
+    """The disk is found at this reading; the kernel's earlier count is the unseen part."""
     assert first.reading.before
     unseen = first.reading.before.requests["write"] - AT_THE_LOOK
     arrival = Arrival(moment(1), S, 0, {"write": unseen}, {"write": 4096 * unseen})
@@ -63,7 +64,7 @@ def summary(story: Story, last: DiskSample) -> Observation:
 
 
 def account(shown: Observation) -> tuple[int, int]:
-    """Counted or said to be missing: at least and at most."""
+    """Return the least and the largest number of requests that were counted or reported missing."""
     assert shown.arrival
     assert shown.arrival.unseen
     assert shown.arrival.slack
@@ -95,7 +96,7 @@ def test_while_it_never_rests_the_account_is_an_interval() -> None:
     disk.write(100)
     [interval] = story.take(Ticked({0: disk.read(before=5, after=1)}))
     assert isinstance(interval, Observation)
-    # That reading ended when 5 + 100 of them were in the rows, and 3 before.
+    # At the end of that reading, 5 + 100 requests were in the rows, and 3 before.
     assert account(interval) == (3 + 104 + 5 - 3, 3 + 104 + 5 + 1)
     final = summary(story, disk.read(before=2, after=7))
     least, most = account(final)
@@ -136,5 +137,5 @@ def test_bounds_narrow_each_other() -> None:
     assert wide.narrowed(near) == near.narrowed(wide) == SurplusBounds({WRITES: 5}, {WRITES: 9})
     other = SurplusBounds({WRITES: 10}, {WRITES: 11})
     assert wide.narrowed(other) == wide
-    # What one knows nothing of stays.
+    # Groups that one side does not know stay unchanged.
     assert wide.narrowed(SurplusBounds({}, {})) == wide

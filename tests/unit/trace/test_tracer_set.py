@@ -69,7 +69,7 @@ def test_a_part_is_closed_with_its_last_disk() -> None:
     assert set(tracers.read()) == {first[1], second}
     tracers.drop(second)
     assert [tracer.is_open for tracer in attaching.tracers] == [True, False]
-    # What the kernel skipped stays skipped.
+    # Runs that the kernel skipped stay counted.
     assert tracers.misses() == 6
     assert tracers.read([second]) == {}
     tracers.drop(first[1])
@@ -112,7 +112,8 @@ def test_there_is_an_end_to_what_every_request_pays() -> None:
 
 
 class LateKernel(FakeTracer):
-    """Its kernel counts the fifth write only after somebody has looked once: its processor was taken away."""
+    """The kernel counts the fifth write only after the second read of the statistics, as on a preempted
+    CPU."""
 
     def __init__(self, leaves: Sequence[Leaf]) -> None:
         super().__init__(leaves, {})

@@ -26,12 +26,12 @@ def stat(read: int = 0, write: int = 0) -> StatSample:
 
 
 def counted(requests: dict[str, int], bytes_: dict[str, int]) -> StatSample:
-    """A reading in which nothing else is counted."""
+    """Return a reading with no other requests counted."""
     return counted_as(stat().requests | requests, stat().bytes | bytes_)
 
 
 def at_rest(traced: TargetSample, stat_: StatSample) -> Reading:
-    """A reading while nothing completes."""
+    """Return a reading with no completions in progress."""
     return Reading(traced, stat_, stat_)
 
 
@@ -136,7 +136,7 @@ def test_what_was_taken_back_is_no_completion_but_the_kernel_counts_it() -> None
 
 
 def test_the_data_of_a_sequence_counts_when_the_sequence_ends() -> None:
-    """The kernel counts bytes with the data, and the write after the flush that follows it."""
+    """The kernel counts the bytes with the data, and the write with the flush that follows."""
     write = Op([1000] * 7, [4096] * 7, scalars={"ends": 6, "flush_tails": 2})
     verdict = account(at_rest(sample(1, write=write), counted({"write": 6}, {"write": 7 * 4096})))
     assert (verdict.drift["write"].drift, verdict.byte_drift["write"].drift) == (0, 0)
@@ -151,7 +151,7 @@ def test_other_operations_count_as_the_kernel_counted_them() -> None:
 
 
 def test_what_no_driver_keeps_is_not_kept_and_not_unexplained() -> None:
-    """zram keeps reads and writes, the first of them while we look; brd keeps nothing."""
+    """zram counts reads and writes, with the first ones during the reading; brd counts no requests."""
     first, last = counted_as(), counted_as({"read": 9}, {"read": 9 * 4096})
     discard = Op([1000] * 5, [4096] * 5)
     end = Reading(sample(1, read=reads(9), discard=discard), last, last)
@@ -180,7 +180,7 @@ def test_a_reading_waits_for_the_kernel_to_count_what_was_traced() -> None:
 
 
 def test_a_first_reading_that_was_ahead_is_no_measure() -> None:
-    """It was in the moment between the two: what follows is held against a later one."""
+    """A completion fell between the two counts, so later readings are compared with the second reading."""
     counted = Counted(lambda: stat(7))
     counted.reading(Reading(sample(0, read=reads(5)), stat(4), stat(4)))
     counted.reading(Reading(sample(1, read=reads(6)), stat(6), stat(6)))
@@ -189,7 +189,7 @@ def test_a_first_reading_that_was_ahead_is_no_measure() -> None:
 
 
 def test_a_first_reading_that_was_cut_in_two_hides_no_later_moment() -> None:
-    """A request ended while it was taken: what follows is held against a closer reading, not against it."""
+    """A request completed during the first reading, so later readings are compared with a closer reading."""
     later = iter([stat(10), stat(11)])
     counted = Counted(lambda: next(later))
     counted.reading(Reading(sample(0, read=reads(1)), stat(0), stat(1)))

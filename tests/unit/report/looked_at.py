@@ -1,4 +1,4 @@
-"""A page as a browser lays it out: what sticks out, what overlaps, and which plots are empty."""
+"""Lay a page out in a browser: report elements that stick out or overlap, and empty plots."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from opwatch.tools.pictures.browser import Browser
 
-# The page is shown in a frame, so that it can be as narrow as a telephone.
+# The page is shown in a frame, so that it can be as narrow as a phone.
 _HARNESS = """<!doctype html><meta charset=utf-8><body style="margin:0"><pre id=answer></pre><script>
 const began = performance.now(), frame = document.createElement("iframe");
 frame.style = "border:0;width:%(width)dpx;height:2000px";
@@ -60,8 +60,8 @@ _REQUEST = re.compile(r"\"initiator\":\"(?!not an origin)[^\"]*\".*?\"url\":\"(h
 
 @dataclass(frozen=True)
 class LookedAt:
-    """`problems` of the layout, `plots` with their names, sizes and traces, how long it took to open, what
-    the console says, and which addresses outside were asked for."""
+    """The layout's `problems`, the `plots` with names, sizes and traces, the load time, console messages, and
+    outside addresses requested."""
 
     problems: list[str]
     plots: list[dict[str, Any]]
@@ -71,7 +71,7 @@ class LookedAt:
 
 
 def looked_at(browser: Browser, page: Path, width: int, *options: str) -> LookedAt:
-    """Open a page that wide, and look at all that is in it."""
+    """Open a page at this width and inspect every element."""
     harness, log = page.with_name("harness.html"), page.with_name("network.json")
     harness.write_text(_HARNESS % {"width": width, "page": page.absolute().as_uri()})
     done = browser.run(
@@ -85,7 +85,7 @@ def looked_at(browser: Browser, page: Path, width: int, *options: str) -> Looked
     answer = re.search(r'<pre id="answer">(.*?)</pre>', out, re.DOTALL)
     assert answer and answer[1], err
     document = json.loads(unescape(answer[1]))
-    # What the browser asks of its own accord has no origin.
+    # Requests by the browser itself have no origin.
     asked = _REQUEST.findall(log.read_text(errors="replace"))
     return LookedAt(
         problems=document["problems"],

@@ -1,15 +1,15 @@
-"""What a page of HTML consists of, as a browser's parser would see it."""
+"""Elements of an HTML page, as a browser's parser sees them."""
 
 from __future__ import annotations
 
 from html.parser import HTMLParser
 
-# Elements that have no end.
+# Elements without an end tag.
 _VOID = frozenset(("meta", "link", "br", "hr", "img", "input"))
 
 
 class ReadPage(HTMLParser):
-    """Elements with their attributes, and all words; `problems` where an end has no begin."""
+    """Elements with their attributes, and all text; `problems` lists end tags without a start."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class ReadPage(HTMLParser):
             self.words.append(data)
 
     def count(self, name: str, kind: str = "") -> int:
-        """How many elements there are of a name, with a class."""
+        """Return the number of elements with a name and a class."""
         return sum(
             tag == name and (not kind or kind in (attributes.get("class") or "").split())
             for tag, attributes in self.elements

@@ -1,4 +1,4 @@
-"""Intervals that are added up for drawing lose no request and hide no outlier."""
+"""Intervals merged for drawing lose no request and hide no outlier."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_cells_are_the_shares_of_their_column() -> None:
     bins.append(second(4, [10_000]))
     cells = sorted(heat_cells(bins, "read"), key=lambda cell: (cell.begin_ns, cell.low_ns))
     spans = [(cell.begin_ns // S, cell.end_ns // S) for cell in cells]
-    # Two alike are one box; where nothing was or nobody looked there is none.
+    # Two equal cells become a single box; intervals without data have no box.
     assert spans == [(0, 2), (0, 2), (4, 5)]
     assert [SHADES[cell.shade] for cell in cells] == [1.0, 0.1, 1.0]
     assert all(

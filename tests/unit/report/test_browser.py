@@ -1,5 +1,5 @@
-"""Pages as a browser shows them: nothing sticks out or overlaps, every plot has lines, nothing is asked of
-any network. Skipped where there is no Chromium."""
+"""Pages in a browser: no element sticks out or overlaps, every plot has lines, and no network request is
+made. Skipped without Chromium."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def chromium() -> Browser:
 
 
 def recordings(folder: Path) -> list[list[str]]:
-    """What pages are made of: names that are long, a cliff, a drive's counters, two at once."""
+    """Record runs for the pages: long names, a cliff, a drive's counters, two disks at once."""
     rates = [20_000 + 31 * (at % 5) if at < 30 else 600 + 7 * (at % 4) for at in range(70)]
     write_recording(folder / "cliff.opw", entries([{"write": {400_000: rate}} for rate in rates]))
-    # Steps that are near to each other.
+    # Steps close to each other.
     chance, levels = random.Random(1), [900] * 90 + [1200] * 30 + [21_000] * 180 + [880] * 50
     steps = [{"write": {400_000: round(chance.gauss(level, level**0.5))}} for level in levels]
     write_recording(folder / "steps.opw", entries(steps))

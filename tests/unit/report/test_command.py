@@ -1,4 +1,4 @@
-"""`opwatch report` as a user meets it."""
+"""`opwatch report` from the command line."""
 
 from __future__ import annotations
 
@@ -66,10 +66,10 @@ def test_the_numbers_are_those_of_a_replay_and_a_comparison(report: Shown) -> No
     }
     reads = disk["summaries"][0]["ops"]["read"]
     assert figures["read", "iops"]["value"] == pytest.approx(reads["per_s"])
-    # A comparison looks for the place within a slot; of both the truth is within the same slot.
+    # A comparison interpolates within a slot; the true value is in the same slot in both outputs.
     for name in ("p50", "p99"):
         assert figures["read", name]["low"] <= reads["latency_ns"][name] <= figures["read", name]["high"]
-    # Each interval is drawn as it was shown.
+    # Each interval is drawn with the replayed values.
     shown = [line for line in map(json.loads, replayed.splitlines()) if line["type"] == "interval"]
     assert [one["ops"]["read"]["per_s"]["mean"] for one in disk["bins"]] == [
         line["ops"]["read"]["per_s"] for line in shown
@@ -100,9 +100,9 @@ def test_every_kept_recording_has_a_sound_page(report: Shown, name: str) -> None
     assert page.problems == []
     assert page.count("script") == 0
     assert page.count("figure", "plot") >= 4
-    # Nothing is loaded from anywhere.
+    # The page loads no resources.
     assert not re.search(r"(?:src|href)=(?!\"data:,\")|url\(|@import|https?:", text)
-    # Every plot has something in it, and no number that is none.
+    # Every plot has content, and every number is finite.
     assert page.count("svg") == page.count("figure")
     assert not re.search(r"\b(?:nan|inf|None)\b", " ".join(page.words))
     assert "NaN" not in text
@@ -113,7 +113,7 @@ def test_every_kept_recording_has_a_sound_page(report: Shown, name: str) -> None
 
 
 def hostile_run() -> Iterator[RunEntry]:
-    """Names from outside, as bad as they come."""
+    """Yield a run with hostile names."""
     for entry in a_run(9):
         if isinstance(entry, Slowed):
             requests = tuple(replace(one, name=HOSTILE, cgroup=f"/{HOSTILE}") for one in entry.requests)
@@ -136,7 +136,7 @@ def test_nothing_from_outside_is_markup(report: Shown) -> None:
     _, markdown, _ = report(name, "--markdown")
     assert "\\<script\\>alert(1)\\</script\\>\\|?\\*\\*b\\*\\*" in markdown
     assert not {"\x1b", "\u202e"} & set(markdown)
-    # A row has as many cells as its head, whatever is in them.
+    # A row has as many cells as the header, whatever the names contain.
     rows = [line for line in markdown.splitlines() if line.startswith("| ") and "alert" in line]
     assert rows
     assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {9}
@@ -157,7 +157,7 @@ def test_where_it_goes(report: Shown) -> None:
     assert (status, out) == (0, "")
     assert "x.html: " in err
     assert stat.S_IMODE(Path("x.html").stat().st_mode) == 0o644
-    # Again, over the report that is there, and the same to the byte.
+    # Written again over the existing report, with identical bytes.
     before = Path("x.html").read_bytes()
     assert report("a.opw", "-o", "x.html", "-q") == (0, "", "")
     assert Path("x.html").read_bytes() == before
@@ -199,7 +199,7 @@ def test_sentences(report: Shown) -> None:
         "nvme0n1, 40.0 s: 159,440 reads (3,986 a second, 16.3 MB/s; half"
     )
     report("a.opw", "-o", "a.html", "-q")
-    # A line of the page ends between words, and not before a unit.
+    # A line of the page breaks between words, but not before a unit.
     assert "40.0&nbsp;s: 159,440 reads (3,986 a second, 16.3&nbsp;MB/s; half" in Path("a.html").read_text()
     status, out, _ = report("idle.opw", "--markdown")
     assert status == 0
@@ -228,7 +228,7 @@ def test_several_are_drawn_over_each_other(report: Shown) -> None:
 
 def test_a_cliff_is_named_marked_and_explained(report: Shown) -> None:
     rates = [2000 + 13 * (at % 5) if at < 30 else 600 + 7 * (at % 4) for at in range(70)]
-    # As many in flight before and after.
+    # The same number in flight before and after.
     seconds: list[Second] = [{"write": {800_000_000 // rate: rate}} for rate in rates]
     write_recording(Path("a.opw"), entries(seconds))
     _, out, _ = report("a.opw", "--json")
@@ -264,7 +264,7 @@ def test_a_smaller_load_is_no_cliff(report: Shown) -> None:
 
 
 def test_a_stall_is_in_the_first_sentence(report: Shown) -> None:
-    """The requests of the last 200 s are none, and nothing is steady throughout."""
+    """The last 200 s have no requests, and no level is steady throughout."""
     seconds: list[Second] = [{"write": {900_000: 500 + at % 5}} for at in range(600)]
     write_recording(Path("a.opw"), entries([*seconds, *[{}] * 200]))
     _, out, _ = report("a.opw", "--json")
@@ -310,7 +310,7 @@ def test_plots_are_lines_with_their_values(report: Shown) -> None:
 
 
 def test_a_plot_of_one_interval_shows_it(report: Shown) -> None:
-    """A line of one place is not drawn by anything that draws."""
+    """A line with a single point is invisible in every browser."""
     write_recording(Path("a.opw"), entries(steady(1)))
     report("a.opw", "-o", "a.html", "-q")
     page = Path("a.html").read_text()

@@ -1,4 +1,4 @@
-"""What a page says of a drive: of one whose truth is known."""
+"""Sentences about a drive with known behaviour."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ _CHANGED = "did not work in the same way throughout"
 
 
 def sentences(*own_rates: float, seconds: int = 60) -> str:
-    """Of a drive that is looked at each second; `own_rates` are what it does to its NAND besides, in turn."""
+    """Return the sentences for a drive polled each second; `own_rates` are its internal NAND write rates in
+    turn."""
     drive = VirtualDrive(OCP, 3)
     drive.advance(5)
     looks = [look_at(drive, ("nvme0n1 1 2",))]

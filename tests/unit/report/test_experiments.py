@@ -1,4 +1,4 @@
-"""Pages of published experiments: what was found, in words, and where it is on the plots."""
+"""Pages of published experiments: results in words, and their marks on the plots."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_no_word_of_a_foreign_experiment_leaves_its_code_block() -> None:
 
 
 def test_levels_of_a_saturation_have_colours_and_names() -> None:
-    """Against time and against bytes; normal and raised over-provisioning are over each other."""
+    """Plots by time and by bytes; normal and raised over-provisioning are drawn together."""
     time, size = experiment_figures(_document("write-saturation"))
     assert [kind for kind, _ in time.legend] == ["run0", "run1", "run2"]
     assert [name for _, name in size.legend] == [
@@ -65,7 +65,7 @@ def test_levels_of_a_saturation_have_colours_and_names() -> None:
     ]
     assert [flag.name for flag in time.flags if flag.name.startswith("cliff")] == ["cliff"]
     assert "6.9 %: cliff after 266 GB, foretold 267 GB." in size.note
-    # Behind the dots of three levels, what is left of each at rest.
+    # The dots of three levels, with their steady-state dots on top.
     assert [layer.count("dots") for layer in time.layers] == [1, 1, 1, 0, 0, 0]
 
 
@@ -82,13 +82,13 @@ def test_a_level_that_falls_by_half_has_a_drop_where_it_falls() -> None:
 
 
 def test_where_seconds_were_counted_a_dot_is_one_of_them() -> None:
-    """Steps are found in them, too, and lie where the seconds lie, by time and by bytes."""
+    """Steps are found in seconds too, and are placed by time and by bytes."""
     document = _document("write-saturation")
     for level in document["levels"]:
         rates = [1000] * 30 + [200] * 30
         begins = [sum(rates[:at]) * 4096 for at in range(60)]
         level["seconds"] = [[at, begins[at], 1.0, rate, rate * 4096] for at, rate in enumerate(rates)]
-        # Of a model bytes are scaled, and nothing is of what was measured.
+        # A model's bytes are scaled; without scaling they equal the measured bytes.
         document["scenario"]["time_ratio"] = 1.0
         one = {"seconds": 1.0, "p99_ns": None, "nand_bytes": None}
         level["rounds"] = [one | {"host_bytes": rate * 4096, "ios": rate} for rate in rates]
@@ -101,7 +101,7 @@ def test_where_seconds_were_counted_a_dot_is_one_of_them() -> None:
 
 
 def test_seconds_of_a_part_of_the_rounds_do_not_stand_for_all_of_them() -> None:
-    """Rounds that are shorter than a second have none: a few that were longer would be all that is seen."""
+    """Rounds shorter than a second have no seconds, so only the few longer rounds would be visible."""
     document = _document("write-saturation")
     for level in document["levels"]:
         level["seconds"] = [[5.0, 4096, 1.0, 1, 4096]] * 2
@@ -111,7 +111,7 @@ def test_seconds_of_a_part_of_the_rounds_do_not_stand_for_all_of_them() -> None:
 
 
 def test_rounds_of_less_than_a_second_stand_beside_seconds_of_others() -> None:
-    """A drive that is new does a round in less than a second, and many seconds of one at rest."""
+    """A new drive finishes a round in less than a second; in steady state a round takes many seconds."""
     document = _document("write-saturation")
     document["scenario"]["time_ratio"] = 1.0
     for level in document["levels"]:

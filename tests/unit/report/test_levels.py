@@ -1,4 +1,4 @@
-"""Changes of made-up courses whose truth is known are named, and none in noise."""
+"""Changes in generated series with known levels are found, and noise has none."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def series(values: list[float]) -> LevelSeries:
 
 
 def noisy(levels: list[tuple[int, float]], spread: float, seed: int = 1) -> list[float]:
-    """So many seconds at each level."""
+    """Return the given seconds at each level."""
     chance = random.Random(seed)
     return [
         max(level * (1 + spread * chance.gauss(0, 1)), 1.0)
@@ -41,7 +41,7 @@ def white(spread: float) -> Noise:
 
 
 def alike(share: float) -> Noise:
-    """Neighbours have this much in common."""
+    """Noise with this correlation between neighbours."""
 
     def values(chance: random.Random, count: int) -> list[float]:
         off, made = chance.gauss(0, 1), list[float]()
@@ -54,7 +54,7 @@ def alike(share: float) -> Noise:
 
 
 def heavy(chance: random.Random, count: int) -> list[float]:
-    """Now and then nothing for a second."""
+    """Noise with an occasional second near zero."""
     return [math.exp(chance.gauss(0, 0.5)) if chance.random() > 0.03 else 0.01 for _ in range(count)]
 
 
@@ -89,7 +89,7 @@ def test_what_is_less_than_a_quarter_is_no_step() -> None:
     ids=["white", "wide", "alike", "very alike", "heavy"],
 )
 def test_noise_has_no_steps_and_no_period(noise: Noise, most: int) -> None:
-    """Neighbours that are very alike make waves that are levels for whoever has seen no more of them."""
+    """Strongly correlated neighbours form waves that look like levels in a short run."""
     steps = periods = 0
     for seed in range(30):
         values = noise(random.Random(seed), 80)
@@ -112,7 +112,7 @@ def test_where_a_rise_begins() -> None:
     (step,) = levels_of(series(ramp)).steps
     assert (step.at_ns, step.is_beyond, step.before.intervals) == (20 * S, True, 20)
     assert step.difference.low is not None and step.difference.low >= 1.25
-    # One that comes back was none.
+    # A step that reverts is not a step.
     assert levels_of(series([*ramp, 1.1])).steps == ()
 
 
@@ -160,7 +160,7 @@ def test_a_period_is_as_long_as_it_is(length: int) -> None:
 
 @pytest.mark.parametrize(("pause", "after"), [(2, 300), (5, 300), (10, 300), (10, 600), (15, 300)])
 def test_a_step_behind_a_pause_is_where_the_level_begins(pause: int, after: float) -> None:
-    """Of 40 seeds each, with a scatter of 30 %. What is left is what that scatter leaves open."""
+    """40 seeds each, with a standard deviation of 30 %. The tolerance covers that noise."""
     right = pauses = 0
     for seed in range(40):
         chance = random.Random(seed)
@@ -193,7 +193,7 @@ def test_gaps_of_a_sparse_load_are_no_pauses(rate: float) -> None:
         values = [float(sum(chance.random() < rate / 20 for _ in range(20))) for _ in range(300)]
         pauses += bool(pauses_of(values, 12))
     assert pauses == 0
-    # Neither are those of a load that works every five seconds.
+    # The regular gaps of a load that works every five seconds are not pauses.
     assert pauses_of([500.0, 0.0, 0.0, 0.0, 0.0] * 60, 12) == []
 
 

@@ -1,4 +1,4 @@
-"""A slower drive and a smaller load are told apart by what was in flight, and by what was asked for."""
+"""A slower drive and a smaller load are distinguished by queue depth and request rate."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def figures(before: list[TimeBin], after: list[TimeBin], op: str = "write") -> l
 
 def test_a_drive_that_gets_slower_under_the_same_load() -> None:
     assert figures(seconds(write=second()), seconds(write=second(rate=300))) == []
-    # More in flight is what an open load makes of a slower drive.
+    # An open load on a slower drive has more requests in flight.
     assert figures(seconds(write=second()), seconds(write=second(16.0, rate=300))) == []
     assert figures(seconds(write=second(rate=300)), seconds(write=second(4.0))) == []
 
@@ -51,7 +51,7 @@ def test_another_operation_that_takes_its_share() -> None:
     after = seconds(write=second(rate=300), read=second(rate=4000))
     (change,) = load_changes("write", before, after) or ()
     assert (change.figure, change.op, change.before, change.after) == (LoadFigure.OTHER, "read", 50, 4000)
-    # It is faster with as many in flight, because there is less to write.
+    # Reads are faster at the same queue depth because there are fewer writes.
     assert (
         figures(
             seconds(write=second(), read=second()), seconds(write=second(rate=300), read=second(rate=2000))

@@ -1,5 +1,4 @@
-"""Whose the requests of a recording were: the same numbers in a report, on the screen, in JSON and in a table
-of owners; and nothing in their names is more than a name."""
+"""Owners of a recording's requests: equal numbers in report, dashboard, JSON and table; names are escaped."""
 
 from __future__ import annotations
 
@@ -45,14 +44,14 @@ def report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
 
 
 def finals_of(run: Iterator[RunEntry]) -> dict[str, Observation]:
-    """The last summary of each disk."""
+    """Return the last summary of each disk."""
     story = Story()
     news = [one for entry in run for one in story.take(entry)]
     return {one.device: one for one in news if isinstance(one, Observation) and one.final}
 
 
 def rows_of(markdown: str, title: str) -> list[list[str]]:
-    """The cells of a table of Markdown."""
+    """Return the cells of a Markdown table."""
     lines = markdown.split(f"**{title}**")[1].strip().split("\n\n")[0].splitlines()
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
 
@@ -84,7 +83,7 @@ def test_one_recording_has_the_same_numbers_everywhere(report: Report) -> None:
         assert line.split()[:2] == [units.megabytes(value / seconds) for value in moved]
         assert line.split()[3:5] == [units.rate(count / seconds), units.duration(time_ns / count)]
         assert f">{count:,}<" in page
-    # All rows together are what the disk did.
+    # The rows add up to the disk's total.
     assert rows[-1][4] == f"{sum(op['count'] for op in summary['ops'].values()):,}"
 
 
@@ -130,7 +129,7 @@ def test_names_of_owners_are_no_markup(report: Report) -> None:
     page = ReadPage(text)
     assert page.problems == []
     assert page.count("script") == page.count("b") == 0
-    # In the table, in the legends of the plots, and in the sentence.
+    # In the table, in the plots' legends, and in the sentence.
     assert text.count("&lt;script&gt;alert(1)&lt;/script&gt;|?**b**") >= 5
     assert not {"\x1b", "\u202e"} & set(text)
     markdown = report("a.opw", "--markdown")
@@ -142,7 +141,7 @@ def test_names_of_owners_are_no_markup(report: Report) -> None:
 
 
 def processes(sample: OwnerSample) -> OwnerSample:
-    """The same by process: one that runs, and write-back, which is nobody's of these."""
+    """The same sample by process: a running process, and write-back, which belongs to no process."""
     kinds = ((OwnerKind.PROCESS, 77, "postgres"), (OwnerKind.WRITE_BACK, 5, "flush-8:0"))
     rows = (
         OwnerRow(kind, number, 1 if number == 77 else 0, name, row.counts)

@@ -1,4 +1,4 @@
-"""A pause with requests in flight is a stall, and one without is the load's own."""
+"""A pause with requests in flight is a stall; a pause without is idle time of the load."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ S = 10**9
 
 
 def pause_of(flying: int, *, others: bool = False) -> Pause:
-    """The pause of 10 s in a run of 100 s, with so many requests in flight."""
+    """Return the pause of 10 s in a run of 100 s, with this many requests in flight."""
     disk = DiskPicture("sda", "sda")
     for at in range(100):
         is_pause = 50 <= at < 60
@@ -29,7 +29,7 @@ def pause_of(flying: int, *, others: bool = False) -> Pause:
 
 @pytest.fixture(autouse=True)
 def reads_and_writes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which operations there were is in the summaries, of which there are none here."""
+    """Operations come from the summaries, which do not exist here."""
     monkeypatch.setattr(DiskPicture, "ops", ["read", "write"])
 
 

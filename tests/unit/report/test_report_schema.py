@@ -1,4 +1,4 @@
-"""docs/schema/report.json, held against what is really printed, and the other way round."""
+"""docs/schema/report.json against the printed output, in both directions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Axes name round values, as finely as they differ, and every value lies where its axis says."""
+"""Axes have round labels, as precise as their differences, and every value is at its labelled place."""
 
 from __future__ import annotations
 

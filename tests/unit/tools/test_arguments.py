@@ -1,4 +1,4 @@
-"""The command line: times, percentages, commands that were mistyped, help."""
+"""The command line: durations, percentages, mistyped commands, help."""
 
 from __future__ import annotations
 
@@ -203,7 +203,8 @@ def test_version(option: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Cap
 
 @pytest.mark.parametrize("option", ["-V", "--version"])
 def test_version_that_nobody_can_be_told(option: str) -> None:
-    """Where the way without a parser fails, the command line says why."""
+    """The shortcut that prints the version without a parser fails, and the parser's path reports the
+    error."""
     with open("/dev/full", "w") as full:
         argv = [sys.executable, "-m", "opwatch", option]
         done = subprocess.run(argv, stdout=full, stderr=subprocess.PIPE, text=True, check=False)

@@ -1,4 +1,4 @@
-"""Owners that are offered and not asked for: a watch goes on without them, and says why."""
+"""Optional attribution to owners: a watch continues without owners and reports why."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from opwatch.tools.backends import Attribution, attach
 
 
 class _Refusing:
-    """A tracer on a kernel that takes no programs with owners, or none at all."""
+    """A tracer on a kernel that refuses programs with owners, or every program."""
 
     takes_plain = True
     lacks: Sequence[str] = ()

@@ -1,4 +1,4 @@
-"""Which mounts `opwatch trim audit` trims with --all and --dev: each filesystem once, where it can be."""
+"""Mounts that `opwatch trim audit` trims with --all and --dev: each filesystem once, if possible."""
 
 from __future__ import annotations
 

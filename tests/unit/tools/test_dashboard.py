@@ -1,4 +1,4 @@
-"""The dashboard in a terminal: keys, colours, who gets it; and a run behind it that ends well."""
+"""The dashboard in a terminal: keys, colours, when it starts, and the end of the run behind it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def app_of(view: View) -> DashboardApp:
 
 
 def after(keys: str, view: View, size: tuple[int, int] = (80, 24)) -> list[str]:
-    """What stands on the screen after these keys."""
+    """Return the screen lines after these keys."""
 
     async def press() -> list[str]:
         app = app_of(view)
@@ -83,7 +83,7 @@ def test_keys_move_through_the_past() -> None:
 
 
 def map_of(lines: list[str]) -> list[str]:
-    """The rows of the heat map, without their axis."""
+    """Return the rows of the heat map without their axis."""
     return [
         re.split("[┤│]", line, maxsplit=1)[1] for line in lines if re.match(r" *[0-9.]*[nums]? [┤│]", line)
     ]
@@ -97,9 +97,9 @@ def test_pausing_and_going_back_leave_the_map_as_it_was(size: tuple[int, int]) -
     for keys in ("space", "left", "left left left left left"):
         shown = after(keys, View(), size)
         assert "PAUSED" in shown[0]
-        # Only the cursor is new in the map.
+        # The map differs only by the cursor.
         assert [line.replace("│", " ") for line in map_of(shown)] == map_of(before)
-        # Its time is below the map.
+        # The cursor's time is below the map.
         at = shown[0].split()[-2]
         assert at in shown[next(place for place, line in enumerate(shown) if "└" in line) + 1]
 
@@ -134,7 +134,7 @@ def test_it_follows_a_terminal_that_is_resized() -> None:
 
 
 def sent(colours: int, rows: list[tuple[str, Tone | Heat]]) -> str:
-    """What a terminal of so many colours is sent."""
+    """Return the bytes for a terminal with this many colours."""
     stream = io.StringIO()
     console = Console(file=stream, force_terminal=True, color_system="256", width=100)
     for segment in Painter(colours).strip(rows, sum(len(text) for text, _ in rows)):
@@ -151,7 +151,7 @@ ROW: list[tuple[str, Tone | Heat]] = [
 def test_without_colours_no_colour_is_sent() -> None:
     codes = re.findall(r"\x1b\[([0-9;]*)m", sent(0, ROW))
     assert {code for given in codes for code in given.split(";")} <= {"", "0", "1", "2", "7"}
-    # What is hot can be told from what is warm all the same.
+    # Hot and warm cells stay distinguishable.
     assert len({sent(0, [("▀", Heat(level, 0))]) for level in (0, 1, 3, 5, 7)}) == 5
 
 
@@ -194,7 +194,8 @@ def asked(**options: bool) -> argparse.Namespace:
 
 
 def on_terminal(patch: pytest.MonkeyPatch, but: str | None = None) -> None:
-    """Have all three streams be a terminal, but for one. In the test itself: pytest has its own before."""
+    """Make every stream but one a terminal. Called inside the test, because pytest replaces the streams
+    earlier."""
     for name in ("stdin", "stdout", "stderr"):
         patch.setattr(sys, name, io.StringIO() if name == but else _Terminal())
     patch.setenv("TERM", "xterm-256color")
@@ -234,7 +235,7 @@ def test_a_terminal_that_cannot_gets_lines(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 class _Run:
-    """A source that goes on until it is stopped."""
+    """A source that runs until it is stopped."""
 
     def __init__(self, fails: bool = False) -> None:
         self.stopped, self._fails = False, fails
@@ -280,7 +281,7 @@ def test_a_recording_is_in_view_as_a_whole_until_somebody_moves() -> None:
     class File:
         def entries(self) -> Iterator[RunEntry]:
             yield from a_run(150, seed=1)
-            # It must not end before the keys were pressed.
+            # Wait, so that the run does not end before the keys are pressed.
             looked.wait(30)
 
     for keys, zoom in (("", 5), ("r", 1)):
@@ -316,7 +317,7 @@ def test_a_recording_is_replayed_on_a_real_terminal(tmp_path: Path) -> None:
     status, written = screen_of(argv, {b"q quit": b" ", b"PAUSED": b"q"}, {"TERM": "xterm-256color"})
     assert status == 0
     assert "PAUSED" in written
-    # The terminal is given back as it was: its own screen, with a cursor.
+    # The terminal is restored: the normal screen, with a cursor.
     assert written.index("\x1b[?1049h") < written.index("\x1b[?1049l")
     assert "\x1b[?25h" in written
     status, plain = screen_of(argv, {}, {"TERM": "dumb"})
@@ -326,7 +327,7 @@ def test_a_recording_is_replayed_on_a_real_terminal(tmp_path: Path) -> None:
 
 
 class _Live(_Run):
-    """A run as a recorder knows it."""
+    """A live run as the recorder sees it."""
 
     end: End | None = None
     status = 0
@@ -349,7 +350,7 @@ def test_what_is_kept_begins_once_an_interval_is_shown(
             before, ticks = (sum(isinstance(one, Ticked) for one in some) for some in (shown[:-1], shown))
             assert len([*tmp_path.glob("opwatch-shown-*")]) == bool(before)
             if len(shown) == 1:
-                # Asked for at once, and written when there is something.
+                # Requested immediately, and written as soon as there are intervals.
                 asking = threading.Thread(target=hour.write, args=(answers.append,))
                 asking.start()
             if (before, ticks) == (7, 8):
@@ -359,7 +360,7 @@ def test_what_is_kept_begins_once_an_interval_is_shown(
             live.stopped = ticks == 8
     assert not [*tmp_path.glob("opwatch-shown-*")]
     assert [text.partition(":")[0] for text in answers] == ["written", "written"]
-    # Nothing is missing, although the first of it was shown before anybody kept it.
+    # The recording is complete, although its first entries were shown before it started.
     with closing(RecordedRun(Path(answers[-1].removeprefix("written: ").partition(";")[0]))) as run:
         entries = [*run.entries()]
     for kind, count in ((Began, 3), (Ticked, 7)):
@@ -367,7 +368,7 @@ def test_what_is_kept_begins_once_an_interval_is_shown(
 
 
 def test_what_a_killed_dashboard_left_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """But not what one that runs holds, what was just made, nor what only looks like it."""
+    """Folders of a running dashboard, new folders and unrelated names stay."""
     monkeypatch.setattr(keeping, "_IN_MEMORY", (tmp_path,))
     left, shown, young, other = (
         tmp_path / f"opwatch-{name}" for name in ("shown-a", "shown-b", "shown-c", "x")

@@ -1,4 +1,4 @@
-"""fio with options of ours: what it would have printed is printed, and what it measured is kept."""
+"""fio with added options: its usual output is printed, and its results are kept."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ rate_iops=47
 
 
 class Kept:
-    """A recorder that remembers."""
+    """A recorder that stores the calls."""
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
@@ -57,7 +57,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def ran(*words: str, capfd: pytest.CaptureFixture[str]) -> tuple[Kept, str, str]:
-    """(what was kept, standard output, standard error) of a fio that ran."""
+    """Run fio and return (kept files and events, standard output, standard error)."""
     kept: Any = Kept()
     run = RecordedFio(["fio", *words])
     try:
@@ -101,7 +101,7 @@ def test_a_job_with_logs_of_its_own_keeps_them(folder: Path, capfd: pytest.Captu
     kept, _, err = ran("job.fio", capfd=capfd)
     assert list(kept.files) == ["fio/report.json"] and not kept.events
     assert "job.fio has write_lat_log of its own" in err
-    # By its own clock, which begins with the job.
+    # The log uses fio's clock, which starts with the job.
     rows = (folder / "mine_lat.1.log").read_text().splitlines()
     assert len(rows) > 30 and int(rows[-1].split(",")[0]) < 2000
 

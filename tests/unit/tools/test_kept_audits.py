@@ -1,4 +1,4 @@
-"""A recording of `opwatch trim audit`: what was seen, shown again as it was shown."""
+"""Recordings of `opwatch trim audit`: the evidence is kept, and a replay shows the same output."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_one_of_the_first_version_that_had_them_is_read_for_ever(tmp_path: Path)
 
 
 def _stacked(document: dict[str, object], below: list[str], times: int = 1) -> None:
-    """Both layers of the first stack upon these, and there so many times."""
+    """Stack both layers of the first audit on `below`, the given number of times."""
     evidence = document["audit"][1]  # type: ignore[index]
     layers = evidence[0][1]
     for layer in layers:

@@ -1,4 +1,4 @@
-"""A dashboard whose terminal goes away, or is read by nobody, ends."""
+"""A dashboard ends if its terminal disappears or is no longer read."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_what_nobody_reads_is_lost_once_we_are_in_a_hurry(no_hurry: None) -> Non
         painted = PaintedTerminal(stream)
         terminal.hurry()
         begin = time.monotonic()
-        # More than any terminal keeps.
+        # More than a terminal buffers.
         for _ in range(50):
             assert painted.write("x" * 10_000) == 10_000
         assert time.monotonic() - begin < 10

@@ -1,4 +1,4 @@
-"""What the comparison of throughput may claim."""
+"""Claims of the throughput comparison."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_one_pair_proves_nothing() -> None:
 
 
 def test_a_range_says_what_it_is_worth() -> None:
-    """All of n fair coins fall on one side in 2 of 2^n cases."""
+    """All of n fair coins fall on the same side in 2 of 2^n cases."""
     assert Throughput([0.9, 1.0, 0.95], 1000.0).confidence == 0.75
     assert "0.900 to 1.000, 5 pairs" in printed(0.9, 1.0, 0.95, 0.97, 0.93)
     assert "true median with 93.75 % confidence" in printed(0.9, 1.0, 0.95, 0.97, 0.93)

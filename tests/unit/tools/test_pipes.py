@@ -1,4 +1,5 @@
-"""Names of pipes where files are wanted: refused at once with what to do, because nothing ends their wait."""
+"""Pipes in place of files are refused immediately with a remedy, because reading a pipe could block for
+ever."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The line that is written over: on a terminal only, and gone before anything else is printed."""
+"""The progress line: shown on terminals only, and erased before other output."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SHOW = (
 
 
 def on_a_terminal(*arguments: str, columns: int = 30, may_fail: bool = False) -> str:
-    """What the command writes to a terminal as standard error."""
+    """Run the command with a terminal as standard error and return its output."""
     leader, terminal = pty.openpty()
     termios.tcsetwinsize(terminal, (24, columns))
     with os.fdopen(leader, "rb", buffering=0) as reader:
@@ -32,7 +32,7 @@ def on_a_terminal(*arguments: str, columns: int = 30, may_fail: bool = False) ->
         while True:
             try:
                 part = reader.read(4096)
-            except OSError:  # Linux says EIO where nobody holds the terminal any more.
+            except OSError:  # Linux returns EIO once no process has the terminal open.
                 break
             if not part:
                 break

@@ -1,4 +1,4 @@
-"""A replay that goes on when somebody asks for it."""
+"""A replay that continues on request."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_step_is_an_interval(
         tree["end_mono_ns"] for tree in whole if tree["type"] == "interval" and tree["device"] == "sda"
     ]
     assert ends == all_ends[:count]
-    # The summary is of what was shown.
+    # The summary covers the part that was shown.
     [summary] = [tree for tree in trees if tree["type"] == "summary" and tree["device"] == "sda"]
     assert summary["end_mono_ns"] == all_ends[count - 1]
 

@@ -1,4 +1,4 @@
-"""What the options of `opwatch trim stale` mean."""
+"""Options of `opwatch trim stale`."""
 
 from __future__ import annotations
 

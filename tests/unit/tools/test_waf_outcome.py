@@ -1,4 +1,4 @@
-"""A recording of `opwatch waf`: looks at a drive, and what they were for."""
+"""Recordings of `opwatch waf`: drive readings and their purpose."""
 
 from __future__ import annotations
 

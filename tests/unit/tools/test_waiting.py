@@ -105,7 +105,8 @@ def test_without_announcements_nothing_is_heard() -> None:
 
 
 def test_a_signal_of_others_ends_no_wait() -> None:
-    """A screen handles that of a terminal that was resized; whoever waits for an interval is not to end."""
+    """A signal with its own handler, such as the resize signal of a terminal, must not end a wait for an
+    interval."""
     old = signal.signal(signal.SIGWINCH, lambda *_: None)
     try:
         with Waiter() as waiter:
@@ -126,7 +127,7 @@ def test_a_wait_is_ended_from_another_thread() -> None:
 
 
 class FakeMachine:
-    """The clock, the disks and the wait of a run. Reading the disks takes `busy_s` each time."""
+    """The clock, the disks and the wait of a run. Each read of the disks takes `busy_s`."""
 
     def __init__(self, busy_s: float = 0.0) -> None:
         self.now, self.busy_s = 1000.0, busy_s
@@ -166,7 +167,7 @@ class FakeMachine:
 def ended(
     machine: FakeMachine, monkeypatch: pytest.MonkeyPatch, for_s: float | None = None, **asked: float
 ) -> LiveRun:
-    """A run on this machine that has come to its end."""
+    """Return a finished run on this machine."""
     monkeypatch.setattr(waiting, "time", machine)
     given: dict[str, Any] = {"count": None, "command": None} | asked
     fake = cast(Any, machine)

@@ -1,4 +1,4 @@
-"""A watch whose disks come and go: what is written, told and said."""
+"""A watch with disks that come and go: rows, events and messages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.unit.support.tracers import Attaching
 
 
 class Watch:
-    """A Watching on a sysfs of files, with tracers that do what they are told."""
+    """A Watching on a fake sysfs, with fake tracers."""
 
     made: ClassVar[list[Watch]] = []
 
@@ -53,7 +53,7 @@ class Watch:
 
 @pytest.fixture(autouse=True)
 def _same_from_a_file() -> Iterator[None]:
-    """Whatever a test does: its run prints the same, byte for byte, when it is read back."""
+    """After each test, the run read back from a file must print the same bytes."""
     Watch.made.clear()
     yield
     assert Watch.made
@@ -178,7 +178,7 @@ def test_lines_say_since_when(tree: Tree) -> None:
 
 
 def test_what_came_since_the_last_look_is_in_the_summary(tree: Tree) -> None:
-    """A command that reloads a table, does its I/O and ends, all between two looks."""
+    """A command reloads a table, does its I/O and ends, all between two polls."""
     watch = Watch(tree, "dm-7")
     restack(tree, "dm-7", "sdb")
     unexplained = watch.watching.summary(with_rest=True)

@@ -1,4 +1,4 @@
-"""Keys of a table of owners: what they choose, and a terminal that is given back as it was."""
+"""Keys for the table of owners: their effects, and a terminal that is restored."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_filter_is_typed_and_kept_until_escape() -> None:
     assert after("/", *"fio").is_typing
     kept = after("/", *"fio", ENTER, "t")
     assert (kept.words, kept.is_typing, kept.sort) == ("fio", False, Sort.TIME)
-    # Letters are part of the filter while it is typed, whatever they choose otherwise.
+    # During input of a filter, letters belong to the filter.
     assert after("/", "t", "q") == OwnerKeys(Sort.BYTES, "tq", is_typing=True)
     assert after("/", *"fio", ENTER, ESCAPE) == OwnerKeys(Sort.BYTES)
     assert after("/", *"fio", ESCAPE) == OwnerKeys(Sort.BYTES)
@@ -120,7 +120,7 @@ def test_a_terminal_that_goes_away_ends_the_keys(monkeypatch: pytest.MonkeyPatch
     ours, theirs = pty.openpty()
     with os.fdopen(theirs, "r") as stream:
         monkeypatch.setattr(sys, "stdin", stream)
-        # It is nobody's controlling terminal, so that nothing may be read from it.
+        # The stream is not a controlling terminal, so no keys may be read from it.
         assert not has_keyboard()
         with Keyboard(lambda key: None):
             os.close(ours)

@@ -35,10 +35,10 @@ def test_rates_and_bandwidths_of_each_operation() -> None:
     assert {row.operation for row in rates.rows()} == {"read", "write"}
     for rate, bandwidth in zip(rates.rows(), bandwidths.rows(), strict=True):
         assert (rate.time_ms, rate.operation) == (bandwidth.time_ms, bandwidth.operation)
-        # Of 8 KiB each; both are rounded.
+        # 8 KiB per request; both values are rounded.
         assert bandwidth.value == pytest.approx(8 * rate.value, abs=8)
     times = [row.time_ms for row in rates.rows()]
-    # Of a clock of its own, not since the begin.
+    # A separate clock, not the time since the start.
     assert times == sorted(times) and times[0] > 10_000_000 and times[-1] - times[0] < 1500
 
 

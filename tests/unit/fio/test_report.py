@@ -45,7 +45,7 @@ def test_what_else_fio_printed_is_kept_apart() -> None:
     assert rest.startswith("warm up: (g=0)")
     assert "Run status group" in rest
     assert '"jobs"' not in rest
-    # fio puts a line's end behind the JSON.
+    # fio prints a newline after the JSON.
     assert len(rest) + len(json_in(text)) + 1 == len(text)
 
 

@@ -1,4 +1,4 @@
-"""A part of a run, or the same in longer intervals: what is shown of them is what the whole run says."""
+"""Parts of a run, and longer intervals: the figures agree with the whole run."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_part_begins_with_the_last_samples_before_it() -> None:
     assert all(one.arrival is None for one in begun)
     assert counts(part, "interval") == counts(run, "interval")[5:10]
     assert counts(part, "summary") == [sum(counts(run, "interval")[5:10])]
-    # The drive's last answer before it is where its figures begin.
+    # The drive's figures start at its last answer before the part.
     assert any(isinstance(entry, Looked) for entry in part[3:4])
 
 

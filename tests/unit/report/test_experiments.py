@@ -65,7 +65,7 @@ def test_levels_of_a_saturation_have_colours_and_names() -> None:
     ]
     assert [flag.name for flag in time.flags if flag.name.startswith("cliff")] == ["cliff"]
     assert "6.9 %: cliff after 266 GB, foretold 267 GB." in size.note
-    # The dots of three levels, with their steady-state dots on top.
+    # The dots of three levels, followed by the layers of their steady states.
     assert [layer.count("dots") for layer in time.layers] == [1, 1, 1, 0, 0, 0]
 
 

@@ -1,4 +1,4 @@
-"""The journal of an experiment on file systems is read as it was written, whatever ended who wrote it."""
+"""The journal of a file-system experiment is readable however its writer ended."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_cut_anywhere_it_goes_on_from_the_last_whole_entry(tmp_path: Path) -> No
         state = parse_experiment(raw[:size], "it")
         whole = max(end for end in ends if end <= size)
         assert state.cut_bytes == size - whole
-        # Between its two rates stands an entry of which nothing is known here.
+        # The entry between the two rates is of an unknown kind.
         assert state.done == sum(end <= size for end in (ends[1], ends[3]))
 
 
@@ -151,7 +151,7 @@ def test_words_of_a_sweep_of_a_drive_mean_nothing_to_it(
     words = ["sweep", "resume", REQUEST.name, "--journals", str(tmp_path)]
     assert main([*words, "--destroy"]) == 2
     assert "--destroy: only with a sweep of a drive" in capsys.readouterr().err
-    # Nothing is there that it was begun on.
+    # The mount point of the experiment does not exist here.
     assert main([*words, "-q"]) == 2
     assert "--on one=/mnt/a: No such file or directory" in capsys.readouterr().err
 

@@ -1,4 +1,4 @@
-"""Free space: two lines that coincide or do not, and what an author's rates say of the flash he had."""
+"""Free space: two lines that coincide or differ, and the flash size implied by the author's rates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random reads and writes on a whole drive, and on less of it: gains beside what the constants say."""
+"""Random reads and writes on a whole drive and on a part of it: gains compared with the drive's constants."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_other_gains_are_not() -> None:
     verdicts = _verdicts(_result(1.9, 1.2, read=1.05))
     assert verdicts[:3] == [ScenarioVerdict.NOT_REPRODUCED] * 3
     why = iometer_statements(_result(1.9, 1.9), PUBLISHED, PROFILE)[2].why
-    # So much flash that a tenth less in use gives a quarter.
+    # The gain of a quarter from a tenth less use implies this much flash.
     assert "1.34 of what it shows" in why
 
 
@@ -81,10 +81,10 @@ def test_a_read_that_is_faster_than_flash_is_none_of_it() -> None:
 
 def test_constants_say_where_the_interface_ends_and_the_flash_begins() -> None:
     whole, less = LEVELS
-    # 307 MB/s on flash, divided by what each byte of the host costs there.
+    # 307 MB/s on flash, divided by the NAND bytes per host byte.
     assert foretold_iops(PROFILE, WRITE_FULL, whole, LOAD) == pytest.approx(12_950, rel=0.001)
     assert foretold_iops(PROFILE, WRITE_FULL, less, LOAD) == pytest.approx(25_150, rel=0.001)
-    # While new, and at one outstanding: the time of a command, and of its bytes.
+    # On a new drive with queue depth 1: the time of a command plus the time of its bytes.
     assert foretold_iops(PROFILE, WRITE_EMPTY, whole, LOAD) == pytest.approx(1e9 / 32_015, rel=0.001)
     deep = replace(LOAD, queue_depth=32)
     assert foretold_iops(PROFILE, READ_FULL, whole, deep) == pytest.approx(99_844, rel=0.001)

@@ -1,4 +1,5 @@
-"""Random reads and writes on a drive, whole and with a part left free: what its probes and rest come to."""
+"""Random reads and writes on a drive, whole and with free space: results from its probes and its steady
+state."""
 
 from __future__ import annotations
 
@@ -80,7 +81,7 @@ def test_of_flash_that_nobody_knows_nothing_is_foretold() -> None:
     outcomes = _outcomes(1.24, None)
     result = iometer_of_drive(outcomes)
     assert result.gain(WRITE_FULL).foretold is None
-    # What the author found is compared all the same.
+    # The published result is still compared.
     assert _verdicts(outcomes)[0] is ScenarioVerdict.UNTOLD
     assert _verdicts(outcomes)[2] is ScenarioVerdict.REPRODUCED
     assert _verdicts(_outcomes(1.01, None))[2] is ScenarioVerdict.NOT_REPRODUCED

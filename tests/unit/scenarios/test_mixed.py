@@ -1,4 +1,4 @@
-"""Mixed I/O side by side: fio's words, ratios of sets, and where no load is made."""
+"""Mixed I/O on several sets: fio's arguments, ratios between sets, and refused places."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_the_document_and_its_table() -> None:
     assert problems(document) == []
     shown = list(experiment_lines(document))
     assert all(len(line) <= 80 for line in shown)
-    # A hundred requests for two hundred I/Os; and a disk that keeps no count.
+    # A hundred requests for two hundred I/Os; and a disk without statistics.
     words = [line.split() for line in shown]
     assert ["8k", "random", "75r", "sda", "75", "25", "0.82", "5.00m", "95", "%", "0.50"] in words
     assert ["8k", "random", "75r", "sdb", *"------"] in words

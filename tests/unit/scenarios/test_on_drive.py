@@ -1,4 +1,4 @@
-"""Experiments on a drive: their levels, their pace, and what is told of a drive whose flash nobody knows."""
+"""Experiments on a drive: levels, pace, and verdicts for a drive with an unknown flash size."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_figures_without_rest_are_no_rate_at_rest() -> None:
     outcome = RECORD.outcome(drive_levels(SATURATION, GIB, None)[0])
     [level] = saturated([outcome], 1.0)
     assert rest_iops(outcome) is None
-    # What is proven by itself is its WAF.
+    # Only the WAF is proven.
     assert level.is_by_waf and "its IOPS are not" in level.why
     unproven = replace(outcome, strict=replace(outcome.strict, window=None))
     [level] = saturated([unproven], 1.0)

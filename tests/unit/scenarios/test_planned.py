@@ -1,4 +1,4 @@
-"""What scenarios would do: planned, and nothing written."""
+"""Plans of scenarios, without any writes."""
 
 from __future__ import annotations
 

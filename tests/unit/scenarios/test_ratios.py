@@ -1,4 +1,4 @@
-"""What must come out at the published capacity, whatever the seed, and what it may cost."""
+"""Results at the published capacity for several seeds, within a CPU limit."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import pytest
 from opwatch.tools.cli import main
 
 SEEDS = (1, 2, 3)
-# Of CPU time, for a scenario on simulated flash.
+# CPU time for a scenario on simulated flash.
 MOST_CPU_S = 10.0
 
 
 def _run(folder: Path, seed: int, name: str, profile: str, *words: str) -> dict[str, Any]:
-    """The document of a scenario, which may not have cost more than it may."""
+    """Return the scenario's document, and check its CPU time."""
     kept, before = folder / f"{name}-{seed}.json", os.times()
     command = ["sweep", "run", "--scenario", name, "--virtual", profile, "--seed", str(seed), *words]
     assert main([*command, "-q", "-o", str(kept)]) == 0
@@ -29,7 +29,7 @@ def _run(folder: Path, seed: int, name: str, profile: str, *words: str) -> dict[
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_more_over_provisioning_gains_what_models_say(seed: int, tmp_path: Path) -> None:
-    """At 7, 18 and 35 % of the whole flash: 1, 2.4 and 4.5 times."""
+    """Levels of 7, 18 and 35 % of the whole flash gain 1, 2.4 and 4.5 times."""
     levels = _run(tmp_path, seed, "write-saturation", "intel-520-240")["scenario"]["levels"]
     assert [level["likeness"] for level in levels] == ["reproduced"] * 3
     for level, wanted in zip(levels, (1.0, 2.4, 4.5), strict=True):

@@ -1,4 +1,4 @@
-"""Write saturation: where the cliff is, what is gained, and what is said where that cannot be told."""
+"""Write saturation: the cliff, the gains, and the reason if there is no verdict."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from opwatch.tools.cli import main
 FLASH = 1 << 30
 PASSED = StrictVerdict(StrictState.PASS, (), None)
 NOT_REACHED = StrictVerdict(StrictState.NOT_REACHED, (), None)
-# Flash that writes 4 KiB in 0.1 ms, and moves nothing until all of it was written.
+# Flash that writes 4 KiB in 0.1 ms and relocates no pages until all of it was written.
 FRESH = Round(1 << 20, 0.0256, 256, nand_bytes=1 << 20)
 DRIVE = """\
 description = "A small drive"
@@ -63,7 +63,7 @@ def _outcome(
 def test_the_cliff_is_where_more_is_moved_than_written() -> None:
     [level] = saturated([_outcome("7%", 1000.0)], 0.5)
     assert level.cliff is not None and level.predicted_bytes == FLASH
-    # A model of half the size: twice the bytes, and twice the time.
+    # For a model of half the size: twice the bytes and twice the time.
     assert level.cliff.host_bytes == 2 * FLASH
     assert level.cliff.seconds == pytest.approx(2 * 1024 * 0.0256)
     assert level.cliff.within_bytes == 2 << 20
@@ -71,7 +71,7 @@ def test_the_cliff_is_where_more_is_moved_than_written() -> None:
 
 
 def _disturbed(percent: str, waf: float | None) -> LevelOutcome:
-    """Not at rest for its IOPS alone, as on a busy host."""
+    """Only the IOPS are not steady, as on a busy host."""
     checks = (
         StrictCheck("IOPS", "a drift of at most 2 %", "30 %", is_met=False),
         StrictCheck("WAF", "a drift of at most 2 %", "1 %", is_met=waf is not None),
@@ -90,7 +90,7 @@ def test_where_a_busy_host_disturbs_iops_the_gain_is_that_of_waf() -> None:
     assert second.gain == pytest.approx(7.4 / 3.1) and second.is_by_waf
     assert second.gain_error == pytest.approx((0.01 / 7.4 + 0.01 / 3.1) * 7.4 / 3.1)
     assert second.likeness is ScenarioVerdict.REPRODUCED and "by WAF alone" in second.why
-    # What is not proven by itself is no figure either.
+    # A level without proof has no figure either.
     assert third.gain is None and third.likeness is ScenarioVerdict.UNTOLD
 
 
@@ -98,7 +98,7 @@ def test_where_a_busy_host_disturbs_iops_the_gain_is_that_of_waf() -> None:
     ("part", "likeness"), [(0.995, ScenarioVerdict.REPRODUCED), (0.97, ScenarioVerdict.NOT_REPRODUCED)]
 )
 def test_models_are_no_nearer_to_a_drive_than_a_percent(part: float, likeness: ScenarioVerdict) -> None:
-    """They are of very many superblocks, none of which is open or kept in reserve."""
+    """The models assume many superblocks, with none open or reserved."""
     [_, second] = saturated([_disturbed("7%", 7.4), _disturbed("18%", 3.1)], 1.0)
     assert second.expected
     exact = replace(_disturbed("7%", 7.4), figures=LevelFigures(waf=7.4, waf_error=0.0))
@@ -171,7 +171,7 @@ def test_a_small_drive_gains_what_the_models_say(tmp_path: Path, capsys: pytest.
         assert abs(level["cliff"]["host_bytes"] / level["predicted_cliff_bytes"] - 1) < 0.02
         assert level["likeness"] == "reproduced"
     assert scenario["levels"][1]["gain"] == pytest.approx(2.45, rel=0.05)
-    # What was kept is shown again as it was.
+    # `show` prints the kept document with the same output.
     assert main(["sweep", "show", str(kept)]) == 0
     assert capsys.readouterr().out == shown
 

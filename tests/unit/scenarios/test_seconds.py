@@ -1,4 +1,4 @@
-"""Seconds of a level by the block trace: what lies between two rounds is in none of them."""
+"""A level's seconds from the block trace: the time between rounds is left out."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MS = 10**6
 
 
 class _Trace:
-    """A disk that a test moves on."""
+    """A disk that the test advances."""
 
     def __init__(self) -> None:
         self.now_ns = self.ios = 0
@@ -35,7 +35,7 @@ class _Trace:
 
 
 def _round(trace: _Trace, seconds: LevelSeconds, ticks: int) -> None:
-    """A fio that takes 300 ms to come, and then writes 100 I/Os each 100 ms."""
+    """Run a fio that needs 300 ms to start and then writes 100 I/Os per 100 ms."""
     seconds.begin_round()
     for _ in range(3):
         trace.goes_on(100, 0)
@@ -53,7 +53,7 @@ def test_each_second_has_its_place_and_gaps_have_none() -> None:
     trace.goes_on(700, 0)
     _round(trace, seconds, 12)
     assert [(one.seconds, one.ios, one.n_bytes) for one in seconds.seconds] == [(1.0, 1000, 4096000)] * 3
-    # The first 100 I/Os of each round say that it has begun.
+    # The first 100 I/Os of each round mark its start.
     assert [one.begin_bytes for one in seconds.seconds] == [409600, 4505600, 2500 * 4096 + 409600]
     assert [one.begin_s for one in seconds.seconds] == [0.0, 1.0, 2.5]
 

@@ -1,4 +1,4 @@
-"""sysbench as what makes a load: its words, what it prints, and that it is refused where it cannot be had."""
+"""sysbench as load generator: arguments, output, and refusals."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_what_is_damaged_is_refused(path: Path) -> None:
         ("rndwr", "rndwr"),
         ("rndrd", "rndrd"),
         ("seqrd", "seqrd"),
-        # Of a file that is there: seqwr would make it.
+        # seqwr would create the file, and the file already exists.
         ("seqwr", "seqrewr"),
         ("rdpct=75,seekpct=100", "rndrw"),
     ],

@@ -1,4 +1,4 @@
-"""The untrimmed cliff: foretold from addresses and flash, found by what the drive moves."""
+"""The untrimmed cliff: predicted from addresses and flash size, and found by the drive's relocated bytes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _setup(**changes: float) -> UntrimmedSetup:
 
 
 def problems(answer: dict[str, Any]) -> list[str]:
-    """What is wrong with the document of an experiment."""
+    """Return the schema violations of an experiment's document."""
     validator = importlib.import_module("jsonschema").Draft202012Validator(
         strict(json.loads(SCHEMA.read_text()))
     )
@@ -51,7 +51,7 @@ def test_what_its_author_found_comes_out() -> None:
     runs = run_untrimmed(setup, MODEL)
     verdicts = [statement.verdict for statement in statements(runs, setup, PROFILE)]
     assert verdicts[:3] == [ScenarioVerdict.REPRODUCED] * 3
-    # Which of its flash and its cache ends at 5 GB is nothing that this profile can tell.
+    # The profile cannot tell whether the flash or the cache ends at 5 GB.
     assert verdicts[3] is ScenarioVerdict.UNTOLD
     untrimmed, shrunk, trimmed = runs
     assert untrimmed.free_bytes == pytest.approx(116e9, rel=0.01)
@@ -87,7 +87,7 @@ def test_a_drive_without_a_cache_has_room_for_what_it_holds_nothing_on() -> None
     whole = fillings(_setup(), model)[0]
     foretold = foretell(whole, model)
     assert foretold.cache_bytes is None
-    # 267 GB of flash less 240 GB, and 5 GB that nothing was written to.
+    # 267 GB of flash minus 240 GB, plus 5 GB that were never written.
     assert foretold.cliff_bytes == foretold.room_bytes == pytest.approx(31.9e9, rel=0.01)
 
 
@@ -117,9 +117,9 @@ def test_of_a_device_that_answers_at_once_or_for_a_moment_no_speed_is_told() -> 
 
 
 def test_where_moving_began_lies_between_two_looks() -> None:
-    # Three bytes are moved for one that is written, from 140 on.
+    # From 140 on, three bytes are relocated per written byte.
     assert began_moving(Moved(100, 7), Moved(150, 37), Moved(170, 97)) == pytest.approx(140)
-    # It began slower than it went on: not before the look at which there was nothing yet.
+    # Relocation started slowly, but not before the last reading of zero.
     assert began_moving(Moved(100, 0), Moved(150, 90), Moved(250, 190)) == 100
     assert began_moving(Moved(100, 0), Moved(150, 30), Moved(150, 30)) is None
 

@@ -1,4 +1,4 @@
-"""Loads by the names of other tools where there is no drive: of models, and of scenarios."""
+"""Loads named after other tools, without a drive: on models and in scenarios."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""One run with everything in it that a run can have: two disks from the start, looks at a drive, discards, a
-disk that comes, one that leaves, one that cannot be watched, and an end."""
+"""A run with every kind of entry: two disks from the start, drive readings, discards, a disk that appears, a
+disk that leaves, a disk that cannot be watched, and an end."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WALL = 1_760_000_000 * S
 
 
 def disk_sample(device: str, at_s: int, reads: int, writes: int = 0, *, misses: int | None = 0) -> DiskSample:
-    """Of a disk that has done so much since the start, by our count and the kernel's."""
+    """Return a sample of a disk with these requests since the start, by our count and the kernel's."""
     ops = {
         "read": Op([17_000 + 31 * number for number in range(reads)], [4096] * reads),
         "write": Op([90_000] * writes, [8192] * writes, queue_ns=[700] * writes),
@@ -36,7 +36,7 @@ def disk_sample(device: str, at_s: int, reads: int, writes: int = 0, *, misses: 
 
 
 def discard_sample(disk: str, bios: int) -> DiscardSample:
-    """Of a disk of which fstrim discarded so many times."""
+    """Return a sample of a disk with this many discards by fstrim."""
     amount = Amount(bios, bios << 20, bios, bios << 20, 50_000 * bios, 70_000)
     stages = (Stage.BIO, Stage.ISSUED, Stage.DONE, Stage.BIO_DONE)
     flows = tuple(Flow(disk, "259:0", stage, "discard", Who.OTHER, 0, amount) for stage in stages)
@@ -69,7 +69,7 @@ def moment(at_s: int) -> datetime:
 
 
 def a_run(*, ticks: int = 4, seed: int = 5) -> list[RunEntry]:
-    """The same for the same numbers. Intervals are a second, and the drive is looked at in each."""
+    """Return the same run for the same arguments. Intervals last a second, and the drive is read in each."""
     drive = VirtualDrive(OCP, seed)
     drive.rate = 100e6
     nvme, late = "nvme0n1", 2

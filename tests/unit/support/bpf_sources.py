@@ -1,4 +1,4 @@
-"""The programs of an object, read off its sources."""
+"""The BPF programs of an object, found in its sources."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ _PROGRAM = re.compile(r'^SEC\("([a-z_]+/\w+)"\)\nint (\w+)\(', re.MULTILINE)
 
 
 def section_of(*files: str) -> dict[str, str]:
-    """The name of each program -> its section, of all files that make an object."""
+    """Return program name -> section, for all source files of an object."""
     return {name: section for file in files for section, name in _PROGRAM.findall((BPF / file).read_text())}

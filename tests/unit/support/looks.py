@@ -1,4 +1,4 @@
-"""Looks at drives that have a clock of their own."""
+"""Readings of drives with a fake clock."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.unit.support.virtual_drive import CATALOGUE, VirtualDrive
 def look_at(
     drive: VirtualDrive, counted_on: tuple[str, ...] = (), *, disk: str = "nvme0n1"
 ) -> FirmwareSample:
-    """What the collector reads of it."""
+    """Return the collector's reading of the drive."""
     begin_ns, before = drive.now_ns, drive.kernel
     kept, smartctl = KeptAnswers(IdentifyOnce(drive)), None
     if drive.model.protocol == "ata":

@@ -1,4 +1,4 @@
-"""What /proc says of mounts and swap on the machine of tests/unit/support/sysfs.py."""
+"""Mounts and swap of the machine in tests/unit/support/sysfs.py, as in /proc."""
 
 from __future__ import annotations
 

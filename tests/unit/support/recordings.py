@@ -1,4 +1,4 @@
-"""Recordings made by hand."""
+"""Recordings written by tests."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HEADER: dict[str, str | int] = {
 
 
 def record(path: Path, run: Iterable[RunEntry], *, is_ended: bool = True) -> None:
-    """Entry by entry, a transaction each; without an end as a recorder that was killed leaves it."""
+    """Write a transaction per entry; without an end, the file is as a killed recorder leaves it."""
     database = NewDatabase(path)
     writer = RecordingWriter(database, HEADER)
     writer.begin()
@@ -46,7 +46,7 @@ def record(path: Path, run: Iterable[RunEntry], *, is_ended: bool = True) -> Non
 
 
 def sealed(connection: sqlite3.Connection) -> None:
-    """Give every row its checksum again, of what it has now."""
+    """Recompute every row's checksum from its current content."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     for table in (name for name in tables(version) if has_check(name, version)):
         rows = connection.execute(f"SELECT rowid, * FROM {table}").fetchall()
@@ -55,7 +55,7 @@ def sealed(connection: sqlite3.Connection) -> None:
 
 
 def short_run() -> Iterator[RunEntry]:
-    """Few entries, of every kind, over more than a minute."""
+    """Yield a few entries of every kind, over more than a minute."""
     run = MadeUpRun(4)
     yield run.begin(0, "nvme0n1")
     yield run.begin(1, "sda")
@@ -76,7 +76,7 @@ def short_run() -> Iterator[RunEntry]:
 
 
 def shown(run: Iterable[RunEntry], *, plain: bool = False) -> str:
-    """All that a run prints."""
+    """Return all output of a run."""
     out, story = io.StringIO(), Story()
     sink: Sink = Lines(out, every_s=1) if plain else JsonLines(out)
     for entry in run:

@@ -1,4 +1,4 @@
-"""Runs made by hand: entries as a watch would give them, for whatever shows or keeps them."""
+"""Generated runs: entries as from a watch, for tests that show or record them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ WIDTH = len(SCALARS) + sum(SLOTS)
 
 
 class MadeUpRun:
-    """A watch of some disks, a second an interval, with all that can become known of them."""
+    """A watch of some disks with one-second intervals and every optional value present."""
 
     def __init__(self, seed: int = 0) -> None:
         self._chance = random.Random(seed)
@@ -49,13 +49,13 @@ class MadeUpRun:
         self._at_ns = BEGIN_NS
         self._disks: dict[int, WatchedDisk] = {}
         self._discarded = 0
-        # Of its own: what was made up before it was there stays as it was.
+        # A separate generator, so that earlier random values stay the same.
         self._slow_chance = random.Random(seed)
         self._slow: dict[int, int] = {}
         self.rest_of_page = bytes(464)
 
     def sample(self, place: int) -> DiskSample:
-        """What place has done until now."""
+        """Return the counts of disk `place` so far."""
         self._at_ns += 2000
         words, end_ns = self._words[place], self._at_ns + self._chance.randrange(1000)
         words[0], words[1] = end_ns - 700, end_ns
@@ -73,7 +73,7 @@ class MadeUpRun:
         return DiskSample(self._disks[place], Reading(counters, stat, after), 0, anchor, cpu)
 
     def work(self, place: int) -> None:
-        """A second more."""
+        """Add a second of work."""
         words = self._words[place]
         for op, (least, most) in enumerate(((9_000, 2 * 10**6), (20_000, 90_000))):
             begin = 2 + op * WIDTH
@@ -92,7 +92,7 @@ class MadeUpRun:
         self._at_ns += seconds * S
 
     def shift(self, by_ns: int) -> None:
-        """What is read next is read so much later."""
+        """Delay the next reading."""
         self._at_ns += by_ns
 
     def discards(self, place: int) -> DiscardSample:
@@ -126,7 +126,7 @@ class MadeUpRun:
         )
 
     def owners(self, place: int) -> OwnerSample:
-        """Half of it is one group's, a third another's that has gone, and the rest nobody knows whose."""
+        """Assign half of the requests to one group, a third to a removed group, and the rest to no group."""
         counts: dict[int, dict[str, OwnedCounts]] = {2: {}, 3: {}}
         for number, op in enumerate(("read", "write")):
             begin = 2 + number * WIDTH
@@ -188,7 +188,7 @@ class MadeUpRun:
     def slowed(
         self, places: list[int], tick: Ticked | None = None, *, noted: int = 0, left_out: int = 0
     ) -> Slowed:
-        """So many more slow requests of each disk, in the interval that ends with these samples."""
+        """Add slow requests on each disk, in the interval that ends with these samples."""
         for place in places:
             self._slow[place] = self._slow.get(place, 0) + noted + left_out
         requests = tuple(self._slow_request(place) for place in places for _ in range(noted))
@@ -233,7 +233,7 @@ class MadeUpRun:
 
 
 def a_run(seconds: int = 5, seed: int = 0) -> Iterator[RunEntry]:
-    """Two disks, a third that comes and goes, one that cannot be watched, and looks at a drive."""
+    """Two disks, a third that appears and leaves, one that cannot be watched, and drive readings."""
     run = MadeUpRun(seed)
     yield run.begin(0, "nvme0n1")
     yield run.begin(1, "sda")

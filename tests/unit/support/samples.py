@@ -1,4 +1,4 @@
-"""Samples made by hand, in the very bytes that the extension returns."""
+"""Generated samples, in the extension's byte format."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from opwatch.trace.abi import LATENCY, OPS, SIZE, TargetSample
 
 @dataclass
 class Op:
-    """What one operation did so far; `latency_ns` are its completions."""
+    """Counts of an operation so far; `latency_ns` lists its completions."""
 
     latency_ns: list[int] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""A live watch with somebody who shows it, and the same run shown again from a recording."""
+"""A live watch with its output, and the same run shown from a recording."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.unit.support.recordings import record
 
 
 class ShownWatch:
-    """A Watching whose entries are shown as they come, and kept."""
+    """A Watching with entries that are shown immediately and kept."""
 
     def __init__(self, watching: Watching, sink: Sink) -> None:
         self.entries: list[RunEntry] = []
@@ -60,7 +60,7 @@ class ShownWatch:
 
 
 def shown_from_file(entries: Iterable[RunEntry], *, plain: bool) -> str:
-    """What a run prints that is read back from a recording."""
+    """Return the output of a run after a round trip through a recording."""
     out = io.StringIO()
     sink: Sink = Lines(out) if plain else JsonLines(out)
     with tempfile.TemporaryDirectory() as folder:

@@ -1,5 +1,5 @@
-"""Small sysfs trees in a folder, laid out as the kernel lays them out: real folders below devices/, links
-everywhere else."""
+"""Small sysfs trees in a folder, with the kernel's layout: real folders below devices/, links everywhere
+else."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ class Tree:
         queue: Mapping[str, str] | None = None,
         attributes: Mapping[str, str | bytes] | None = None,
     ) -> Path:
-        """A whole disk below devices/`where`. `tags`: one hardware queue for each number, of so many tags;
-        none makes it bio-based."""
+        """Add a whole disk below devices/`where`. `tags` has the tag count of each hardware queue; without
+        tags the disk is bio-based."""
         folder = self.sys / "devices" / where / name.replace("/", "!")
         folder.mkdir(parents=True)
         self._add(folder, dev, sectors)
@@ -99,7 +99,7 @@ class Tree:
         return folder
 
     def stack(self, upper: str, *lowers: str) -> None:
-        """Let `upper` stand on the others."""
+        """Stack `upper` on the other devices."""
         top = self[upper].sysfs
         for lower in lowers:
             folder = self[lower].sysfs
@@ -107,7 +107,7 @@ class Tree:
             (folder / "holders" / top.name).symlink_to(top)
 
     def driver(self, where: str, name: str, link: str = "driver") -> None:
-        """Let the folder devices/`where` have this driver."""
+        """Give the folder devices/`where` this driver."""
         self._link(f"devices/{where}/{link}", self.sys / "bus" / "some" / "drivers" / name)
 
 
@@ -140,7 +140,7 @@ def sata(tree: Tree) -> None:
 
 
 def nvme(tree: Tree) -> None:
-    """nvme0n1 alone on its controller; nvme1n1, a multipath head with two hidden paths."""
+    """nvme0n1, the only namespace of its controller; nvme1n1, a multipath head with two hidden paths."""
     controller = "pci0000:00/0000:00:04.0/nvme/nvme0"
     facts = {
         "model": "ACME 7400 1920GB   ",
@@ -171,7 +171,7 @@ def nvme(tree: Tree) -> None:
 
 
 def virtual(tree: Tree) -> None:
-    """zram0; loop0 with a file and loop1 without; cciss/c0d0, whose name has a slash."""
+    """zram0; loop0 with a file and loop1 without; cciss/c0d0, with a slash in its name."""
     tree.disk("zram0", "252:0", queue=SSD_QUEUE | {"scheduler": "none", "write_cache": "write through"})
     tree.disk("loop0", "7:0", tags=[128], attributes={"loop/backing_file": "/srv/disk one.img"})
     tree.disk("loop1", "7:1", sectors=0, tags=[128])
@@ -179,7 +179,7 @@ def virtual(tree: Tree) -> None:
 
 
 def machine(root: Path) -> Tree:
-    """A machine with one of each."""
+    """Return a machine with one of each."""
     tree = Tree(root)
     sata(tree)
     nvme(tree)

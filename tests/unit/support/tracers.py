@@ -1,4 +1,4 @@
-"""A tracer that counts what a test lets its disks do."""
+"""A fake tracer with counts set by the test."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.unit.support.samples import Op, sample
 
 
 class FakeTracer:
-    """Reads of each disk by name, as they are in `reads`."""
+    """Returns the reads of each disk from `reads`."""
 
     backend = "fake"
     hooks = "hand"
@@ -44,7 +44,7 @@ class FakeTracer:
 
 
 class Attaching:
-    """What attaches them, and keeps them. `fails` makes the next one fail, with this reason."""
+    """Attaches fake tracers and keeps them. `fails` makes the next attachment fail with this reason."""
 
     def __init__(self, misses: int | None = 0) -> None:
         self.tracers: list[FakeTracer] = []

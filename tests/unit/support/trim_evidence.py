@@ -1,4 +1,4 @@
-"""Evidence of an audit, written down: stacks, flows, and traces as the kernel's event log prints them."""
+"""Evidence of an audit written as code: stacks, flows, and traces in the format of the kernel's event log."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FACTS: dict[Kind, type[LayerFacts]] = {
 
 
 def facts_of(kind: Kind, **facts: Said) -> LayerFacts:
-    """The facts of a kind of layer; of device mapper, those of its RAID where a level is among them."""
+    """Return the facts of a layer's kind; for device mapper with a level, the RAID facts."""
     dm = kinds.DmRaidFacts if "level" in facts else kinds.DmFacts
     return FACTS.get(kind, dm)(**facts)  # type: ignore[arg-type]
 
@@ -86,7 +86,7 @@ def flow(
 
 
 def through(disk: str, dev: str, n_bytes: int, whole: int | None = None, who: Who = Who.OURS) -> list[Flow]:
-    """What a disk without faults shows."""
+    """Return the flows of a disk without faults."""
     return [
         flow(stage, dev, n_bytes, disk=disk, whole=whole, who=who)
         for stage in (Stage.BIO, Stage.ISSUED, Stage.DONE)
@@ -117,7 +117,7 @@ def evidence(
 def read_on(
     by_device: Mapping[str, Mapping[ReadsAs, int]], maps: Mapping[str, SentinelMap] | None = None
 ) -> ReadBack:
-    """Sentinels as they read on these devices."""
+    """Return the sentinels read back on these devices."""
     total: Counter[ReadsAs] = Counter()
     for amounts in by_device.values():
         total.update(amounts)
@@ -125,7 +125,7 @@ def read_on(
 
 
 def with_facts(one: Stack, device: str, **facts: Said) -> Stack:
-    """This stack, with other facts of one layer."""
+    """Return the stack with changed facts of one layer."""
     layer = one.layer(device)
     assert layer
     changed = replace(layer, facts=replace(layer.facts, **facts))  # type: ignore[arg-type]
@@ -134,7 +134,7 @@ def with_facts(one: Stack, device: str, **facts: Said) -> Stack:
 
 
 def with_limit(one: Stack, device: str, max_bytes: int) -> Stack:
-    """This stack, where a driver gave both limits of one layer up."""
+    """Return the stack after a driver has dropped both limits of one layer to this value."""
     layers = [
         replace(part, limits=replace(part.limits, max_bytes=max_bytes, max_hw_bytes=max_bytes))
         if part.device == device
@@ -158,7 +158,7 @@ _STATUS = {0: 0, -95: 1, -121: 5, -5: 10}
 
 
 def flows_of_log(text: str, disks: Mapping[str, str], block_bytes: int) -> list[Flow]:
-    """A log of events as the flows that the programs would have counted."""
+    """Return a log of events as the flows that the programs would count."""
     amounts: defaultdict[tuple[Stage, str, int], Amount] = defaultdict(Amount)
     for line in text.splitlines():
         event = _EVENT.match(line)

@@ -1,4 +1,4 @@
-"""Machines that show each cause which can be recognised without a trace, and what must be found there."""
+"""Machines that show each cause recognisable without a trace, and the expected findings."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def mounted(kind: str, options: str = "rw", dev: str = "8:0") -> Callable[[Machi
 
 
 def lost_below(m: Machine) -> None:
-    """dm keeps the limits that it had when its table was loaded."""
+    """Device mapper keeps the limits from the time its table was loaded."""
     m.scsi(queue=NO_DISCARD, mode="disabled")
     m.dm_device(0, "0 2097152 linear 8:0 0", "sda")
     m.mount("253:0")
@@ -164,7 +164,7 @@ def partly_partitioned(m: Machine) -> None:
 
 @dataclass(frozen=True)
 class Case:
-    """What is built, the causes that must be found and the outlook; `free` in units of 512 bytes."""
+    """The machine to build, the expected causes and outlook; `free` in units of 512 bytes."""
 
     build: Callable[[Machine], None]
     codes: str
@@ -288,7 +288,7 @@ CASES = {
     "virtio": Case(lambda m: virtio(m, SSD_QUEUE, "1"), "host-may-drop", R),
     "usb bridge": Case(on_scsi(queue=NO_DISCARD, mode="full", thin="0"), "scsi-full", N),
     "rejected": Case(on_scsi(queue=NO_DISCARD, mode="disabled"), "scsi-disabled", N),
-    # Linux 6.12 leaves the hardware's limit as it was.
+    # Linux 6.12 leaves the hardware limit unchanged.
     "rejected, hardware limit kept": Case(
         on_scsi(queue=SSD_QUEUE | {"discard_max_bytes": "0"}, mode="disabled"), "scsi-disabled", N
     ),

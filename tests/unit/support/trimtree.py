@@ -1,4 +1,4 @@
-"""Stacks in a sysfs tree of a test's own, read and foretold as those of a machine are."""
+"""Stacks in a fake sysfs tree, read and predicted like those of a real machine."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MIB = 1 << 20
 
 @dataclass
 class FakeDm:
-    """Tables and status lines by minor number; none may be read when it is locked."""
+    """Tables and status lines by minor number; unreadable if locked."""
 
     tables: dict[int, str] = field(default_factory=dict)
     statuses: dict[int, str] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class FakeDm:
 
 
 class Machine:
-    """A tree, its device-mapper tables, what its NVMe drives answer, and its mounts."""
+    """A tree, its device-mapper tables, the answers of its NVMe drives, and its mounts."""
 
     def __init__(self, root: Path) -> None:
         self.tree = Tree(root)
@@ -54,7 +54,7 @@ class Machine:
         self.members: dict[str, str] = {}
 
     def sata(self, *, trim: str, queue: Mapping[str, str]) -> None:
-        """sda behind libata, with its verdict."""
+        """sda behind libata, with libata's trim attribute."""
         port = "pci0000:00/0000:00:1f.2/ata1"
         self.scsi(where=f"{port}/host0/target0:0:0/0:0:0:0", queue=queue)
         write(self.tree.sys / "devices" / port, {"link1/dev1.0/ata_device/dev1.0/trim": trim})
@@ -70,7 +70,7 @@ class Machine:
         driver: str = "sd",
         model: str = "ACME 960",
     ) -> None:
-        """A SCSI disk with this provisioning."""
+        """Add a SCSI disk with this provisioning."""
         minor = (ord(name[-1]) - ord("a")) * 16
         folder = self.tree.disk(name, f"8:{minor}", where=f"{where}/block", tags=[32], queue=queue)
         device = self.tree.sys / "devices" / where
@@ -83,7 +83,7 @@ class Machine:
             self.tree.driver(str(Path(where).parents[2]), driver)
 
     def disk(self, name: str = "vda", dev: str = "254:0", queue: Mapping[str, str] = SSD_QUEUE) -> None:
-        """A disk that says nothing of itself."""
+        """Add a disk that reports no properties."""
         self.tree.disk(name, dev, where="pci0000:00/0000:00:09.0", tags=[1], queue=queue)
 
     def dm_device(
@@ -117,7 +117,7 @@ class Machine:
         return LayerReader(self.tree.devices, usage, self.dm, self._answer, self.tree.sys)
 
     def stack(self, device: str | None = None) -> Stack:
-        """The stack of the last mount, or of a device."""
+        """Return the stack of the last mount, or of a device."""
         if device:
             return self.reader().device(self.tree[device])
         return self.reader().mount(parse_mountinfo(self.mountinfo)[-1])
@@ -130,7 +130,7 @@ class Machine:
         minimum_bytes: int = 0,
         fstab_options: Sequence[str] = (),
     ) -> Forecast:
-        """The forecast for the last mount, whose free extents these are; or for a device."""
+        """Return the prediction for the last mount with these free extents, or for a device."""
         stack = self.stack(device)
         space = None
         if free and stack.tops():

@@ -1,5 +1,5 @@
-"""A drive with a clock of its own: the simulated flash behind the pages of real drives, through the same
-decoders, with ten minutes in a moment. What its pages show may be old; its truth never is."""
+"""A drive with a fake clock: the simulated flash behind the pages of real drives, read by the real decoders,
+with ten minutes simulated in a moment. Pages may show old values; `Truth` has the current values."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HOURS = 5000
 
 @dataclass(frozen=True)
 class Model:
-    """How a drive shows its counters."""
+    """The format of a drive's counters."""
 
     name: str
     nand_quantum: int
@@ -42,12 +42,13 @@ class Model:
 
     @property
     def host_quantum(self) -> int:
-        """The step of the finest count of host writes."""
+        """Return the step of the finest count of host writes."""
         return next((unit for side, unit in self.attributes.values() if side == "host"), 512_000)
 
     @property
     def is_one_page(self) -> bool:
-        """Whether both sides are counted on the page of NAND writes, and so are of one moment."""
+        """Return True if the page of NAND writes also counts host writes, so that both are from the same
+        moment."""
         return self.pages != OCP.pages
 
 
@@ -87,8 +88,8 @@ class Truth:
 
 
 class VirtualDrive:
-    """`rate` is what the host writes a second; `own_rate` what the drive does to its NAND besides;
-    `refused_rate` is what the kernel counts and the drive does not, as of writes that fail."""
+    """`rate` is the host's write rate per second; `own_rate` is the rate of additional NAND writes by the
+    drive; `refused_rate` is counted by the kernel but not by the drive, like failing writes."""
 
     def __init__(
         self, model: Model, seed: int, *, refresh_s: float = 0.0, scale: int = 1, step_s: float = 0.1
@@ -124,7 +125,7 @@ class VirtualDrive:
 
     @property
     def nand_page(self) -> int:
-        """Where NAND writes are counted."""
+        """Return the page that counts NAND writes."""
         return self._kinds()[-1]
 
     def _kinds(self) -> tuple[int, ...]:
@@ -142,7 +143,7 @@ class VirtualDrive:
         return self.boot_bytes + self.truth().host - self._base.host + int(self._refused)
 
     def advance(self, seconds: float) -> None:
-        """Time passes in steps; a page is refreshed at the end of the step in which it is due."""
+        """Advance the time in steps; a page is refreshed at the end of the step in which it is due."""
         while seconds > 1e-9:
             step = min(seconds, self.step_s)
             seconds -= step
@@ -254,16 +255,16 @@ _ENCODERS = {0x02: _smart, 0x09: _endurance, 0x22: _placement, 0xC0: _cloud, 0xC
 
 
 class Bench:
-    """Polls a virtual drive as the command does."""
+    """Polls a virtual drive like the command does."""
 
     def __init__(self, drive: VirtualDrive, *, every_s: float = 1.0) -> None:
         self.drive, self.every_s = drive, every_s
         self.trail = Trail()
-        # For each poll, the truth that the NAND counter's page showed a part of.
+        # For each poll, the true counts at the time of the NAND counter's page.
         self.truths: list[Truth] = []
 
     def poll(self) -> None:
-        """A look, which takes some time, during which the host goes on."""
+        """Poll the drive; the poll takes time, and the host continues to write."""
         drive = self.drive
         begin, before = drive.now_ns, drive.kernel
         counters = report(drive.evidence(), CATALOGUE)
@@ -282,7 +283,7 @@ class Bench:
         return len(self.trail.moments) - 1
 
     def settle(self, begin: int, end: int) -> Measured:
-        """Polls until nothing more may come, at most as long as a page may be old."""
+        """Poll until the counters are settled, for at most the longest age of a page."""
         limit = self.drive.now_ns + LONGEST_NS + 2 * 10**9
         while self.drive.now_ns < limit and not Measurement(self.trail, begin, end).settled():
             self.polls(self.every_s)
@@ -291,17 +292,17 @@ class Bench:
 
 @dataclass(frozen=True)
 class Run:
-    """What was measured of a piece of work, and what is true of it."""
+    """The measured result of a piece of work, and the true values."""
 
     measured: Measured
     truth: float
     host: int
     nand: int
-    # The same between the moments of which the counter told.
+    # The true WAF between the two counter readings used.
     stretch_truth: float | None
 
     def holds(self) -> bool:
-        """Whether the truth is within the error; no number is no lie."""
+        """Return True if the true value is within the error, or if there is no number."""
         waf, error = self.measured.waf, self.measured.error
         if waf is None or error is None or self.measured.stretch is None:
             return True
@@ -321,9 +322,9 @@ def run(
     before_s: float | None = None,
     refused: float = 0.0,
 ) -> Run:
-    """A drive that was busy, is left alone for a while, and then is written to. `refused`: the share of the
-    writes, on top of the others, that fail."""
-    # From less than one to thirty drive writes: amplification rises on the way.
+    """Measure a drive that is busy, idle for a while, and then written. `refused` is the share of additional
+    writes that fail."""
+    # From less than one to thirty drive writes: amplification rises during the run.
     scale = max(1, work_bytes // (random.Random(seed).randrange(40, 2000) * MIB))
     drive = VirtualDrive(model, seed, refresh_s=refresh_s, scale=scale, step_s=every_s / 10)
     bench = Bench(drive, every_s=every_s)
@@ -350,7 +351,7 @@ def run(
 
 
 def _stretch_truth(bench: Bench, measured: Measured) -> float | None:
-    """The truth of the stretch that was chosen, where both of its marks are what a poll has read."""
+    """Return the true WAF of the chosen interval, if both of its ends are readings of a poll."""
     stretch = measured.stretch
     if stretch is None or not (stretch.begin.read and stretch.end.read):
         return None

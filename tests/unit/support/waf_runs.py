@@ -1,4 +1,4 @@
-"""Seeded runs on drives with a clock of their own, held against the truth: for tests, and for the table of
+"""Seeded runs on drives with a fake clock compared with the true values: for tests, and for the table in
 docs/method-waf.md (`make waf-runs`)."""
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from tests.unit.support.virtual_drive import MIB, MODELS, Model, Run, run
 
 @dataclass(frozen=True)
 class Scenario:
-    """How the drive is used and measured."""
+    """Use of the drive and the measurement."""
 
     name: str
     seconds: float
@@ -33,19 +33,19 @@ class Scenario:
         )
 
     def necessary(self, model: Model, outcome: Run) -> float:
-        """The relative error that steps and age allow nobody to go below, in the worst case: a step of either
-        counter, the period that a page may lag behind at the start, and two polls at either end. The kernel's
-        count is no better than the drive's, which alone shows that no write failed."""
-        # With too few changes to learn how old a page gets, only counts of the same page are of one moment.
+        """Return the smallest possible relative error in the worst case: a step of either counter, the age of
+        a page at the start, and two polls at either end. The kernel's count is no better than the drive's,
+        because only the drive shows that no write failed."""
+        # With too few changes to learn a page's age, only counts on the same page are from the same moment.
         short = self.seconds < 3 * self.every_s and model.nand_quantum > 1
         host_step = model.nand_quantum if short else model.host_quantum
         steps = (1 + model.nand_quantum / outcome.nand) / max(1 - host_step / outcome.host, 0.5) - 1
         aged = 0.0
         if self.refresh_s:
-            # With a middle that is wrong by half of it at most; rates vary by a half.
+            # The middle may be wrong by half of the age; rates vary by a half.
             aged = (self.refresh_s + 2 * self.every_s) / 2
             if not self.settle:
-                # On two pages that is so at the end as well; one page is of one moment at either end.
+                # With two pages the same holds at the end; a single page is from one moment at either end.
                 aged = 2 * self.every_s if model.is_one_page else 2 * aged
             aged *= 1.5 / self.seconds
         return steps + aged
@@ -72,7 +72,7 @@ class Row:
 
     @property
     def wrong(self) -> list[int]:
-        """Seeds with the truth outside of the error."""
+        """Return the seeds with the true value outside the error."""
         return [seed for seed, outcome in zip(self.seeds, self.runs, strict=True) if not outcome.holds()]
 
     @property
@@ -81,7 +81,7 @@ class Row:
 
     @property
     def errors(self) -> list[float]:
-        """Relative errors as printed, in order."""
+        """Return the relative errors as printed, sorted."""
         return sorted(
             outcome.measured.error / outcome.measured.waf
             for outcome in self.answered
@@ -90,7 +90,7 @@ class Row:
 
     @property
     def too_wide(self) -> list[float]:
-        """Errors over what is necessary, of the runs where that is more than one and a half."""
+        """Return errors divided by the smallest possible error, if above one and a half."""
         ratios = [
             outcome.measured.error / outcome.measured.waf / self.scenario.necessary(self.model, outcome)
             for outcome in self.answered

@@ -1,4 +1,4 @@
-"""Who imports whom among the modules of a tree, and among its rooms: folders of modules."""
+"""Imports among the modules of a tree, and among its packages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import cache
 
 @dataclass(frozen=True)
 class Import:
-    """One arrow, from a module to a module of the same tree."""
+    """An import of a module by another module of the same tree."""
 
     importer: str
     imported: str
@@ -19,7 +19,7 @@ class Import:
 
 @cache
 def parsed(source: str) -> ast.Module:
-    """Every rule looks at every source."""
+    """Parse a source once for all rules."""
     return ast.parse(source)
 
 
@@ -32,7 +32,7 @@ def _absolute(node: ast.ImportFrom, package: str) -> str:
 
 
 def _names(node: ast.AST, package: str) -> Iterator[tuple[str, str]]:
-    """(what stands there, the module if it is a name in one) of an import."""
+    """Yield (imported name, module if the name is in one) for an import."""
     if isinstance(node, ast.Import):
         yield from ((alias.name, alias.name) for alias in node.names)
     elif isinstance(node, ast.ImportFrom):
@@ -41,7 +41,8 @@ def _names(node: ast.AST, package: str) -> Iterator[tuple[str, str]]:
 
 
 def imports_of(modules: Mapping[str, str]) -> list[Import]:
-    """Every import of one module by another, also inside of functions. `modules`: dotted name -> source."""
+    """Return every import of one module by another, including imports inside functions. `modules`: dotted
+    name -> source."""
     packages = {name.rpartition(".")[0] for name in modules}
     arrows = []
     for importer, source in modules.items():
@@ -55,7 +56,7 @@ def imports_of(modules: Mapping[str, str]) -> list[Import]:
 
 
 def circles(edges: Mapping[str, set[str]]) -> list[list[str]]:
-    """Groups of nodes each of which leads to every other of the group, by the names of their members."""
+    """Return the groups of nodes that all reach each other."""
     reach = {node: _reachable(node, edges) for node in edges}
     groups = {tuple(sorted(other for other in reach[node] if node in reach.get(other, ()))) for node in edges}
     return [list(group) for group in sorted(groups) if len(group) > 1]

@@ -1,5 +1,5 @@
-"""The rules of the house, read off the sources: arrows, circles, names, sizes. Each rule is shown a tree that
-breaks it first."""
+"""Architecture rules checked on the sources: imports, cycles, names, sizes. Each rule is first tested on a
+tree that breaks it."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from tests.unit.house.imports import Import, circles, imports_of, parsed
 ROOT = Path(__file__).parents[3]
 MOST_LINES, MOST_LINES_OF_A_FUNCTION, MOST_FILES = 600, 60, 20
 MOST_BY_PLACE = 6
-# From the bottom up: nothing imports what stands after it.
+# Layers from the bottom up; no layer imports a later one.
 FLOORS = ("opwatch", "opwatch.collectors", "opwatch.tools")
-# `python -m opwatch`, which is the command line.
+# `python -m opwatch`, the command line.
 ENTRANCES = ("opwatch.__main__",)
-# What is to be thought of a trim is for the core to say, of what a collector has collected.
+# The core judges a trim from the collectors' evidence; collectors must not judge.
 JUDGES = (
     *("opwatch.trim.audit.ledger", "opwatch.trim.audit.verdicts", "opwatch.trim.audit.losses"),
     "opwatch.trim.stale.report",
 )
-# A sink prints, and what computes does not know how it is shown.
+# Sinks format output; computing modules do not import them.
 SHOWN_BY = "opwatch.sinks"
 
 
@@ -43,7 +43,7 @@ def package_name(path: Path) -> str:
 
 @cache
 def package() -> dict[str, str]:
-    """Dotted name -> source of every module that is installed."""
+    """Return dotted name -> source of every installed module."""
     return {
         package_name(path): path.read_text()
         for path in tracked()
@@ -100,7 +100,7 @@ def modules_in_circles(modules: Mapping[str, str]) -> list[list[str]]:
 
 
 def classes_named_twice(modules: Mapping[str, str]) -> list[str]:
-    """Those of one module alone are counted, too: who reads two modules takes one name for one thing."""
+    """Private classes count too, because a reader of two modules expects a name to mean one thing."""
     names = Counter(
         node.name
         for source in modules.values()
@@ -120,7 +120,7 @@ def long_functions(source: str) -> list[str]:
 
 
 def long_functions_in_c(source: str) -> list[str]:
-    """Where the bodies of such functions begin: both of their braces stand at the begin of a line."""
+    """Return the start lines of long C function bodies; both braces are at the start of a line."""
     lines, begin, places = source.split("\n"), 0, []
     for number, line in enumerate(lines, 1):
         if line == "{":
@@ -133,8 +133,8 @@ def long_functions_in_c(source: str) -> list[str]:
 
 
 def calls_by_place(source: str) -> list[int]:
-    """Lines on which more arguments are given by their place than anybody can tell apart, but for what is
-    packed: its places are those of its format."""
+    """Return lines with too many positional arguments. Calls of `pack` are exempt, because their format fixes
+    the order."""
     return [
         node.lineno
         for node in ast.walk(parsed(source))
@@ -225,7 +225,7 @@ def test_no_folder_is_crowded() -> None:
 
 
 def repeated_names(paths: Iterable[Path]) -> list[str]:
-    """Files whose names begin with that of their folder, which says it already."""
+    """Return files with names that repeat the folder's name."""
     return sorted(str(path) for path in paths if path.name.startswith(f"{path.parent.name}_"))
 
 
@@ -239,7 +239,7 @@ def test_no_file_repeats_its_folder() -> None:
 
 
 def rooms_not_drawn(page: str, rooms: Iterable[str]) -> list[str]:
-    """Rooms that the first drawing of a page does not name."""
+    """Return packages that are missing in a page's first drawing."""
     drawing = page.split("```")[1]
     return sorted(room for room in set(rooms) if not re.search(rf"\b{room}\b", drawing))
 

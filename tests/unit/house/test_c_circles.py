@@ -1,4 +1,4 @@
-"""No circle among C files, nor among their rooms: what a file calls or includes does not come back to it."""
+"""No cycles among C files or folders, by calls or by includes."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ from tests.unit.house.imports import circles
 from tests.unit.house.test_architecture import ROOT, tracked
 
 _COMMENT_OR_TEXT = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', re.DOTALL)
-# A definition begins its line with its type, and its body begins behind its arguments.
+# A definition starts its line with the type, and the body follows the arguments.
 _DEFINITION = re.compile(
     r"^([a-z_][\w \t*]*?[\s*])(\w+)\([^;{}()]*(?:\([^;{}()]*\)[^;{}()]*)*\)\s*\{", re.MULTILINE
 )
-# A declaration names a function and calls nothing.
+# A declaration names a function without calling it.
 _DECLARATION = re.compile(r"^[a-z_][\w \t*]*?[\s*]\w+\([^;{}]*\);", re.MULTILINE)
 _INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
-# Where the compiler looks for what is not beside the file.
+# The compiler's include folders.
 _ROOTS = ("opwatch", "bpf", "")
 _NAME = re.compile(r"\b[a-z_]\w*\b")
 
 
 def defined_in(name: str, source: str) -> set[str]:
-    """Functions that other files can call: all of a header, those of a source file that are not static."""
+    """Return the functions that other files can call: all of a header, the non-static ones of a source
+    file."""
     return {
         function
         for kind, function in _DEFINITION.findall(source)
@@ -34,7 +35,7 @@ def defined_in(name: str, source: str) -> set[str]:
 
 
 def includes(files: Mapping[str, str]) -> dict[str, set[str]]:
-    """Which of the files each includes; what is made by a build is none of them."""
+    """Return the included files of each file; generated files are left out."""
     edges = {}
     for name, source in files.items():
         places = (os.path.dirname(name), *_ROOTS)
@@ -49,7 +50,7 @@ def includes(files: Mapping[str, str]) -> dict[str, set[str]]:
 
 
 def rooms(edges: Mapping[str, set[str]]) -> dict[str, set[str]]:
-    """The same among folders."""
+    """Return the same edges among folders."""
     among: dict[str, set[str]] = defaultdict(set)
     for name, targets in edges.items():
         room = os.path.dirname(name)
@@ -58,7 +59,8 @@ def rooms(edges: Mapping[str, set[str]]) -> dict[str, set[str]]:
 
 
 def calls_among(files: Mapping[str, str]) -> dict[str, set[str]]:
-    """`files`: path -> source. Functions that several files define, such as programs' twins, lead nowhere."""
+    """Return the calls among `files`: path -> source. Functions defined in several files, such as twin
+    programs, are left out."""
     sources = {name: _DECLARATION.sub(" ", _COMMENT_OR_TEXT.sub(" ", text)) for name, text in files.items()}
     definers: dict[str, list[str]] = defaultdict(list)
     for name, source in sources.items():
@@ -72,7 +74,7 @@ def calls_among(files: Mapping[str, str]) -> dict[str, set[str]]:
 
 
 def files_in_circles(files: Mapping[str, str]) -> list[list[str]]:
-    """By what they call."""
+    """Return cycles among files by their calls."""
     return circles(calls_among(files))
 
 
@@ -82,7 +84,7 @@ def test_the_rule_finds_what_breaks_it() -> None:
     three = "static inline int three(int a)\n{\n\treturn one(a);\n}\n"
     circle = {"one.c": one, "two.c": two, "three.h": three, "all.h": "int one(int a, int (*by)(int));\n"}
     assert files_in_circles(circle) == [["one.c", "three.h", "two.c"]]
-    # Of another file's static function nobody outside can speak, and a comment calls nothing.
+    # Another file's static function cannot be called, and a comment is not a call.
     assert files_in_circles({"one.c": one, "two.c": two, "three.c": three}) == []
     assert files_in_circles({"one.c": one, "two.c": two.replace("return three(a)", "/* one(a) */")}) == []
 
@@ -99,7 +101,7 @@ def test_the_rule_finds_includes_and_rooms_that_break_it() -> None:
 @cache
 def sources_in_c() -> dict[str, str]:
     paths = {str(path.relative_to(ROOT)): path for path in tracked() if path.suffix in (".c", ".h")}
-    # What bcc compiles is one text, which tools/bcc/dialect.h stands around.
+    # bcc compiles a single text, in the frame of tools/bcc/dialect.h.
     files = {name: path.read_text() for name, path in paths.items() if name.startswith(("opwatch/", "bpf/"))}
     assert len(files) > 50
     return files
@@ -112,6 +114,6 @@ def test_no_circle_among_c_files() -> None:
 
 def test_no_circle_among_rooms_of_c() -> None:
     assert circles(rooms(includes(sources_in_c()))) == []
-    # What programs of bpf/ call is in headers that they include, and a map can have the name of a program.
+    # Programs in bpf/ call functions in included headers, and a map may share its name with a program.
     own = {name: source for name, source in sources_in_c().items() if name.startswith("opwatch/")}
     assert circles(rooms(calls_among(own))) == []

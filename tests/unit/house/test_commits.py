@@ -1,4 +1,4 @@
-"""The rule for subjects of commits."""
+"""The rule for commit subjects."""
 
 from __future__ import annotations
 

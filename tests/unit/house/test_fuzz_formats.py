@@ -1,4 +1,4 @@
-"""Each typed target for a moment; `make fuzz-all` runs them for long."""
+"""A short run of each typed fuzz target; `make fuzz-all` runs them longer."""
 
 from __future__ import annotations
 

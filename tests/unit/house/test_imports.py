@@ -1,5 +1,5 @@
-"""What a start imports: each of these takes as long as all that it is imported for. Counted, not timed. And
-what is imported later for that reason, which is no other's to do."""
+"""Modules imported at a start: each costs start-up time, so the number is limited without timing. Also lists
+the imports inside functions that exist for this reason."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from tests.unit.house.imports import parsed
 from tests.unit.house.test_architecture import package
 
-# Of the standard library, and ours that bring many others with them.
+# Modules of the standard library, and our modules that import many others.
 HEAVY = (
     *("importlib.metadata", "tomllib", "email.message", "zipfile", "asyncio", "multiprocessing"),
     *(
@@ -29,20 +29,21 @@ WATCH = (
     "subprocess",
     "inspect",
 )
-# A check runs no tool on most machines, and compiles nothing.
+# On most machines a check runs no tool and compiles no program.
 CHECK = (
     *("ctypes", "dataclasses", "datetime", "difflib", "inspect", "shutil", "subprocess", "tomllib"),
     *("threading", "typing", "opwatch.trim.space.btrfs", "opwatch.trim.space.f2fs"),
 )
-# An audit of most stacks asks no drive for pages, waits for no command, and traces no request of others.
+# On most stacks an audit reads no drive pages, waits for no command, and traces no other requests.
 AUDIT = (
     *("ctypes", "dataclasses", "datetime", "difflib", "inspect", "shutil", "subprocess", "tomllib", "typing"),
     *("opwatch.collectors.firmware.transports", "opwatch.counters", "opwatch.tools.waiting"),
     *("opwatch.trace.abi", "opwatch.trim.space.btrfs", "opwatch.trim.space.lba_status"),
-    # The pool that reads blocks brings the whole of logging; most who open a disk ask it one thing.
+    # The thread pool for reading blocks imports all of logging; most callers that open a disk send a single
+    # command.
     *("concurrent", "logging", "mmap"),
 )
-# Each of ours that is imported takes its time from what is told.
+# Our modules cost time in every command.
 NOTHING = (*HEAVY, *WATCH, "opwatch.tools.cli", "opwatch.sinks.terminal", "argparse", "json", "typing")
 
 
@@ -71,7 +72,7 @@ def _imported(program: str) -> set[str]:
     ids=["version", "watch", "check", "audit", "dashboard"],
 )
 def test_a_start_imports_no_more_than_it_needs(program: str, spared: tuple[str, ...]) -> None:
-    # An interpreter imports some on its own, as a .pth file wants it.
+    # An interpreter imports some modules itself, for example for a .pth file.
     floor = _imported("0")
     assert [name for name in spared if name in _imported(program) - floor] == []
 
@@ -84,45 +85,45 @@ def test_no_garbage_is_looked_for_at_the_end() -> None:
     assert int(left) < 100 < int(frozen)
 
 
-# Who imports what in a function, so that it is not imported at a start, and why. The extension, which may be
-# built without its tracer, is an optional part and not counted.
+# Modules with imports inside functions, to keep them out of a start, and the reasons. The extension does not
+# count, because it is optional and may be built without its tracer.
 LATE = {
-    # What a trim is judged by takes as long to import as a small trim: it is imported during one.
+    # Importing the judging modules takes as long as a small trim, so the import happens during the trim.
     "opwatch.collectors.audit.accounts": 10,
     "opwatch.collectors.audit.trimming": 3,
     "opwatch.tools.commands.trim.audit": 14,
-    # What asks NVMe and simulated drives is a sixth of what a check imports, and few stacks have one.
+    # The modules for NVMe and simulated drives are a sixth of a check's imports, and few stacks need them.
     "opwatch.collectors.firmware.simulated": 3,
     "opwatch.collectors.stack.disks": 2,
     "opwatch.collectors.stale.readback": 2,
-    # What reads a btrfs or an f2fs is for such a filesystem alone, and dates are for a timer.
+    # btrfs and f2fs readers are for those filesystems only, and dates are for a timer.
     "opwatch.collectors.stack.filesystem": 2,
     "opwatch.trim.check.schedule": 1,
-    # What only an audit with sentinels calls, and ctypes for it; what reads a btrfs or an f2fs.
+    # Needed only by an audit with sentinels, which also needs ctypes; and the btrfs and f2fs readers.
     "opwatch.collectors.space.free_space": 3,
-    # A check or an audit of most stacks runs no tool, and most command lines have no word that is misspelt.
+    # A check or an audit of most stacks runs no tool, and most command lines have no misspelt word.
     "opwatch.host.process": 4,
     "opwatch.tools.arguments": 1,
-    # The programs are loaded in a thread as early as can be; this is for what goes wrong.
+    # Programs are loaded in a thread as early as possible; this import is for failures.
     "opwatch.collectors.audit.discard_programs": 1,
-    # Drives are asked in a thread, and a run that never asks one does without.
+    # Drives are polled in a thread, and a run without polls does not need the module.
     "opwatch.collectors.firmware.counting": 2,
     "opwatch.collectors.firmware.live": 3,
     "opwatch.samples.story": 2,
-    # One of several, by an option.
+    # One of several, selected by an option.
     "opwatch.tools.backends": 2,
     "opwatch.tools.commands.counters": 4,
-    # The dashboard has textual, which is much, and need not be there.
+    # The dashboard needs textual, which is large and optional.
     "opwatch.tools.commands.replay": 1,
     "opwatch.tools.commands.watch": 2,
-    # Textual is half of what a first screen takes, and is imported while programs are loaded; what keeps the
-    # last hour would take nearly as long, and is imported once an interval is shown.
+    # textual takes half of the time to the first screen, and is imported while programs are loaded; the
+    # module that keeps the last hour takes nearly as long, and is imported after the first interval is shown.
     "opwatch.tools.dashboard.showing": 2,
 }
 
 
 def late_imports(source: str) -> int:
-    """Imports inside of functions, but for those of the extension."""
+    """Return the number of imports inside functions, except imports of the extension."""
     functions = (
         node for node in ast.walk(parsed(source)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     )
@@ -141,5 +142,5 @@ def test_a_late_import_is_found() -> None:
 
 
 def test_imports_stand_at_the_top() -> None:
-    """But for those whose time at a start was measured; with a comment there, and a row here."""
+    """Exceptions are imports with a measured start-up cost, a comment, and a row here."""
     assert {name: late for name, source in package().items() if (late := late_imports(source))} == LATE

@@ -1,4 +1,5 @@
-"""Nothing tells a user to install opwatch by a name that nobody has published: anyone could take it."""
+"""No document or message installs opwatch by an unpublished package name, because anyone could register the
+name."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ _INSTALLS = re.compile(
 )
 # The package as a requirement: not a path, a file or a longer name.
 _BY_NAME = re.compile(r"(?<![\w./\\-])opwatch(?![\w./-]|\\-)")
-# With extras it is a requirement wherever it stands.
+# With extras, the name is always a requirement.
 _WITH_EXTRAS = re.compile(r"(?<![\w./-])opwatch\[")
 
 

@@ -1,4 +1,4 @@
-"""Every make target that a document names exists, and CI runs it, at least with tiny sizes."""
+"""Every make target named in a document exists and runs in CI, at least with tiny sizes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 from tests.unit.house.test_architecture import ROOT, tracked
 
-# Targets that CI runs neither in full nor by `make smoke`, and why.
+# Targets that neither CI nor `make smoke` runs, and the reasons.
 LEFT_OUT = {
     "bench-saturation": "boots a guest of its own for minutes; CI type-checks its module",
     "exactness": "boots a guest of every kernel; CI runs the same tests on the kernels of its tier",
@@ -17,7 +17,8 @@ LEFT_OUT = {
     "test-analysis": "downloads 500 MB of readers; CI type-checks its module",
     "test-arm64": "emulates another architecture for minutes",
 }
-# A named target begins a line of a code block or an inline code span; in the manual it follows a font.
+# A named target starts a line in a code block or an inline code span; in the manual a font change comes
+# first.
 _INLINE = re.compile(r"`make ([a-z][\w-]*)")
 _LINE = re.compile(r"^\s*(?:\$ |# )?(?:sudo )?make ([a-z][\w-]*)", re.MULTILINE)
 _MANUAL = re.compile(r"\\fBmake ([a-z][\w-]*)|^\.B make ([a-z][\w-]*)", re.MULTILINE)
@@ -28,7 +29,7 @@ def targets_of(makefile: str) -> set[str]:
 
 
 def smoked_by(makefile: str) -> set[str]:
-    """Return the targets that `make smoke` runs, with those that they depend on."""
+    """Return the targets that `make smoke` runs, with their dependencies."""
     named = set(re.findall(r"\$\(call smoke_run,([\w-]+)", makefile))
     rules = dict(re.findall(r"^([a-z][\w-]*):(.*)$", makefile, re.MULTILINE))
     return named | {needed for target in named for needed in rules[target].split()}
@@ -45,8 +46,8 @@ def named_in_manual(page: str) -> set[str]:
 
 
 def named() -> dict[str, set[str]]:
-    """Return each target that a document names, and the documents."""
-    # The changelog speaks of targets as they once were.
+    """Return each target named in documents, with the documents."""
+    # The changelog names former targets.
     pages = [path for path in tracked() if path.suffix in (".md", ".1") and path.name != "CHANGELOG.md"]
     places: dict[str, set[str]] = {}
     for path in pages:

@@ -24,7 +24,7 @@ TEXT = PAGE.replace("\\-", "-").replace("\\&", "")
 
 
 def section(command: str) -> str:
-    """The part of the page that describes a command."""
+    """Return the part of the page that describes a command."""
     begin = TEXT.index(f".SS opwatch {command}\n")
     return TEXT[begin : TEXT.index("\n.S", begin + 1)]
 

@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def package_folders() -> dict[str, str]:
-    """What setup.py packages, without setting anything up."""
+    """Return the package folders in setup.py, without running the setup."""
     with mock.patch("setuptools.setup") as setup:
         runpy.run_path(str(ROOT / "setup.py"))
     folders: dict[str, str] = setup.call_args.kwargs["package_dir"]

@@ -1,4 +1,4 @@
-"""Pages name files that are there, and commits that were made."""
+"""Pages name existing files and existing commits."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from pathlib import Path
 from opwatch.tools.cli import COMMANDS
 from tests.unit.house.test_architecture import ROOT, tracked
 
-# In these, what looks like a file is one of this tree; others speak of machines, too.
+# In these pages every file-like name is a file of this tree; other pages also name files of a machine.
 PAGES = ("CONTRIBUTING.md", "docs/adding.md", "docs/architecture.md", "docs/overhead.md")
 OF_OTHERS = ("Python.h",)
-# What stands for a name that is still to be found.
+# Placeholders for names.
 _TO_COME = re.compile(r"NAME|ROOM|\*")
 _FILE = re.compile(r"[\w./{},-]+/|[\w./-]+\.(?:py|c|h|toml|json|md|1)")
 
 
 def named_files(page: str) -> set[str]:
-    """What stands in backquotes and looks like a file or a folder of this tree."""
+    """Return words in backquotes that look like a file or a folder of this tree."""
     words = {word for words in re.findall(r"`([^`\n]+)`", page) for word in words.split()}
     return {
         word for word in words if _FILE.fullmatch(word) and not _TO_COME.search(word) and "://" not in word
@@ -27,7 +27,7 @@ def named_files(page: str) -> set[str]:
 
 
 def missing_files(page: str, paths: Iterable[str]) -> list[str]:
-    """Those that no path ends with, or has as a part in whole folders. One name may stand for several."""
+    """Return the names that match no path's end or folders. A name may match several paths."""
     places = [f"/{path}" for path in paths]
 
     def is_there(name: str) -> bool:
@@ -54,14 +54,14 @@ def test_lists_of_what_to_touch_name_commits_that_were_made() -> None:
     subjects = re.findall(r'"([a-z][\w/, -]*: [^"]+)"', text)
     made = subprocess.check_output(["git", "-C", str(ROOT), "log", "--format=%s"], text=True).splitlines()
     assert len(subjects) >= 10
-    # A clone may have been cut short: then nothing can be said of it.
+    # A shallow clone cannot show that a commit is missing.
     is_shallow = subprocess.check_output(["git", "-C", str(ROOT), "rev-parse", "--is-shallow-repository"])
     assert is_shallow.strip() == b"true" or set(subjects) <= set(made)
 
 
 def test_the_guide_lists_every_command() -> None:
     listed = (ROOT / "docs/guide.md").read_text().split("```")[1]
-    # A watch is opwatch without a word.
+    # A watch is opwatch without a subcommand.
     missing = [name for name in COMMANDS if name != "watch" and not re.search(rf"\bopwatch {name}\b", listed)]
     assert missing == []
 

@@ -1,4 +1,4 @@
-"""The kernel's types that the user side keeps for libbpf are those that the programs name."""
+"""The kernel types that the user side keeps for libbpf are the types that the programs name."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
-# A type as another kernel had it is looked for by the name before the three underscores.
+# libbpf looks up another kernel's variant of a type by the name before the three underscores.
 _TYPE = re.compile(r"^(?:struct|enum) (\w+?)(?:___\w+)? \{", re.MULTILINE)
 _RELOCATED = re.compile(r"preserve_access_index.*?#pragma clang attribute pop", re.DOTALL)
 
@@ -16,7 +16,7 @@ def _types_of_programs() -> set[str]:
     for path in (ROOT / "bpf").rglob("*.[ch]"):
         text = path.read_text()
         names |= {name for part in _RELOCATED.findall(text) for name in _TYPE.findall(part)}
-        # Of enums the value is asked for by macros.
+        # Enums are read through macros for their values.
         names |= set(re.findall(r"bpf_core_enum_value(?:_exists)?\(enum (\w+)", text))
     return names
 

@@ -1,4 +1,4 @@
-"""A name is the noun of what it stands for. These words fit everything, and so tell nothing of it."""
+"""A name is the noun of its object. The words in this list fit every object and so say little."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from tests.unit.house.imports import parsed
 from tests.unit.house.test_architecture import ROOT, package, tracked
 
 EMPTY = frozenset(("found", "each", "seen", "told", "held"))
-# Recordings have this name of a class in them, and are read for ever.
+# Recordings contain this class name, and old recordings must stay readable.
 IN_RECORDINGS = ("Held",)
-# A docstring that begins with one of these hangs on something that the reader has to guess.
+# A docstring that starts with one of these words continues an unwritten sentence.
 HANGING = frozenset(("Of", "Nor", "Or", "And", "But", "Else", "Likewise", "Those", "None", "Same"))
-# What begins a sentence in small letters is the name of something.
+# Sentences may start with a lower-case name.
 _SMALL = re.compile(r"(fio|bcc|bpftrace|libata|id|major:minor|struct \w+|enum \w+)\b|\w*[\d_.]")
 C_OUTSIDE_OF_CODE = re.compile(r'''/\*.*?\*/|//[^\n]*|'(?:\\.|[^'\\])'|"(?:\\.|[^"\\\n])*"''', re.DOTALL)
 
@@ -34,7 +34,7 @@ def _names_of(node: ast.AST) -> list[str | None]:
 
 
 def empty_names(source: str) -> list[str]:
-    """Every such name that Python code gives to something, and where."""
+    """Return every such name in Python code, with its line."""
     return [
         f"{getattr(node, 'lineno', 0)}: {name}"
         for node in ast.walk(parsed(source))
@@ -44,7 +44,7 @@ def empty_names(source: str) -> list[str]:
 
 
 def empty_names_in_c(source: str) -> list[str]:
-    """Every such word of C code outside of comments and strings, and where."""
+    """Return every such word in C code outside comments and strings, with its line."""
     code = C_OUTSIDE_OF_CODE.sub(lambda words: re.sub(r"[^\n]", " ", words[0]), source)
     return [
         f"{number}: {word}"
@@ -55,7 +55,7 @@ def empty_names_in_c(source: str) -> list[str]:
 
 
 def unfinished(source: str) -> list[str]:
-    """Docstrings that hang on something, begin or end in the middle of a sentence, by their first words."""
+    """Return docstrings that start or end in the middle of a sentence, by their first words."""
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     texts = [
         text
@@ -72,7 +72,7 @@ def unfinished(source: str) -> list[str]:
 
 
 def lone_ends(source: str) -> list[int]:
-    """Lines of comments that end on a line of their own, but begin with words on their first line."""
+    """Return lines of comments with text on the first line and the end marker on a separate line."""
     return [
         source.count("\n", 0, comment.start()) + 1
         for comment in re.finditer(r"/\*.*?\*/", source, re.DOTALL)

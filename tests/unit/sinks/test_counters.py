@@ -1,4 +1,4 @@
-"""Counters of a drive for people, in whatever width there is."""
+"""Drive counters as text, at several widths."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_nothing_is_wider_than_the_terminal(width: int, monkeypatch: pytest.Monk
     for path in sorted(REPORTS.glob("*.json")):
         shown = lines(report(read_recorded([path]), catalogue))
         assert max(map(len, shown)) <= width
-        # Whatever the form, what was read is there, and where it is from.
+        # Every layout shows the value and its source.
         [at] = [number for number, line in enumerate(shown) if line.startswith("host_written")]
         assert any(
             word in " ".join(shown[at : at + 4]) for word in ("log", "attribute", "statistics", "counter")

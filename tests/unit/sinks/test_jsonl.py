@@ -32,7 +32,7 @@ def observation(*, final: bool = False, **ops: Op) -> Observation:
 
 
 def with_account(one: Observation, *, is_blind: bool = False, **changes: Any) -> Observation:  # noqa: ANN401
-    """The same observation with another loss account."""
+    """Return the observation with a changed loss account."""
     account = replace(one.trust, **changes)
     losses = list_losses(tally_losses(account, 0), account, is_blind=is_blind, is_whole=one.final)
     return replace(one, trust=account, losses=losses)
@@ -62,7 +62,7 @@ def test_a_busy_class_has_everything() -> None:
     assert (read["count"], read["bytes"], read["errors"]) == (3, 12800, 3)
     assert read["errors_by_status"] == {"medium": 1, "I/O": 2}
     assert read["queue_ns"]["mean"] == 20
-    # Beyond the last slot the maximum is still exact.
+    # The maximum is exact even beyond the last slot.
     assert read["latency_ns"]["max"] == 70_000_000_000
 
 

@@ -1,4 +1,4 @@
-"""Plain lines: when an interval was, how long, and what is left out where there is nothing to say."""
+"""Plain lines: time and length of an interval, and optional parts that are left out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.unit.sinks.test_jsonl import BUSY, observation
 
 
 def heading(every_s: float, seconds: float) -> str:
-    """The first line of an interval that was to be so long, and was as long as this."""
+    """Return the first line of an interval with this nominal and this actual length."""
     interval = observation(read=BUSY)
     interval = replace(
         interval,
@@ -47,7 +47,7 @@ def test_a_short_interval_tells_its_time_and_length(every_s: float, seconds: flo
 
 
 class _Counting(io.StringIO):
-    """Counts how often something is written."""
+    """Counts the writes."""
 
     writes = 0
 
@@ -58,7 +58,7 @@ class _Counting(io.StringIO):
 
 @pytest.mark.parametrize("final", [False, True])
 def test_an_observation_is_written_at_once(final: bool) -> None:
-    """Each write is a system call or three, of 24 disks in each interval."""
+    """Each write costs up to three system calls, for every disk and interval."""
     stream = _Counting()
     sink = Lines(stream)
     for number in (1, 2, 3):

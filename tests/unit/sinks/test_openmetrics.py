@@ -1,4 +1,4 @@
-"""A recording as OpenMetrics: read back by Prometheus' own parser, and equal to what replay says."""
+"""A recording as OpenMetrics: accepted by Prometheus' parser, with the same values as replay."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RECORDING = Path(__file__).parents[2] / "fixtures" / "good" / "recordings" / "2.
 
 
 def parsed(text: str) -> dict[str, Any]:
-    """The families, by Prometheus' parser, which refuses what the specification does."""
+    """Return the metric families from Prometheus' parser, which enforces the specification."""
     parser = importlib.import_module("prometheus_client.openmetrics.parser")
     return {family.name: family for family in parser.text_string_to_metric_families(text)}
 
@@ -79,7 +79,7 @@ def test_quantiles_errors_and_names_that_need_escapes() -> None:
     first = replace(observation(read=BUSY), device='a"b\\c\nd')
     sink.write(first)
     sink.write(replace(first, at=first.at + timedelta(seconds=1)))
-    # A clock that was set back: times of a metric grow all the same.
+    # Timestamps of a metric grow even if the clock was set back.
     sink.write(replace(observation(), device=first.device, at=first.at - timedelta(hours=1)))
     sink.write(observation(final=True, read=BUSY))
     assert stream.getvalue() == ""
@@ -87,7 +87,7 @@ def test_quantiles_errors_and_names_that_need_escapes() -> None:
     families = parsed(stream.getvalue())
     latency = families["opwatch_latency_seconds"].samples
     assert {sample.labels["device"] for sample in latency} == {'a"b\\c?d'}
-    # Of later points the parser keeps the first sample alone: its set of duplicates is never cleared.
+    # The parser keeps only the first sample of later points, because its set of duplicates is never cleared.
     of_p50 = [line.split()[-2] for line in stream.getvalue().splitlines() if 'quantile="0.5"' in line]
     median = first.interval.ops["read"].latency.quantiles["p50"]
     assert median

@@ -1,4 +1,4 @@
-"""Recordings as a Parquet data set: DuckDB reads it back, and its quantiles are ours."""
+"""Recordings as a Parquet data set: DuckDB reads the data back and computes the same quantiles."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ STATEMENTS = [
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with two recordings, which is where we are."""
+    """Return a folder with two recordings as the working directory."""
     for name in ("1", "2"):
         raw = gzip.decompress((RECORDINGS / f"{name}.opw.gz").read_bytes())
         (tmp_path / f"{name}.opw").write_bytes(raw)
@@ -47,7 +47,7 @@ def dumped(*options: str) -> int:
 
 @pytest.fixture
 def runs(folder: Path) -> Any:  # noqa: ANN401
-    """A connection with the views and macros of the document, over a data set of both."""
+    """Yield a connection with the documented views and macros, over a data set of both recordings."""
     assert dumped("1.opw", "2.opw", "-O", "parquet", "-o", "runs") == 0
     connection = importlib.import_module("duckdb").connect(":memory:")
     connection.execute("SET threads = 1")
@@ -189,7 +189,7 @@ def test_without_duckdb_it_says_what_to_install(
 
 
 class Interrupted(ParquetRows):
-    """Rows of a run that Ctrl-C comes into after the first file of it was written."""
+    """Rows of a run with a Ctrl-C after its first file was written."""
 
     def end(self) -> None:
         super().end()
@@ -197,7 +197,7 @@ class Interrupted(ParquetRows):
 
 
 class Killed(ParquetRows):
-    """Rows of a run that the whole process is killed in."""
+    """Rows of a run that is killed."""
 
     def end(self) -> None:
         super().end()

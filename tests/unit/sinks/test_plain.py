@@ -1,4 +1,4 @@
-"""Colour and shape of plain lines: they add to the text and never change it."""
+"""Colours and sparklines of plain lines add to the text and never change it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SGR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class _Terminal(io.StringIO):
-    """A terminal, whose width COLUMNS tells."""
+    """A terminal with the width in COLUMNS."""
 
     def isatty(self) -> bool:
         return True
@@ -142,7 +142,7 @@ def test_bars_say_how_latencies_are_spread() -> None:
     values = [500, 1500, 1500, 1_100_000, 1_100_000_000, 60_000_000_000]
     bars = wide.shape(Histogram.of(LATENCY, values))
     ruler = wide.HEADER.removeprefix("  mean size  ")
-    # Those below a microsecond are with the first octave.
+    # Values below a microsecond are in the first octave.
     assert bars[ruler.index("1u")] == "█"
     assert bars[ruler.index("1m")] == bars[ruler.index("1s")] == bars[-1] == "▃"
     assert bars.count(" ") == len(bars) - 4

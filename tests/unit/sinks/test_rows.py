@@ -1,4 +1,4 @@
-"""Chosen fields of what was observed, as CSV and as JSON lines."""
+"""Selected fields of observations, as CSV and as JSON lines."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_table_has_a_row_for_each_interval_and_none_for_the_summary() -> None:
     sink.write(observation(final=True, read=BUSY))
     [row] = table(stream.getvalue())
     assert int(row["ops.read.count"]) == 3
-    # There were no writes and no look at a drive: that is nothing, and not 0.
+    # Without writes and without a drive reading the fields are empty, not 0.
     assert (row["ops.write.latency_ns.p99"], row["waf.waf"]) == ("", "")
     assert json.loads(row["unexplained"]) == ["drift unknown: statistics are off"]
 

@@ -1,4 +1,4 @@
-"""The JSON Schema of the lines, held against what is really printed: of all that a run can have in it."""
+"""The JSON Schema of the lines against the printed output of runs with every kind of content."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SCHEMA: dict[str, Any] = json.loads(
 
 
 def strict(schema: Any) -> Any:  # noqa: ANN401
-    """The same, with no field that is not described."""
+    """Return the schema with undescribed fields forbidden."""
     if isinstance(schema, list):
         return [strict(one) for one in schema]
     if not isinstance(schema, dict):
@@ -35,17 +35,17 @@ def strict(schema: Any) -> Any:  # noqa: ANN401
 
 
 def problems(line: dict[str, Any], schema: dict[str, Any] | None = None) -> list[str]:
-    """What is wrong with a line, as one of those that its type says."""
+    """Return the schema violations of a line, for the type in the line."""
     described = schema or strict(SCHEMA)
     kind = "event" if line.get("type") == "event" else "observation"
-    # Of a choice only that it failed would be said.
+    # Validating against a choice would only report that no alternative matched.
     part = {"$ref": f"#/$defs/{kind}", "$defs": described["$defs"]}
     validator = importlib.import_module("jsonschema").Draft202012Validator(part)
     return [f"{list(error.path)}: {error.message}" for error in validator.iter_errors(line)]
 
 
 def lines() -> list[dict[str, Any]]:
-    """Of runs, and what is in none of those that are made up: figures of firmware, and time in the queue."""
+    """Return lines of runs, plus values missing from generated runs: firmware figures and queue time."""
     runs = (a_run(9), short_run())
     busy = observation(read=BUSY)
     read = busy.interval.ops["read"]
@@ -78,7 +78,7 @@ def test_busy_operations_with_errors_are_described() -> None:
 
 
 def test_what_is_described_is_there() -> None:
-    """Nothing in the schema is a name that no line has."""
+    """The schema contains no name that no line has."""
     names = {name for part in SCHEMA["$defs"].values() for name in part["properties"]}
     printed: set[str] = set()
 
@@ -92,7 +92,7 @@ def test_what_is_described_is_there() -> None:
                 collect(one)
 
     collect(lines())
-    # Reads and writes that waited for a discard are in no made-up run.
+    # No generated run has reads and writes that waited for a discard.
     assert names - printed <= {"op", "max_ns"}
 
 

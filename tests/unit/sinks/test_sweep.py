@@ -1,4 +1,4 @@
-"""A sweep in lines and as a document, the plan of one, and its commands."""
+"""Sweeps as text and as a document, plans, and the sweep commands."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def _result(*wafs: float | None) -> SweepResult:
 
 
 def _problems(answer: dict[str, Any]) -> list[str]:
-    """What is wrong with a document, as it is read back."""
-    # It has no types of its own.
+    """Return the schema violations of a document after a round trip through JSON."""
+    # JSON has only these types.
     validator = importlib.import_module("jsonschema").Draft202012Validator(SCHEMA)
     return [error.message for error in validator.iter_errors(json.loads(json.dumps(answer)))]
 
@@ -163,7 +163,7 @@ def test_a_sweep_on_simulated_flash_is_kept_and_shown(
 ) -> None:
     kept = tmp_path / "sweep.json"
     words = ["sweep", "run", "--virtual", "ideal", "--op", "28%", "--rounds", "5", "-q", "-o", str(kept)]
-    # Five rounds of a tenth do not make it steady.
+    # Five rounds of a tenth are too few for a steady state.
     assert main(words) == 6
     shown = capsys.readouterr().out
     assert "A MODEL of ideal" in shown and "not reached" in shown
@@ -215,7 +215,7 @@ BAD = sorted((FIXTURES / "bad" / "sweeps").glob("*.json"))
 
 def test_a_sweep_that_was_kept_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sweep", "show", str(FIXTURES / "good" / "sweeps" / "two-levels.json")]) == 0
-    # 11.2 % of what it shows, of which 7 % more is left to it.
+    # 11.2 % of the advertised capacity, plus 7 % that the level leaves free.
     assert "behaves like 19.0 % of spare area, (T-U)/U, at level 7 %" in capsys.readouterr().out
 
 
@@ -252,9 +252,9 @@ def test_a_level_that_only_a_busy_host_disturbs_has_its_waf_and_nothing_else() -
     row = next(line for line in text.split("\n") if line.startswith("7 %") and line.endswith("no"))
     assert "3.52 ± 0.01" in row and "4321" not in text
     assert "7 %: its WAF is proven by itself, which noise of the host does not touch" in text
-    # Both levels are what the fit stands on, and IOPS of one tell of no gain.
+    # The fit uses both levels, but the IOPS of one level show no gain.
     assert shown["fit"]["rms_ratio"] is not None and shown["returns"] == []
-    # A document of before, which does not say so, shows none.
+    # Older documents lack the field and show no WAF.
     for level in shown["levels"]:
         del level["opwatch"]["is_waf_proven"]
     assert "3.52 ±" not in "\n".join(lines(shown))

@@ -1,4 +1,4 @@
-"""Everything that is printed goes through one writer, and nothing in it commands a terminal."""
+"""All output goes through one writer, and no output controls the terminal."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.unit.sinks.test_jsonl import BUSY, observation
 
 ROOT = Path(__file__).parents[3]
 # ESC, BEL, a newline, C1 (CSI as one byte), DEL, a right-to-left override and mark, a line separator, a lone
-# surrogate (a byte that was no UTF-8).
+# surrogate (an invalid UTF-8 byte).
 EVIL = "a\x1b[31mb\x07c\nd\x9b31me\x7ff\u202eg\u200fh\u2028i\udc9bj"
 SHOWN = "a?[31mb?c?d?31me?f?g?h?i?j"
 
@@ -156,7 +156,7 @@ def test_signs_degrade_where_the_terminal_lacks_them(environment: dict[str, str]
 
 @pytest.fixture
 def full_pipe() -> Iterator[tuple[int, io.TextIOWrapper]]:
-    """A pipe that nobody reads and that is full: its reading end, and a stream to the other."""
+    """Yield a full pipe without a reader: its read end, and a stream on the write end."""
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     for size in (65536, 1):
@@ -234,7 +234,7 @@ def test_talk_that_nobody_can_hear_is_no_failure() -> None:
 
 
 def test_json_has_no_half_of_a_surrogate_pair() -> None:
-    """A name that is no UTF-8, or a foreign \\ud800: strict parsers refuse both."""
+    """A name that is invalid UTF-8, or a foreign \ud800: strict parsers refuse both."""
     stream = io.StringIO()
     Writer(stream).json({"a\udcff": ["\ud800x", "\U0001f600", "\\ud800", 5, None], "b": ("\udc80",)})
     text = stream.getvalue()

@@ -1,4 +1,4 @@
-"""Screens of made-up runs, and of a drive that says how it is."""
+"""Screens of generated runs, and of a drive with health data."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from opwatch.sinks.dashboard.view import View
 
 
 def shown_past(run: Iterable[RunEntry], past: Past | None = None) -> tuple[Past, list[Observation]]:
-    """A past that was given a run, and the intervals in it."""
+    """Return a past filled with a run, and the run's intervals."""
     past, story, intervals = past or Past(), Story(), []
     for entry in run:
         past.take(entry)
@@ -45,7 +45,7 @@ def screen_text(
 
 
 def smart_page(*, celsius: int, spare: int, used: int) -> bytes:
-    """Log page 02h of a drive that feels like this."""
+    """Return log page 02h with these health values."""
     page = bytearray(LENGTH)
     page[1:3] = (celsius + 273).to_bytes(2, "little")
     page[3], page[4], page[5] = spare, 10, used

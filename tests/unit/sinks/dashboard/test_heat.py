@@ -1,4 +1,4 @@
-"""The map: where a latency lies in it, and that nothing that was counted is left out."""
+"""The heat map: rows of latencies, and that every counted request is drawn."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.unit.support.samples import Op
 
 
 def cells(rows: list[Row]) -> list[list[Heat | None]]:
-    """Each cell by itself."""
+    """Return the heat of every cell."""
     return [[tone if isinstance(tone, Heat) else None for text, tone in row for _ in text] for row in rows]
 
 
@@ -26,7 +26,7 @@ def test_every_bucket_has_a_cell_and_none_is_torn(height: int, spread: list[int]
     lit = [set(scale.cells_of(bucket)) for bucket in columns[0].buckets]
     assert all(lit)
     assert all(0 <= cell < 2 * height for some in lit for cell in some)
-    # Where there are more cells than buckets none between two buckets that follow each other stays empty.
+    # If there are more cells than buckets, no cell between two adjacent buckets stays empty.
     first, last = scale.low * 4, scale.high * 4
     whole = [cell for bucket in range(first, last) for cell in scale.cells_of(bucket)]
     assert set(whole) == set(range(2 * height))
@@ -42,7 +42,7 @@ def test_the_newest_is_at_the_right_and_the_slowest_at_the_top() -> None:
     assert grid[0][8] == Heat(0, 0)
     assert grid[0][9] is not None and grid[0][9].line is Line.P99
     assert max(max(cell.upper, cell.lower) for row in grid if (cell := row[8])) == LEVELS
-    # One among nine hundred is barely warm, and not nothing.
+    # One request among nine hundred is barely warm, but visible.
     assert max(max(cell.upper, cell.lower) for row in grid if (cell := row[9])) == 1
 
 
@@ -83,7 +83,7 @@ def test_scale_is_none_when_no_request_is_in_the_map() -> None:
 def test_legend_has_every_level_and_the_count_of_the_hottest_cell() -> None:
     quick = Column({bucket_of(1000): 900, bucket_of(1200): 50}, 1000.0, 1000.0)
     slow = Column({bucket_of(1000): 1, bucket_of(900_000_000): 1}, 1000.0, 5000.0)
-    # A map of few rows has several buckets in a cell.
+    # A map with few rows has several buckets per cell.
     shown = heat_map([quick, slow], 10, 2)
     lit = [max(cell.upper, cell.lower) for row in cells(shown.rows) for cell in row if cell]
     assert max(lit) == LEVELS
@@ -115,5 +115,5 @@ def test_bars_are_as_high_as_values() -> None:
     upper, lower = spark_rows([8, 16], 2, 2, Tone.BAR)
     assert (upper[0][0], lower[0][0]) == (" █", "██")
     assert spark_rows([], 3, 1, Tone.BAR) == [[("   ", Tone.BAR)]]
-    # What is more than nothing can be told from nothing.
+    # A value just above zero differs visibly from zero.
     assert spark_rows([1, 10**9], 2, 1, Tone.BAR)[0][0][0] == "▁█"

@@ -1,4 +1,4 @@
-"""An interval in few bytes: its numbers are those of the interval, and its heat is its histogram's."""
+"""Packed intervals: the numbers equal the interval's, and the heat equals its histogram's."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_a_bucket_begins_where_a_slot_does(value: int) -> None:
 
 
 def test_a_moment_has_the_numbers_of_the_json_document() -> None:
-    """Of every interval of a run: what is kept in few bytes is what is printed."""
+    """For every interval of a run, the packed values equal the printed values."""
     _, intervals = shown_past(a_run(20, seed=3))
     busy = [observation(read=BUSY, write=Op([20_000] * 7, [4096] * 7), discard=Op([9], [512]))]
     assert len(intervals) > 40
@@ -60,6 +60,6 @@ def test_heat_counts_every_request_once() -> None:
 
 
 def test_an_hour_of_a_disk_is_a_few_megabytes() -> None:
-    """Four disks must stay small beside the rest: a kilobyte and a half an interval."""
+    """Four disks must stay small compared with the rest: 1.5 KB per interval."""
     one = moment_of(observation(read=BUSY, write=BUSY, discard=BUSY))
     assert sum(len(raw) for raw in one.packed.values()) < 1500

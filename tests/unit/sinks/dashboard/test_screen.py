@@ -1,4 +1,4 @@
-"""Whole screens: their size, their numbers, that nothing in them commands a terminal, and how they look."""
+"""Whole screens: size, numbers, escaping of control sequences, and appearance."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def one_time_zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def _with_health(run: Iterator[RunEntry]) -> Iterator[RunEntry]:
-    """The same with a drive whose log tells how warm it is."""
+    """Yield the same run, for a drive that reports its temperature."""
     for entry in run:
         if isinstance(entry, Looked):
             first, *rest = entry.sample.answers
@@ -67,7 +67,7 @@ def test_a_screen_is_as_large_as_its_terminal(width: int, height: int, is_help: 
 
 
 def test_numbers_are_those_of_json() -> None:
-    """Interval by interval, as somebody scrolls: what stands in the table is what JSON says."""
+    """Interval by interval, the table shows the numbers of the JSON output."""
     past, intervals = shown_past(a_run(40, seed=7))
     of_disk = [one for one in intervals if one.device == "nvme0n1"]
     view = View(disk_name="nvme0n1")
@@ -76,7 +76,7 @@ def test_numbers_are_those_of_json() -> None:
         tree, lines = document(one), screen_text(past, view, 80, 24)
         rows = {line.split()[0]: line.split()[1:] for line in lines if line.startswith(("read ", "write "))}
         counted = {name for name, op in tree["ops"].items() if op["count"]}
-        # An operation that other intervals in view have keeps its row, without latencies.
+        # An operation from other intervals in view keeps its row, without latencies.
         assert counted <= set(rows)
         assert all(rows[name] == ["0.00", "0.00"] for name in set(rows) - counted)
         for name in counted:
@@ -94,7 +94,7 @@ def test_numbers_are_those_of_json() -> None:
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (120, 40), (150, 24), (250, 60)])
 def test_owners_are_those_of_json(width: int, height: int) -> None:
-    """Interval by interval: the owners of that moment, and all rows together what the disk did."""
+    """Interval by interval: the owners of that moment, and rows that add up to the disk's total."""
     past, intervals = shown_past(a_run(20, seed=7))
     for one in (one for one in intervals if one.device == "nvme0n1"):
         tree, owners = document(one), document(one)["owners"]
@@ -241,7 +241,7 @@ def test_marks_stand_below_their_column() -> None:
 
 
 def nine_disks(seconds: int = 3) -> Iterator[RunEntry]:
-    """Eight disks without requests, and one with all the load, which began last."""
+    """Eight disks without requests, and a busy disk that was added last."""
     run = MadeUpRun(seed=3)
     names = [*(f"loop{number}" for number in range(8)), "nvme0n1"]
     yield from [run.begin(place, name) for place, name in enumerate(names)]
@@ -327,7 +327,7 @@ def test_a_message_leaves_the_keys_and_the_map_where_they_are() -> None:
 
 
 def test_the_map_keeps_its_height_wherever_the_cursor_is() -> None:
-    """Although the drive reports nothing at first, and a short line or a long one afterwards."""
+    """The height is constant although the drive first reports no health, and then a short or a long line."""
     past, intervals = shown_past(_with_health(a_run(40, seed=7)))
     ends = [one.interval.end_ns for one in intervals if one.device == "nvme0n1"]
     for width, height in ((80, 24), (120, 40)):
@@ -383,7 +383,7 @@ def test_help_is_whole_at_80_columns() -> None:
     ],
 )
 def test_screens_look_as_they_did(name: str, width: int, height: int, view: View) -> None:
-    """What is kept beside the tests was looked at: OPWATCH_WRITE_SCREENS=1 writes it anew."""
+    """The reference screens were checked by eye: OPWATCH_WRITE_SCREENS=1 rewrites them."""
     lines = [line.rstrip() for line in screen_text(busy_past(), view, width, height)]
     path = SCREENS / f"{name}.txt"
     if os.environ.get("OPWATCH_WRITE_SCREENS"):

@@ -1,4 +1,4 @@
-"""Moving through the past."""
+"""Moving the cursor through the past."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_scrolling_goes_by_columns_and_ends_at_both_ends(zoom_place: int) -> Non
 
 
 def test_columns_of_several_intervals_stay_what_they_are() -> None:
-    """However far one scrolls, the whole columns in view have the same intervals in them."""
+    """At any scroll position, complete columns contain the same intervals."""
     disk = PAST.disks["nvme0n1"]
     live = View(zoom_place=2)
     whole = {tuple(m.end_ns for m in moments) for moments in live.columns(disk, 40)}
@@ -59,7 +59,7 @@ def test_columns_of_several_intervals_stay_what_they_are() -> None:
 
 
 def test_columns_are_full_however_uneven_the_intervals_are() -> None:
-    """An interval is off by some microseconds, and old ones are dropped while one looks."""
+    """Intervals vary by some microseconds, and old ones are dropped during use."""
     past, _ = shown_past(a_run(48, seed=4), Past(most=33))
     disk = past.disks["nvme0n1"]
     uneven = [replace(m, begin_ns=m.begin_ns + 1000 * n) for n, m in enumerate(disk.moments)]
@@ -120,7 +120,7 @@ def test_cursor_stays_in_the_map_with_both_sides_in_view() -> None:
         place = len(ENDS) - 1 - steps
         assert len(shown) == 20
         assert ENDS[place] in shown
-        # Half of the map is before the cursor, unless the past begins there.
+        # Half of the map is before the cursor, unless the past starts there.
         assert shown[0] == ENDS[min(max(place - 9, 0), len(ENDS) - 20)]
     assert shown == ENDS[:20]
 
@@ -150,7 +150,7 @@ def test_map_does_not_move_while_it_is_paused() -> None:
         past_ns = kept.end_ns + step * 10**9
         disk.moments.append(replace(kept, begin_ns=past_ns - 10**9, end_ns=past_ns))
     assert [moments[-1].end_ns for moments in view.columns(disk, 20)] == before
-    # Moving on past the map's edge shows the intervals that came since.
+    # Moving beyond the map's edge shows the intervals added since.
     view.scroll(past, 5)
     assert view.columns(disk, 20)[-1][-1] is view.moment(past)
     assert intervals

@@ -1,4 +1,4 @@
-"""A disk whose counters grow by what a test says, sampled once a second, and recordings of it."""
+"""A disk with counters set by the test, sampled once per second, and recordings of the disk."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ S = 10**9
 _BEGAN_NS = 5_000 * S
 _WALL_NS = 1_760_000_000 * S
 _WIDTH = len(SCALARS) + sum(SLOTS)
-# What a reading takes.
+# The duration of a reading.
 _READ_NS = 100_000
 BLOCK = 4096
 
-# Of one second: for each operation, how many requests had which latency in ns.
+# Requests of one second: for each operation, the count at each latency in ns.
 Second = Mapping[str, Mapping[int, int]]
 
 
 class CountedDisk:
-    """Its counters, since the start."""
+    """The disk's counters since the start."""
 
     def __init__(self, name: str = "nvme0n1") -> None:
         self.disk = WatchedDisk(name, name, "requests by hand", flush_queues=8)
@@ -64,7 +64,7 @@ class CountedDisk:
 def entries(
     seconds: Iterable[Second], name: str = "nvme0n1", cpus: Iterable[CpuTimes] = ()
 ) -> Iterator[RunEntry]:
-    """A run of one disk; `cpus` are the CPU times at its begin and after each second, where there are any."""
+    """Yield a run of one disk; `cpus` are the CPU times at the start and after each second, if any."""
     disk, number, times = CountedDisk(name), 0, iter(cpus)
     cpu = next(times, None)
     yield Began(0, disk.sample(0, cpu))
@@ -76,7 +76,7 @@ def entries(
 
 
 def write_recording(path: Path, run: Iterable[RunEntry]) -> None:
-    """A recording of a run, through the real writer."""
+    """Record a run with the real writer."""
     database = NewDatabase(path)
     writer = RecordingWriter(database, {"tool": "opwatch", "interval_ns": S})
     writer.begin()

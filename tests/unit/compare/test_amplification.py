@@ -1,4 +1,4 @@
-"""Write amplification of whole runs: drives whose truth is known."""
+"""Write amplification of whole runs, on drives with known values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from tests.unit.support.virtual_drive import CATALOGUE, OCP, PHISON, Model, Virt
 
 
 def looks(seed: int, *, own_rate: float = 0.0, seconds: int = 90, model: Model = OCP) -> list[FirmwareSample]:
-    """A look a second at a drive that is written to; `own_rate` is what it does to its NAND besides."""
+    """Return a reading per second of a drive under writes; `own_rate` is the rate of additional NAND
+    writes."""
     drive = VirtualDrive(model, 3)
     drive.chance.seed(seed)
     drive.rate, drive.own_rate = 40e6, own_rate
@@ -49,14 +50,14 @@ def test_equal_drives_do_not_differ_and_others_do() -> None:
     first, same = of(looks(1)), of(looks(2))
     assert difference(first, same, 0.01).statement is Statement.NONE
     assert difference(first, first, 0.05).statement is Statement.NONE
-    # Some 4 MB/s more to NAND, of 40 that the host writes.
+    # About 6 MB/s of additional NAND writes, on 40 MB/s of host writes.
     more = difference(first, of(looks(3, own_rate=6e6)), 0.01)
     assert more.statement is Statement.HIGHER
     assert more.change == pytest.approx(0.15, rel=0.4)
 
 
 def test_the_error_of_the_counters_is_in_the_range() -> None:
-    """What a coarse counter says of a minute is no difference."""
+    """A coarse counter over a minute shows no difference."""
     coarse = replace(OCP, name="C0h, 1 GB", nand_quantum=1)
     fine = of(looks(1, model=coarse))
     wide = replace(fine, low=fine.low * 0.9, high=fine.high * 1.1)

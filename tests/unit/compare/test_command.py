@@ -1,4 +1,4 @@
-"""`opwatch compare` as a user meets it."""
+"""`opwatch compare` from the command line."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ def seconds(slow_ns: int) -> list[Second]:
 
 
 def cpu_times(ticks: int) -> list[CpuTimes]:
-    """About so many a second: for users, and a fifth of that for the system."""
+    """Return CPU times with about this many ticks per second for users, and a fifth of that for the
+    system."""
     times = [CpuTimes(4, 1000, 200, 10, 0)]
     for at in range(40):
         before = times[-1]
@@ -80,7 +81,7 @@ def test_lines(compare: Shown) -> None:
     assert [table.split()[:3] for table in tables[1:3]] == [["A", "B", "B/A"], ["A", "C", "C/A"]]
     p99 = [line.split() for table in tables[1:3] for line in table.splitlines() if " p99 " in line]
     assert p99[0][-1] == "HIGHER"
-    # Behind those of reads stand those of discards, of which there were few.
+    # The rows of reads come first, then those of the few discards.
     assert p99[2][-2:] == ["no", "difference"]
     assert "A  a.opw: nvme0n1, 40.0 s in 40 intervals" in tables[0]
     assert "discard" in out
@@ -125,9 +126,9 @@ def test_cpu_time_is_compared(compare: Shown) -> None:
     document = json.loads(out)
     figures = {figure["metric"]: figure for figure in document["disks"][0]["figures"] if not figure["op"]}
     light = figures["cpu_io"]["runs"][0]
-    # 0.6 CPUs over 4,003 requests a second, discards among them.
+    # 0.6 CPUs for 4,003 requests per second, including discards.
     assert light["value"] == pytest.approx(0.6e9 / 4003, rel=1e-3)
-    # Nine hundredths of a second of some 24.
+    # Nine hundredths of a second, out of about 24.
     assert (light["high"] - light["value"]) / light["value"] == pytest.approx(0.09 / 24, rel=0.01)
     assert document["rules"][0]["ruling"] == "fires"
 
@@ -174,7 +175,7 @@ def test_markdown_is_text_of_nobody_else(compare: Shown) -> None:
 def test_what_means_something_in_markdown_is_escaped() -> None:
     assert escaped("a|b") == "a\\|b"
     assert escaped("@user #1 [x](y)") == "\\@user \\#1 \\[x\\](y)"
-    # What means something only where a line begins is as it is elsewhere.
+    # Characters that matter only at the start of a line are not escaped elsewhere.
     assert escaped("2025-10-09 (5.94 MB/s + 3) - #x") == "2025-10-09 (5.94 MB/s + 3) - #x"
     assert [escaped(text) for text in ("- a", "# a", "> a", "12. a", "12) a")] == [
         *("\\- a", "\\# a", "\\> a", "12\\. a", "12\\) a")
@@ -260,7 +261,7 @@ def test_dev_of_either(compare: Shown) -> None:
 
 
 def test_recordings_with_everything_in_them(compare: Shown, folder: Path) -> None:
-    """Disks that come and leave, looks at a drive, and no end: what is there is compared."""
+    """Disks that come and leave, drive readings, and no end: the available data is compared."""
     for name, is_ended in (("whole", True), ("killed", False)):
         run = MadeUpRun(4)
         watch: list[RunEntry] = [run.begin(0, "nvme0n1"), run.begin(1, "sda")]

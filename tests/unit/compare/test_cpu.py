@@ -1,4 +1,4 @@
-"""CPU time of two runs: what does not differ is not said to, and what does is found."""
+"""CPU time of two runs: equal runs show no difference, and real differences are found."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from opwatch.cpu import CpuUse
 
 SECONDS = 60
 PAIRS = 200
-# Of 200 pairs that do not differ.
+# Expected among 200 equal pairs.
 MOST_FALSE = PAIRS * FAMILY_CHANCE
 
 
 def course(seed: int, *, times: float = 1.0, lasting: float = 0.0, seconds: int = SECONDS) -> DiskCourse:
-    """A machine of four CPUs under some 2,000 requests a second that take it 150 us each, and other work
-    besides. `times`: by how much more it works; `lasting`: the share of its deviation that the next second
-    keeps."""
+    """A machine with four CPUs, about 2,000 requests per second that cost 150 us each, and other work.
+    `times` scales the CPU time; `lasting` is the share of the deviation that carries over to the next second.
+    """
     chance, course, level = random.Random(seed), DiskCourse("sda"), 0.0
     for _ in range(seconds):
         level = lasting * level + chance.gauss(0, 0.05 * (1 - lasting**2) ** 0.5)

@@ -1,4 +1,4 @@
-"""What is said of two figures, and of two runs."""
+"""Statements on two figures, and on two runs."""
 
 from __future__ import annotations
 
@@ -43,14 +43,15 @@ def known(value: float, *, width: float = 0.0, scatter: float = 0.01, in_slots: 
 @pytest.mark.parametrize(
     ("first", "other", "statement"),
     [
-        # With 40 values, the threshold for 5 % is 2.02 times 0.01414, and 0.2 % for how runs begin: 3.1 %.
+        # With 40 values, the threshold for 5 % is 2.02 times 0.01414, plus 0.2 % for the start of a run: 3.1
+        # %.
         (known(100), known(103.3), Statement.HIGHER),
         (known(100), known(102.9), Statement.NONE),
         (known(103.3), known(100), Statement.LOWER),
-        # What measuring leaves open is added.
+        # The measurement error is added.
         (known(100, width=0.02), known(103.3, width=0.02), Statement.NONE),
         (known(100, width=0.02), known(108, width=0.02), Statement.HIGHER),
-        # Nothing scatters: what differs by more than runs begin with, differs.
+        # Without any variance, only the allowance for the start of a run counts.
         (known(100, scatter=0), known(100.21, scatter=0), Statement.HIGHER),
         (known(100, scatter=0), known(100.19, scatter=0), Statement.NONE),
         (known(100, scatter=0), known(100, scatter=0), Statement.NONE),
@@ -69,7 +70,8 @@ def test_statements(first: Estimate, other: Estimate, statement: Statement) -> N
 
 
 def test_slots_alone_make_no_difference() -> None:
-    """Within a slot there is none to be told; beyond it chance alone decides, and the range has both."""
+    """Within a slot no difference is reported; beyond a slot chance alone decides, and the range includes
+    both."""
     first = Estimate(101, 100, 103, 0.001, 20, is_in_slots=True)
     same_slot = replace(first, value=102.9)
     next_slot = Estimate(104, 103, 106, 0.001, 20, is_in_slots=True)
@@ -116,7 +118,7 @@ def test_a_real_difference_has_one_side(one: Estimate, two: Estimate, in_slots: 
 
 
 def steady(slow_ns: int = 2_000_000, seconds: int = 60, reads: int = 4000) -> list[Second]:
-    """The same in other words every second: 3 % slow reads, a little more or less of them by turns."""
+    """Return nearly identical seconds: about 3 % slow reads, varying a little."""
     return [
         {"read": {90_000: reads - 100 - 7 * (second % 5), slow_ns: 100 + 7 * (second * 3 % 5)}}
         for second in range(seconds)

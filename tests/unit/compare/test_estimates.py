@@ -1,4 +1,4 @@
-"""Figures of runs whose law is known."""
+"""Estimates for runs with known distributions."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_figures_of_an_exponential_law() -> None:
         assert estimate.scatter is not None, metric
         off = abs(math.log(estimate.value / value))
         assert off < max(4 * estimate.scatter, 1e-9), metric
-    # Of 40,000 independent ones: 1 / sqrt(40,000) for the mean, and sqrt(99 / 40,000) / ln 100 for p99.
+    # For 40,000 independent requests: 1 / sqrt(40,000) for the mean, and sqrt(99 / 40,000) / ln 100 for p99.
     assert figures["mean"].scatter == pytest.approx(0.005, rel=0.4)
     assert figures["p99"].scatter == pytest.approx(0.0108, rel=0.4)
     assert figures["iops"].scatter == 0
@@ -130,8 +130,8 @@ def test_a_run_without_an_end_is_sampled_as_far_as_it_goes() -> None:
 
 @pytest.mark.parametrize(("share", "most"), [(0.0, 0.07), (0.6, 0.07)])
 def test_likeness_makes_no_differences(share: float, most: float) -> None:
-    """Of pairs of series with the same law as many are said to differ as is allowed: 5 %. With blocks alone
-    it would be 10 % of the second."""
+    """Among pairs of series with the same distribution, at most the allowed 5 % differ. With blocks alone it
+    would be 10 % for the second series."""
     ones, wrong, pairs = [1.0] * 60, 0, 200
     for seed in range(pairs):
         chance, both = random.Random(seed), []
@@ -149,7 +149,7 @@ def mean_of(series: list[float], seconds: float | None = 60.0) -> Estimate:
 
 
 def two_states(chance: random.Random, count: int) -> list[float]:
-    """Two states, each of which lasts on average for the longest part of the run that the promise allows."""
+    """Two states; on average each lasts for the longest share of the run that the promise covers."""
     state, series = chance.choice((-1, 1)), []
     for _ in range(count):
         state = -state if chance.random() < MISSED_PART / count else state
@@ -158,7 +158,7 @@ def two_states(chance: random.Random, count: int) -> list[float]:
 
 
 def under_noise(chance: random.Random, count: int) -> list[float]:
-    """What lasts as long as the promise allows, under independent noise of the same size."""
+    """Deviations that last as long as the promise allows, plus independent noise of the same size."""
     return [value + chance.gauss(0, 1) for value in lasting(chance, count, 1 - MISSED_PART / count)]
 
 
@@ -175,7 +175,7 @@ def under_noise(chance: random.Random, count: int) -> list[float]:
 def test_what_lasts_for_long_makes_no_differences(
     series_of: Callable[[random.Random, int], list[float]],
 ) -> None:
-    """Each of four figures has a quarter of the 5 %, as in a comparison."""
+    """Each of four figures gets a quarter of the 5 %, as in a comparison."""
     wrong, pairs = 0, 60
     for seed in range(pairs):
         chance = random.Random(seed)
@@ -184,7 +184,7 @@ def test_what_lasts_for_long_makes_no_differences(
             for _ in range(4)
         ]
         wrong += any(difference(one, other, 0.05 / 4).is_real for one, other in means)
-    # Twice the deviation of that number is chance.
+    # The number may vary by two standard deviations.
     assert wrong <= 0.05 * pairs + 2 * math.sqrt(0.05 * pairs)
 
 
@@ -197,7 +197,7 @@ def test_a_correlated_run_says_how_long_it_would_have_to_be() -> None:
         estimate.reason or "",
     )
     assert estimate.correlation is not None and estimate.correlation > 0.7
-    # As many more intervals as it takes are enough.
+    # The additional intervals are enough.
     longer = [100 + 5 * value for value in lasting(random.Random(5), 900, 0.9)]
     assert mean_of(longer).is_judged
     assert "are needed" in (mean_of(series, None).reason or "")

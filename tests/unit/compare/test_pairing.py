@@ -14,7 +14,8 @@ FILES = ("a.opw", "b.opw")
 
 
 def run(*names: str, idle: tuple[str, ...] = (), serials: dict[str, str] | None = None) -> SampledRun:
-    """These disks, the idle ones without a request; those with a serial number were looked at."""
+    """Return a run with these disks; the idle ones have no requests, and those with a serial number have a
+    drive reading."""
     made = SampledRun()
     for name in (*names, *idle):
         course = DiskCourse(name, drive=name)

@@ -1,4 +1,4 @@
-"""The parts of the statistics, with laws whose answers are known."""
+"""Parts of the statistics, for distributions with known results."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_the_threshold_is_exceeded_with_its_chance(chance: float, freedom: float
 
 
 def lasting(chance: random.Random, count: int, share: float) -> list[float]:
-    """A series that keeps this share of its deviation from one to the next."""
+    """Return a series that carries this share of its deviation over to the next value."""
     value, series = chance.gauss(0, 1), []
     for _ in range(count):
         value = share * value + math.sqrt(1 - share**2) * chance.gauss(0, 1)
@@ -54,7 +54,7 @@ def test_blocks_are_longer_where_likeness_lasts_longer() -> None:
         for share in (0.0, 0.5, 0.8)
     ]
     assert lengths == sorted(lengths)
-    # The cube root of 500, and what the rule gives for these laws: 2 * (2 * (0.5 / 0.75)^2 * 500)^(1/3).
+    # The cube root of 500, and the rule's value for these processes: 2 * (2 * (0.5 / 0.75)^2 * 500)^(1/3).
     assert lengths[0] < 12
     assert 12 < lengths[1] < 25
     assert 25 < lengths[2] < 60
@@ -83,7 +83,7 @@ def test_every_drawing_is_a_run_of_the_same_length(count: int, length: int) -> N
 
 @pytest.mark.parametrize(("share", "length"), [(0.0, 4), (0.5, 12)])
 def test_the_scatter_is_that_of_the_law(share: float, length: int) -> None:
-    """Of the mean of 120 values, against what such means scatter by among many series."""
+    """The estimated deviation of a mean of 120 values, compared with the deviation among many series."""
     runs = [[100 + 10 * value for value in lasting(random.Random(seed), 120, share)] for seed in range(300)]
     true = stdev(math.log(fmean(run)) for run in runs)
     ones = [1] * 120

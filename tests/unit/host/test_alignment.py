@@ -1,4 +1,5 @@
-"""Where granules begin: the drive's own page, for of a whole disk Linux shows another thing in its place."""
+"""The first granule's offset from the drive's own page, because Linux shows a different value for a whole
+disk."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from opwatch.host.alignment import discard_alignment, unmap_alignment
 from opwatch.host.details import read_limits
 from tests.unit.support.sysfs import Tree, write
 
-# Page B0h of scsi_debug with granules of 2048 blocks, of which the first begins at block 256.
+# Page B0h of scsi_debug with granules of 2048 blocks; the first granule starts at block 256.
 PAGE = bytes.fromhex(
     "00b0003c00000001000200000000040000000000ffffffff0000010000000800"
     "8000010000000000000000000000ffff00000000000000000000000000000000"
@@ -31,7 +32,7 @@ def _changed(at: int, data: bytes) -> bytes:
         (_changed(32, b"\x00\x00\x01\x00"), None),  # not valid
         (_changed(32, b"\x80\0\0\0"), 0),
         (_changed(1, b"\xb2"), None),
-        (_changed(2, b"\0\x0c"), None),  # as long as it was before there was such a thing
+        (_changed(2, b"\0\x0c"), None),  # the page length from before the field existed
         (PAGE[:35], None),
         (b"", None),
     ],
@@ -47,7 +48,7 @@ def test_no_page_is_too_odd(page: bytes) -> None:
 
 
 def test_a_whole_disk_is_asked_itself(tmp_path: Path) -> None:
-    """6.1 and 6.12 show 0 for this very disk, and 126,976 for a partition that begins at its sector 8."""
+    """Linux 6.1 and 6.12 show 0 for this disk, and 126,976 for a partition at its sector 8."""
     tree = Tree(tmp_path)
     tree.disk("sda", "8:0", attributes={"discard_alignment": "0", "queue/logical_block_size": "512"})
     tree.partition("sda", "sda1", "8:1", start=8, sectors=10240)

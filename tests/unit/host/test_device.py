@@ -222,7 +222,7 @@ def test_no_sysfs_is_no_devices(tmp_path: Path) -> None:
 
 
 def test_resolve_falls_back_to_the_kernels_name(tree: Tree) -> None:
-    # As in a container, where /dev holds no nodes.
+    # As in a container, with no nodes in /dev.
     for name in ("sda1", "nvme1c1n1", "cciss/c0d0"):
         assert tree.devices.resolve(name) == tree[name]
 
@@ -230,7 +230,7 @@ def test_resolve_falls_back_to_the_kernels_name(tree: Tree) -> None:
 def test_resolve_names_what_there_is(tree: Tree) -> None:
     with pytest.raises(UsageError, match=r"^sdz: No such file or directory.*here: .*sda, sdb") as caught:
         tree.devices.resolve("sdz")
-    # Neither what is empty nor what has no node can be meant.
+    # Neither empty devices nor devices without a node are listed.
     assert "loop1" not in str(caught.value)
     assert "nvme1c1n1" not in str(caught.value)
 
@@ -255,7 +255,7 @@ def test_resolve_follows_links_to_a_node(tree: Tree, monkeypatch: pytest.MonkeyP
     real = Path.stat
 
     def stat(path: Path, *, follow_symlinks: bool = True) -> os.stat_result:
-        """The node of 8:2, which only root could make."""
+        """Return the node of 8:2, which only root could create."""
         result = real(path, follow_symlinks=follow_symlinks)
         if os.path.realpath(path) != str(tree.dev / "sda2"):
             return result

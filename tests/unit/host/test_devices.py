@@ -43,7 +43,7 @@ def shown(
 
 
 def row(text: str, name: str) -> str:
-    """The line of a device in a table."""
+    """Return the line of a device in a table."""
     rows = [line for line in text.splitlines() if line.strip("│├└─ ").split(" ")[0] == name]
     assert rows, f"no line for {name}"
     return rows[0]
@@ -58,7 +58,7 @@ def by_name(tree: Tree, usage: Usage, *arguments: str) -> dict[str, dict[str, An
     return devices
 
 
-# --- what is read
+# --- reading
 
 
 def test_limits_are_in_bytes(tree: Tree) -> None:
@@ -68,7 +68,7 @@ def test_limits_are_in_bytes(tree: Tree) -> None:
     assert (limits.logical_block_bytes, limits.physical_block_bytes) == (512, 4096)
     assert (limits.discard_granularity_bytes, limits.discard_max_bytes) == (512, 2147450880)
     assert limits.write_zeroes_max_bytes == 0
-    # Not in this tree: unknown, which is not 0.
+    # Missing in this tree: unknown, which differs from 0.
     assert (limits.max_segments, limits.optimal_io_bytes, limits.chunk_bytes) == (None, None, None)
 
 
@@ -185,7 +185,7 @@ def test_a_device_on_requests_and_bios_is_traced_as_both(tree: Tree, usage: Usag
     )
 
 
-# --- what is shown
+# --- output
 
 
 def test_the_table_fits_80_columns_on_a_terminal(tree: Tree, usage: Usage) -> None:
@@ -250,7 +250,7 @@ def test_empty_devices_are_shown_when_asked_for(tree: Tree, usage: Usage) -> Non
     assert "loop1" not in shown(tree, usage)[1]
     assert "loop1" in shown(tree, usage, "-a")[1]
     assert set(by_name(tree, usage, "-a")) - set(by_name(tree, usage)) == {"loop1"}
-    # A drive without capacity is broken: that is no reason to hide it.
+    # A drive without capacity is broken and must not be hidden.
     write(tree["nvme0n1"].sysfs, {"size": "0"})
     assert "0 B" in row(shown(tree, usage)[1], "nvme0n1")
 

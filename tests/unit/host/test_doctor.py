@@ -16,7 +16,7 @@ from tests.unit.support.sysfs import Tree, machine, write
 
 
 def btf(*names: str) -> bytes:
-    """Enough of BTF: its strings."""
+    """Return a minimal BTF blob with these strings."""
     return b"\x9f\xeb\x01\x00" + b"\0" + b"".join(name.encode() + b"\0" for name in names)
 
 
@@ -178,7 +178,7 @@ def test_each_missing_command_has_its_package(tmp_path: Path) -> None:
             return None if command == absent else command
 
         assert toolbox.missing_packages(which, headers, tmp_path) == [package]
-    # Any C compiler will do.
+    # Any C compiler is sufficient.
     assert toolbox.missing_packages(lambda c: None if c == "gcc" else c, headers, tmp_path) == []
     assert "gcc" in toolbox.missing_packages(lambda command: None, headers, tmp_path)
 
@@ -199,7 +199,7 @@ def test_rebuilding_starts_from_where_it_came(tmp_path: Path) -> None:
     assert doctor.rebuild_command(None, here).endswith(f"--no-deps -e '{here}'")
 
 
-# --- the verdict and what is printed
+# --- the verdict and the output
 
 
 @pytest.mark.parametrize(
@@ -269,12 +269,12 @@ def test_json_is_one_document() -> None:
     }
 
 
-# --- all together
+# --- the whole command
 
 
 @pytest.fixture
 def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tree:
-    """A machine without tools and without the extension, where nobody has privileges."""
+    """A machine without tools, without the extension, and without privileges."""
     monkeypatch.setattr(toolbox, "PATH", str(tmp_path))
     monkeypatch.setitem(sys.modules, "opwatch._native", None)
     monkeypatch.setattr("opwatch.host.capabilities.missing", lambda: ["CAP_BPF", "CAP_PERFMON"])

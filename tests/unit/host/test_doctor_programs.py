@@ -1,4 +1,4 @@
-"""What opwatch doctor says of our own programs in the kernel, and of other people's tools."""
+"""opwatch doctor's findings on our BPF programs and on other tools."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_what_is_not_our_bug_keeps_its_status(error: OpwatchError, status: int) 
 
 
 class FakeTracer:
-    """Loads what it is told to, and must be closed."""
+    """Loads or fails as configured, and must be closed."""
 
     open = 0
     error: Exception | None = None

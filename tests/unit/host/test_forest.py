@@ -1,4 +1,4 @@
-"""What stands on what."""
+"""The tree of stacked devices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mounts in every namespace, from the tables of processes that are made up."""
+"""Mounts in every namespace, from a fake /proc."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ BTRFS = "41 22 0:44 / /srv rw - btrfs /dev/loop4 rw\n"
 
 
 def thread(proc: Path, number: int, space: int, table: str | None, leader: int | None = None) -> None:
-    """A thread of a process; /proc knows it by its own number, too. No table: it may not be read."""
+    """Add a thread of a process, which /proc also lists under its own number. Without a table mountinfo is
+    unreadable."""
     (proc / str(leader or number) / "task" / str(number) / "ns").mkdir(parents=True)
     (proc / str(leader or number) / "task" / str(number) / "ns" / "mnt").symlink_to(f"mnt:[{space}]")
     (proc / str(number)).mkdir(exist_ok=True)
@@ -43,7 +44,7 @@ def proc(tmp_path: Path) -> Path:
 
 
 def refuse(monkeypatch: pytest.MonkeyPatch, path: Path, error: Callable[[], Exception]) -> None:
-    """This file fails to be read."""
+    """Make reads of this file fail."""
     real = foreign.read_names
 
     def read(file: Path) -> str:
@@ -134,7 +135,7 @@ def test_a_table_that_cannot_be_read_is_not_an_empty_one(
 def test_a_namespace_whose_threads_end_and_are_born_is_read(
     proc: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The only thread of a namespace started another, and ended before its table was read."""
+    """A namespace's only thread starts another thread and ends before its table is read."""
     thread(proc, 7, 2, None)
 
     def give_birth() -> Exception:

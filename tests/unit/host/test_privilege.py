@@ -1,4 +1,4 @@
-"""The command that is advised to who lacks a privilege."""
+"""The command suggested to users without a privilege."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def test_the_command_is_a_full_path_that_runs_this_opwatch() -> None:
 def test_a_module_is_not_imported_from_the_working_folder(
     installed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever owns the folder would be root with the first `sudo python -m opwatch` in it."""
+    """With `sudo python -m opwatch`, the owner of the working folder could run code as root."""
     (tmp_path / "opwatch").mkdir()
     (tmp_path / "opwatch" / "__main__.py").write_text("print('caught')")
     monkeypatch.setattr(sys, "argv", ["/x/__main__.py"])
     monkeypatch.setattr(privilege, "_is_installed", lambda: installed)
     with monkeypatch.context() as other:
-        # A Python without the script beside it.
+        # A Python installation without the opwatch script.
         other.setattr(sys, "executable", "/nonexistent/python")
         command = own_command()
     assert " -P -m opwatch" in command

@@ -1,4 +1,4 @@
-"""Among 1,000 block devices: calls are counted, and grow with the devices and not with their square."""
+"""Work for 1,000 block devices: the number of calls grows linearly."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from tests.unit.support.shown_watch import ShownWatch
 from tests.unit.support.sysfs import Tree
 from tests.unit.support.tracers import Attaching
 
-# Ten times as many devices. What is sorted, and what is looked up by name, takes a little more.
+# Limit for ten times as many devices; sorting and name lookups add a little.
 MOST = 12
 _QUEUE = {"discard_max_bytes": "4096", "discard_granularity": "512", "iostats": "1"}
 
 
 def plain(tree: Tree, count: int) -> None:
-    """Disks, each with a mount of its own."""
+    """Disks, each with its own mount."""
     for number in range(count):
         tree.disk(f"sd{number}", f"8:{number}", tags=[1], queue=_QUEUE)
 
 
 def stacked(tree: Tree, count: int) -> None:
-    """One disk in two is below a dm device."""
+    """Every second disk is below a dm device."""
     for number in range(count // 2):
         tree.disk(f"sd{number}", f"8:{number}", tags=[1], queue=_QUEUE)
         tree.disk(f"dm-{number}", f"253:{number}", queue=_QUEUE, attributes={"dm/uuid": "LVM-x"})
@@ -53,7 +53,7 @@ def heads(tree: Tree, count: int) -> None:
         tree.disk(f"nvme{number}c0n1", None, tags=[1], queue=_QUEUE)
 
 
-# Few of them; there are ten times as many in the other tree.
+# The small number of devices; the other tree has ten times as many.
 KINDS: dict[str, tuple[Callable[[Tree, int], None], int]] = {
     "plain": (plain, 100),
     "stacked": (stacked, 20),
@@ -63,7 +63,7 @@ KINDS: dict[str, tuple[Callable[[Tree, int], None], int]] = {
 
 @pytest.fixture(scope="module", params=list(KINDS))
 def trees(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[Tree]:
-    """One of few devices and one of many."""
+    """Return a tree with few devices and a tree with many."""
     build, few = KINDS[request.param]
     built = []
     for count in (few, 10 * few):
@@ -83,7 +83,7 @@ def _usage(tree: Tree) -> Usage:
 
 
 def _ratio(work: Callable[[Tree], object], trees: list[Tree]) -> float:
-    """Calls among many devices over those among few."""
+    """Return the ratio of calls with many devices to calls with few."""
     calls: list[int] = []
     for tree in trees:
         profile = cProfile.Profile()
@@ -131,7 +131,7 @@ def test_a_watch_begins(trees: list[Tree]) -> None:
 
 
 def test_a_watch_looks_and_writes(trees: list[Tree]) -> None:
-    """Where nothing changes, and after something did."""
+    """Run with unchanged devices, and after a change."""
     running = {id(tree): _watching(tree) for tree in trees}
 
     def work(tree: Tree) -> None:

@@ -1,4 +1,4 @@
-"""What /proc does not show is said, and nothing is said where it shows all."""
+"""Processes and mounts hidden in /proc are reported; if /proc hides none, the list is empty."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FIRST = {"pid": "pid:[4026531836]", "user": "user:[4026531837]"}
 
 
 def _proc(folder: Path, options: str = "", **namespaces: str) -> Path:
-    """A /proc that is mounted with these options, seen from these namespaces."""
+    """A /proc mounted with these options, seen from these namespaces."""
     (folder / "self" / "ns").mkdir(parents=True)
     for name, identity in {**FIRST, "mnt": "mnt:[1]", **namespaces}.items():
         (folder / "self" / "ns" / name).symlink_to(identity)
@@ -34,7 +34,7 @@ def _unseen(proc: Path) -> list[str]:
 
 @pytest.fixture
 def hold(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
-    """Have or lack CAP_SYS_PTRACE."""
+    """Grant or drop CAP_SYS_PTRACE."""
 
     def set_to(holds: bool) -> None:
         monkeypatch.setattr(capabilities, "has", lambda name: holds and name == "CAP_SYS_PTRACE")
@@ -84,7 +84,7 @@ def test_a_container_is_said(tmp_path: Path) -> None:
 def test_processes_that_may_not_be_looked_into_are_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Threads of the kernel hold no file, and what has ended holds none any more."""
+    """Kernel threads and ended processes have no open files."""
     proc = _proc(tmp_path)
     for number, command in ((5, b"bash\0"), (6, b"sh\0"), (7, b""), (8, b"gone\0"), (9, b"cat\0")):
         (proc / str(number)).mkdir()

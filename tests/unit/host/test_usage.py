@@ -1,4 +1,4 @@
-"""Who uses a device: mounts, swap, file systems of several devices."""
+"""Users of a device: mounts, swap, filesystems on several devices."""
 
 from __future__ import annotations
 

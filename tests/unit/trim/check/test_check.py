@@ -1,4 +1,4 @@
-"""Every cause that can be recognised without a trace, in a tree that shows it."""
+"""Every cause that is recognisable without a trace, in a tree that shows the cause."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_what_is_printed_fits_and_is_json(name: str, tmp_path: Path) -> None:
     outlook = forecast_of(CASES[name], m)
     checked = Checked(m.stack(), outlook, ())
     printed = lines(checked)
-    # A line is longer only where a single word is, or a command.
+    # A line is longer only if it is a single word or a command.
     commands = {command for reason in outlook.reasons for command in reason.advice[1::2]}
     longer = [line.strip() for line in printed if len(line) > 80]
     assert [line for line in longer if " " in line and line not in commands] == []
@@ -59,7 +59,7 @@ def test_what_is_printed_fits_and_is_json(name: str, tmp_path: Path) -> None:
 
 def test_no_cause_of_a_check_is_without_a_case() -> None:
     shown = {code for case in CASES.values() for code in case.codes.split()}
-    # These have tests of their own: they are about paths, timers, files that are devices, and open files.
+    # Causes with separate tests: paths, timers, device-backed loop files, and open files.
     elsewhere = {"not-a-mount-point", "timer-off", "timer-skips-mount", "loop-on-device", "not-free-yet"}
     elsewhere |= {"loop-file-shared", "btrfs-seed"}
     wanted = {code for code, cause in causes().items() if "check" in cause.seen_by}
@@ -75,7 +75,8 @@ def test_the_dry_run_adds_up(tmp_path: Path) -> None:
     [run] = outlook.runs
     assert run.free_bytes == (8 + 1 + 4096) * 512
     assert run.below_minimum_bytes == 512
-    # Eight sectors from sector 1 hold no whole granule of eight sectors from sector 0.
+    # Eight sectors from sector 1 contain no whole granule, because granules of eight sectors start at sector
+    # 0.
     assert run.rounded_bytes == 8 * 512
     assert outlook.expected_bytes == run.expected_bytes == 4096 * 512
     assert run.free_bytes == run.below_minimum_bytes + run.rounded_bytes + run.expected_bytes
@@ -108,8 +109,8 @@ def test_each_piece_of_an_extent_is_rounded_for_itself(tmp_path: Path) -> None:
     groups = ext4_groups(1024)
     free = {"8:0": Extents.of([(0, 20 * MIB)])}
     [run] = dry_run(m.stack(), free, 0, groups)
-    # Groups of 8 MiB from 1 KiB on: two borders lie inside, each within a granule that is then lost; and the
-    # first piece, of 1 KiB, is too short.
+    # Groups of 8 MiB from 1 KiB on: two group borders split granules, which are lost, and the first piece of
+    # 1 KiB is too short.
     assert (run.extents, run.below_minimum_bytes) == (4, 1024)
     assert run.rounded_bytes == 3 * 4096 - 1024
     assert run.expected_bytes == 20 * MIB - 3 * 4096
@@ -124,7 +125,8 @@ def test_what_does_not_arrive_is_no_dry_run(tmp_path: Path) -> None:
 
 
 def test_a_minimum_that_leaves_nothing(tmp_path: Path) -> None:
-    """Some filesystems refuse one above their groups, others find nothing: nothing is sent by either."""
+    """Some filesystems refuse a minimum above their group size, others find no extents; both send no
+    discards."""
     m = Machine(tmp_path)
     m.scsi()
     m.mount("8:0")
@@ -189,7 +191,7 @@ def test_only_the_data_device_of_a_pool_counts(tmp_path: Path) -> None:
     ],
 )
 def test_a_helper_beside_the_device_does_not_count(table: str, outlook: Outlook, tmp_path: Path) -> None:
-    """sda takes discards and sdb does not."""
+    """sda supports discards and sdb does not."""
     m = Machine(tmp_path)
     m.scsi("sda")
     m.scsi("sdb", where="pci0000:00/hostb/target/b", queue=NO_DISCARD, mode="full")
@@ -227,7 +229,7 @@ def test_a_loop_on_a_device_is_followed_down(tmp_path: Path) -> None:
     m.scsi()
     loop(m, SSD_QUEUE)
     stack = m.stack()
-    # A node cannot be made without root; the walk itself is tested with real ones in tests/kernel.
+    # Creating a node needs root; tests/kernel tests the walk with real nodes.
     top = replace(stack.layers[0], facts=LoopFacts(backing_file="/dev/sda", backing_is_device=True))
     assert [why.code for why in reasons_of(replace(stack, layers=(top,)), top)] == ["loop-on-device"]
 
@@ -282,7 +284,7 @@ def test_a_command_line_that_makes_no_sense_says_why(
 ) -> None:
     try:
         status: object = cli.main(["trim", "check", *arguments])
-    except SystemExit as end:  # what an argument's own type refuses
+    except SystemExit as end:  # raised by an argument's type
         status = end.code
     assert status == 2
     assert complaint in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Ends of ranges where an array asks its members anew, at another place of each disk than its granules."""
+"""Ends of ranges in arrays that pass discards on to members at offsets different from the granules."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BEGIN = 2047 * 512
 
 
 def _members(offset_bytes: int, begin: int = _BEGIN) -> list[Layer]:
-    """Two partitions of loop devices, which begin a sector before a block of the device does."""
+    """Two partitions of loop devices that start one sector before a block of the device."""
     disks = [
         layer(
             f"loop{number}",
@@ -59,7 +59,7 @@ def _run(on: Stack, start: int, end: int) -> DeviceRun:
 
 
 def test_a_raid_0_cuts_what_lies_in_whole_blocks_of_the_files() -> None:
-    """Its ranges begin at blocks of the files, and a sector before a granule as the disks count."""
+    """The ranges start at blocks of the files, but a sector before a granule as the disks count."""
     run = _run(_array("raid0", _members(512)), 0, 4 * MIB)
     assert (run.rounded_bytes, run.expected_bytes) == (2 * 4096, 4 * MIB - 2 * 4096)
 
@@ -76,7 +76,8 @@ def test_a_mirror_passes_on_what_it_is_sent() -> None:
 @pytest.mark.parametrize(
     ("members", "start", "size", "rounded"),
     [
-        (_members(0), 60 * MIB, 8 * MIB, 2 * 4096),  # across the border of a unit, in a block of the files
+        # across the border of a unit, inside a block of the files
+        (_members(0), 60 * MIB, 8 * MIB, 2 * 4096),
         (_members(0), 60 * MIB, 4 * MIB, 4096),
         (_members(0), 0, 200 * MIB, 4 * 4096),
         (_members(0, MIB), 60 * MIB, 8 * MIB, 0),
@@ -119,7 +120,7 @@ def test_a_mirror_of_device_mapper_cuts_as_md_does() -> None:
 
 @pytest.mark.parametrize(
     ("layout", "size", "rounded"),
-    # A stripe of two copies near each other is one chunk; elsewhere each member has one of its own.
+    # With two near copies a stripe is a single chunk; in other layouts each member has its own chunk.
     [
         (2 | 1 << 8, 128 * KIB, 4096),
         (2 | 1 << 8, 124 * KIB, 0),
@@ -162,9 +163,9 @@ def _integrity(*options: str) -> Layer:
     [
         (0, (), 0, MIB, 0),
         (2048, (), 0, MIB, 4096),
-        (2048, (), 16 * MIB - 8192, 16 * MIB + 8192, 2 * 4096),  # across the sums between two areas
+        (2048, (), 16 * MIB - 8192, 16 * MIB + 8192, 2 * 4096),  # across the checksums between two areas
         (2048, ("meta_device:7:1",), 16 * MIB - 8192, 16 * MIB + 8192, 4096),
-        (2048, ("interleave_sectors:0",), 0, MIB, 0),  # nothing is known of such a one
+        (2048, ("interleave_sectors:0",), 0, MIB, 0),  # the layout is unknown
     ],
 )
 def test_dm_integrity_has_its_data_in_areas(
@@ -185,11 +186,11 @@ def _shifted(most: int, begin: int) -> Stack:
     ("most", "begin", "start", "size", "rounded"),
     [
         (2 * MIB, 0, 4096, 8 * MIB, MIB),
-        (2 * MIB, 4096, 4096, 8 * MIB, 2 * MIB),  # a granule lies across the first cut
+        (2 * MIB, 4096, 4096, 8 * MIB, 2 * MIB),  # a granule crosses the first cut
         (2 * MIB + 4096, 4096, 4096, 8 * MIB, 2 * MIB),
-        (2 * MIB, 4096, 0, 8 * MIB, MIB),  # it begins at a granule
-        (64 * MIB, 4096, 4096, 8 * MIB, MIB),  # it is not cut
-        (MIB - 4096, 4096, 4096, 8 * MIB, MIB),  # the device takes less than a granule
+        (2 * MIB, 4096, 0, 8 * MIB, MIB),  # starts at a granule
+        (64 * MIB, 4096, 4096, 8 * MIB, MIB),  # not cut
+        (MIB - 4096, 4096, 4096, 8 * MIB, MIB),  # the device's limit is below a granule
     ],
 )
 def test_a_discard_that_is_too_long_is_cut_at_a_granule_of_the_device(
@@ -208,7 +209,7 @@ def _integrity_on_granules(most: int) -> Stack:
 
 @pytest.mark.parametrize(
     ("most", "size", "rounded"),
-    # The last has twice as many pieces as are looked at.
+    # The last case has twice as many pieces as the prediction examines.
     [
         (MIB, 8 * MIB, 8 * MIB),
         (2 * MIB, 8 * MIB, 4 * MIB),
@@ -227,7 +228,8 @@ def test_what_lies_in_no_whole_granule_may_come_to_nothing() -> None:
 
 
 def test_borders_are_those_of_their_own_layer() -> None:
-    """Seven sectors on, all begins at a block of the files again, and each chunk within one."""
+    """Seven sectors further on, each range starts at a block of the files again, and each chunk inside a
+    block."""
     words = ("2", "128", "7:0", "0", "7:1", "0")
     striped = replace(
         layer("dm-1", "252:1", Kind.DM, "loop0", "loop1"),
@@ -245,7 +247,7 @@ def test_borders_are_those_of_their_own_layer() -> None:
 
 
 def test_an_array_of_arrays() -> None:
-    """The lower arrays cut what the upper one asked them for."""
+    """The lower arrays split the ranges that the upper array sends."""
     lower = _members(512)
     tops = [
         replace(
@@ -272,7 +274,7 @@ def test_an_array_of_arrays() -> None:
     [(64, Outlook.UNKNOWN), (128, Outlook.REACHES), (192, Outlook.UNKNOWN), (320, Outlook.REACHES)],
 )
 def test_chunks_of_a_pool_that_hold_no_stripe(chunk_kib: int, outlook: Outlook) -> None:
-    """Where the pool has them is known to it alone: one by one none holds a stripe, side by side they do."""
+    """Only the pool knows the chunks' places: a single chunk contains no stripe, but adjacent chunks do."""
     disks = [layer(f"sd{letter}", f"8:{number}") for number, letter in enumerate("abcd")]
     facts = MdFacts(level="raid5", raid_disks=3, chunk_bytes=64 * KIB, handles_discard_safely=True)
     array = replace(layer("md0", "9:0", Kind.MD, "sda", "sdb", "sdc"), facts=facts)
@@ -300,8 +302,8 @@ def test_chunks_of_a_pool_that_hold_no_stripe(chunk_kib: int, outlook: Outlook) 
     ],
 )
 def test_an_array_with_parity_is_cut_where_a_disk_has_granules(first: int, most: int, expected: int) -> None:
-    """The kernel counts from the first granule of a disk, which need not begin where a stripe does: pieces of
-    a long discard then hold one stripe less."""
+    """The kernel counts from a disk's first granule, which may differ from the stripe's start. Pieces of a
+    long discard then contain one stripe less."""
     disks = [layer(f"sd{letter}", f"8:{number}") for number, letter in enumerate("abc")]
     disks[1] = replace(disks[1], limits=replace(disks[1].limits, granularity=MIB, alignment=first))
     facts = MdFacts(
@@ -330,7 +332,7 @@ def test_an_array_with_parity_is_cut_where_a_disk_has_granules(first: int, most:
 
 
 def _thin_on(data: Layer) -> tuple[Layer, Layer, Layer]:
-    """A thin volume on a pool of this device, which has chunks of 64 KiB, and the pool's metadata."""
+    """A thin volume on a pool with chunks of 64 KiB on this device, and the pool's metadata."""
     pool = replace(
         layer("dm-0", "252:0", Kind.THIN_POOL, "sda", data.device),
         facts=ThinPoolFacts(chunk_bytes=64 * KIB, mode=PoolMode.READ_WRITE),
@@ -341,7 +343,7 @@ def _thin_on(data: Layer) -> tuple[Layer, Layer, Layer]:
 
 
 def test_chunks_of_a_pool_may_all_lie_where_nothing_is_freed() -> None:
-    """A thin volume has its blocks in the first chunks that were free, wherever they are in it."""
+    """A thin volume gets the first free chunks, wherever they are in the pool."""
     disks = layer("sdb", "8:16"), layer("sdc", "8:32")
     dropping = replace(disks[0], limits=replace(disks[0].limits, granularity=0, max_bytes=0))
     half = 1 << 20

@@ -1,4 +1,4 @@
-"""RAID 10 whose copies do not lie near each other: which members have the ends of a range."""
+"""RAID 10 with far copies: which members contain the ends of a range."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ KIB = 1 << 10
 def test_copies_that_lie_far_from_each_other_end_on_other_members(
     layout: int, end: int, rounded: int
 ) -> None:
-    """The range begins and ends on files with blocks of 4 KiB, and its second copy ends on a disk with
-    granules of 32 KiB: of two copies one loses 4 KiB."""
+    """The range starts and ends on files with blocks of 4 KiB, and its second copy ends on a disk with
+    granules of 32 KiB: one of two copies loses 4 KiB."""
     disk = layer("sda", "8:0", granularity=32 * KIB)
     files = [layer(f"loop{n}", f"7:{n}", Kind.LOOP, backing_file=f"/srv/{n}") for n in range(2)]
     names = ("sda", "loop0", "loop1")

@@ -1,4 +1,4 @@
-"""What is foretold where a trim goes to files of loop devices, or to more devices than one."""
+"""Predictions for trims of loop devices, and for filesystems on several devices."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ def _on_a_loop(offset_bytes: int = 0) -> Stack:
 
 
 def _foretold(shared: Extents, *, below: Stack | None = None) -> Forecast:
-    """Of a filesystem with a MiB free at 1 MiB, on a loop device of whose file others have these blocks."""
+    """Predict for a filesystem with a free MiB at 1 MiB, on a loop device with a file that shares the given
+    blocks."""
     layers = below or _on_a_loop()
     [top] = layers.tops()
     return forecast(layers, Space({top.dev: Extents.of([(MIB, 2 * MIB)])}, shared={"loop0": shared}))
@@ -54,7 +55,8 @@ def test_blocks_that_others_have_are_foretold(
 
 
 def test_blocks_that_others_have_below_a_target() -> None:
-    """Half a MiB on: what is free there lies half in the second MiB of the file, half in the third."""
+    """The target starts half a MiB into the file: its free MiB is half in the file's second MiB, half in the
+    third."""
     table = (DmTarget(0, 8192, "linear", ("7:0", str(MIB // 1024))),)
     top = replace(layer("dm-0", "253:0", Kind.DM, "loop0"), table=table, size_bytes=4 * MIB)
     foretold = _foretold(Extents.of([(2 * MIB, 9 * MIB)]), below=stack(top, *_on_a_loop().layers))
@@ -71,7 +73,7 @@ def test_where_free_blocks_lie_in_the_file_is_not_always_known() -> None:
 
 
 def test_a_loop_device_that_begins_within_a_block_of_its_file() -> None:
-    """Its blocks begin 3,584 bytes on: the ends of the range lie in no whole one."""
+    """The loop device's blocks start 3,584 bytes further on: both ends of the range are inside a block."""
     [run] = dry_run(_on_a_loop(512), {"7:0": Extents.of([(0, MIB)])}, 0, None)
     assert (run.rounded_bytes, run.expected_bytes) == (4096, MIB - 4096)
     [aligned] = dry_run(_on_a_loop(), {"7:0": Extents.of([(0, MIB)])}, 0, None)
@@ -86,8 +88,8 @@ def test_a_loop_device_that_begins_within_a_block_of_its_file() -> None:
 def test_long_discards_of_a_loop_device_that_takes_short_ones(
     is_mapped: bool, offset: int, length: int, outlook: Outlook
 ) -> None:
-    """The partition begins at a block of the file. The kernel cuts at blocks as the loop device counts, and
-    knows nothing of its offset; with none they are the same."""
+    """The partition starts at a block of the file. The kernel splits at blocks as the loop device counts and
+    ignores the offset; with offset 0 both are equal."""
     disk = layer("loop0", "7:0", Kind.LOOP, backing_file="/f", offset_bytes=offset, max_bytes=65536)
     begin = 4096 - offset
     part = layer("loop0p1", "259:0", Kind.PARTITION, "loop0", start_bytes=begin, max_bytes=65536)
@@ -104,7 +106,7 @@ def test_long_discards_of_a_loop_device_that_takes_short_ones(
 
 
 def test_members_that_begin_within_a_block_of_their_files() -> None:
-    """Each member gets a part of the range, and has ends of its own that lie in no whole block."""
+    """Each member gets a part of the range, with both ends inside a block."""
     members = [
         layer(f"loop{place}", f"7:{place}", Kind.LOOP, backing_file=f"/srv/{place}", offset_bytes=512)
         for place in range(2)
@@ -121,7 +123,7 @@ def test_members_that_begin_within_a_block_of_their_files() -> None:
 
 
 def test_a_target_that_begins_within_a_block_of_a_file() -> None:
-    """Linux 6.1 and 6.12 say alignment 0 for a linear target seven sectors on."""
+    """Linux 6.1 and 6.12 report alignment 0 for a linear target at sector 7."""
     below = layer("loop0", "7:0", Kind.LOOP, backing_file="/srv/image", backing_filesystem="xfs")
     table = (DmTarget(0, 8192, "linear", ("7:0", "7")),)
     top = replace(layer("dm-0", "253:0", Kind.DM, "loop0"), table=table, size_bytes=4 * MIB)
@@ -130,7 +132,7 @@ def test_a_target_that_begins_within_a_block_of_a_file() -> None:
 
 
 def test_targets_of_which_one_begins_within_a_block() -> None:
-    """Of two on one disk the second is a sector further on than the first: each has its own ends."""
+    """The second of two targets on the disk is shifted by one sector, so its ends differ from the first's."""
     below = layer("loop0", "7:0", Kind.LOOP, backing_file="/srv/image", backing_filesystem="xfs")
     table = (DmTarget(0, 4096, "linear", ("7:0", "0")), DmTarget(4096, 4096, "linear", ("7:0", "4097")))
     top = replace(layer("dm-0", "253:0", Kind.DM, "loop0"), table=table, size_bytes=4 * MIB)
@@ -140,7 +142,8 @@ def test_targets_of_which_one_begins_within_a_block() -> None:
 
 
 def test_an_array_with_parity_discards_whole_stripes() -> None:
-    """Three parts of 64 KiB: md says granules of 256 KiB, the RAID of device mapper those of its chunk."""
+    """Three data disks with chunks of 64 KiB: md reports granules of 256 KiB, dm-raid reports its chunk
+    size."""
     members = [layer(f"sd{letter}", f"8:{place}") for place, letter in enumerate("abcd")]
     facts = DmRaidFacts(level="raid5", raid_disks=4, chunk_bytes=64 << 10)
     below = ("sda", "sdb", "sdc", "sdd")
@@ -172,7 +175,7 @@ def test_paths_to_a_device_that_begins_within_a_block(offset_bytes: int, rounded
 
 @pytest.mark.parametrize("layout", [0x201, 0x10201, 0x20201], ids=["far", "offset", "far sets"])
 def test_copies_that_lie_elsewhere_have_the_same_ends(layout: int) -> None:
-    """RAID 10 of two members: each has a part of the range, and both of its ends lie in no whole block."""
+    """RAID 10 of two members: each has a part of the range, with both ends inside a block."""
     facts = MdFacts(
         level="raid10",
         raid_disks=2,
@@ -185,7 +188,7 @@ def test_copies_that_lie_elsewhere_have_the_same_ends(layout: int) -> None:
         top = replace(layer("md0", "9:0", Kind.MD, "loop0", "loop1"), facts=facts)
         [run] = dry_run(stack(top, *_members(offset_bytes)), {"9:0": Extents.of([(0, MIB)])}, 0, None)
         assert (run.rounded_bytes > 0) == (offset_bytes > 0)
-    # Two offsets that make up for each other do not where a range goes on to the next member.
+    # Two offsets that cancel out do not help if a range continues on the next member.
     table = (DmTarget(0, 1 << 20, "linear", ("9:0", "7")),)
     shifted = replace(layer("dm-0", "253:0", Kind.DM, "md0"), table=table)
     one = stack(shifted, top, *_members(512))
@@ -204,7 +207,7 @@ def test_members_of_a_raid_of_device_mapper_have_ends_of_their_own() -> None:
 
 
 def test_bcache_does_not_say_what_lies_below_it() -> None:
-    """Linux 6.1 and 6.12: its granularity is 512 on a loop device whose file has blocks of 4,096."""
+    """Linux 6.1 and 6.12: the granularity is 512 on a loop device with a file of 4,096-byte blocks."""
     below = layer("loop0", "7:0", Kind.LOOP, backing_file="/srv/image", backing_filesystem="xfs")
     top = layer("bcache0", "252:0", Kind.DISK, "loop0", granularity=512)
     top = replace(top, size_bytes=below.size_bytes - 8192)

@@ -1,4 +1,4 @@
-"""What the ledger says of a trim beside its bytes, and that it says all that the catalogue promises."""
+"""Reasons that the ledger reports besides bytes; every cause of the catalogue is implemented."""
 
 from __future__ import annotations
 

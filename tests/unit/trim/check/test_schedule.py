@@ -22,7 +22,7 @@ from opwatch.trim.check.schedule import (
 from tests.unit.support.sysfs import SSD_QUEUE, write
 from tests.unit.support.trimtree import NO_DISCARD, Machine
 
-# As systemd 252 prints them with --timestamp=unix.
+# Output of systemd 252 with --timestamp=unix.
 PROPERTIES = """\
 Result=success
 ExecStart={ path=/sbin/fstrim ; argv[]=/sbin/fstrim --listed-in /etc/fstab:/proc/self/mountinfo --verbose \
@@ -66,7 +66,7 @@ def m(tmp_path: Path) -> Machine:
     return made
 
 
-# --- what is read
+# --- parsing
 
 
 def test_the_timer_is_read_from_systemd() -> None:
@@ -126,7 +126,7 @@ def test_fstab_is_read_as_fstrim_reads_it() -> None:
     assert entry_of("/n", entries) is None
 
 
-# --- what it means for a mount
+# --- findings for a mount
 
 
 def test_a_mount_that_is_in_no_fstab_is_visited_by_the_second_list(m: Machine) -> None:
@@ -181,7 +181,7 @@ def test_what_could_not_be_asked_is_no_finding(m: Machine) -> None:
     assert codes(m, Schedule(why_unknown="no bus")) == []
 
 
-# --- a machine's files
+# --- files of a machine
 
 
 def test_a_machine_without_systemd_is_read(tmp_path: Path) -> None:

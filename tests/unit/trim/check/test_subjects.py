@@ -1,4 +1,4 @@
-"""Which mounts `opwatch trim check --all` is about."""
+"""Mounts that `opwatch trim check --all` covers."""
 
 from __future__ import annotations
 

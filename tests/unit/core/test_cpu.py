@@ -1,4 +1,4 @@
-"""CPU time of the machine: what the kernel prints, and what lies between two readings."""
+"""CPU time of the machine: the kernel's text, and the difference of two readings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions that may never be answered."""
+"""Calls that may never return."""
 
 from __future__ import annotations
 

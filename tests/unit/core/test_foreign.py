@@ -1,4 +1,4 @@
-"""Text of others: whatever the bytes are, reading them ends soon and fails with one error or not at all."""
+"""Foreign text: for any bytes, parsing ends soon and either succeeds or fails with a single error type."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from opwatch.trim.stack.causes import parse_causes
 
 GOOD = Path(__file__).parents[2] / "fixtures" / "good" / "counters"
 DEEP = "[" * 100_000
-# Anything that is quadratic in these takes seconds, anything cubic days.
+# Quadratic work on this length takes seconds, cubic work days.
 LONG = 60_000
 
 
 def within(seconds: float, work: Callable[[], object]) -> None:
-    """CPU seconds, so that a busy machine changes nothing."""
+    """Check the CPU time, so that a busy machine does not matter."""
     begin = time.process_time()
     work()
     assert time.process_time() - begin < seconds
@@ -53,7 +53,7 @@ def test_lines_end_where_the_kernel_ends_them() -> None:
 
 @pytest.mark.parametrize("value", ["{}", '"ab"', '{"a":1}', "1.5", "[]"])
 def test_a_document_of_very_many_values_takes_little_memory(value: str) -> None:
-    """60 MB of tables took 1.6 GB."""
+    """60 MB of tables once took 1.6 GB."""
     code = (
         "import resource, sys\n"
         "from opwatch.errors import BadInput\n"
@@ -285,7 +285,7 @@ def test_checks_of_numbers_beyond_floats() -> None:
     assert sanity.erases(huge, 100.0, 10**12)
 
 
-# --- files of settings ---
+# --- settings files ---
 
 
 def entry(more: str) -> str:

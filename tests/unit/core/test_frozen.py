@@ -1,4 +1,4 @@
-"""Classes of values, held against what `dataclasses` makes of the same body."""
+"""Frozen classes compared with `dataclasses` for the same body."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_a_wrong_call_is_refused_by_name(
 
 @pytest.mark.parametrize("made_before", [0, 1, 100])
 def test_a_value_is_the_same_however_many_were_made_before(made_before: int) -> None:
-    """The first instances are made by other code than those of which there are many."""
+    """The first instances are made by a different code path than later ones."""
 
     @frozen
     class Fresh(Named):

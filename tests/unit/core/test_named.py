@@ -1,4 +1,4 @@
-"""Tuples with names, against those of the standard library."""
+"""Named tuples compared with those of the standard library."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from opwatch import named
 
 
 class Place(named.NamedTuple):
-    """Where something lies."""
+    """A range of sectors."""
 
     device: str
     sector: int = 7
@@ -20,7 +20,7 @@ class Place(named.NamedTuple):
 
     @property
     def end(self) -> int:
-        """Behind it."""
+        """Return the end of the range."""
         return self.sector + self.length
 
     def moved(self, by: int) -> Place:
@@ -28,7 +28,7 @@ class Place(named.NamedTuple):
 
 
 class Model(typing.NamedTuple):
-    """Where something lies."""
+    """A range of sectors."""
 
     device: str
     sector: int = 7
@@ -36,7 +36,7 @@ class Model(typing.NamedTuple):
 
 
 class Named(Place):
-    """One that comes from another adds no place."""
+    """A subclass without additional fields."""
 
     def moved(self, by: int) -> Place:
         return super().moved(2 * by)

@@ -1,4 +1,4 @@
-"""What root writes goes where it was meant to go, whole or not at all."""
+"""Files written by root are written to the intended place, completely or not at all."""
 
 from __future__ import annotations
 
@@ -139,5 +139,5 @@ def test_asking_for_a_lock_takes_none(tmp_path: Path, taken: int | None, probe: 
             fcntl.flock(owner, taken)
         for _ in range(2):
             assert is_locked(os.open(path, os.O_RDWR), probe) is is_kept
-        # Nobody but the owner has it: it can take the other kind.
+        # Only the owner holds the lock, so the lock can be converted.
         fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""Logs of fio as recordings: counts of their rates, or each request where they have each."""
+"""fio's logs as recordings: counts from rates, or single requests from logs that contain each request."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GOOD, BAD = FIXTURES / "good" / "fio", FIXTURES / "bad" / "imports"
 def imported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], *names: str, options: tuple[str, ...] = ()
 ) -> tuple[list[dict[str, Any]], str]:
-    """(lines of its replay as JSON, what the import said)."""
+    """Import the logs and return (replay as JSON lines, messages of the import)."""
     recording = tmp_path / "a.opw"
     assert main(["import", *(str(GOOD / name) for name in names), "-o", str(recording), *options]) == 0
     said = capsys.readouterr().err
@@ -47,9 +47,9 @@ def test_means_of_intervals_are_intervals(tmp_path: Path, capsys: pytest.Capture
     assert [line["interval_s"] for line in intervals] == [0.2] * 4
     reads = [line["ops"]["read"] for line in intervals]
     assert [read["per_s"] for read in reads] == [50, 45, 50, 45]
-    # 400, 360, 400 and 361 KiB a second.
+    # 400, 360, 400 and 361 KiB per second.
     assert sum(read["bytes"] for read in reads) == round(0.2 * 1521 * 1024)
-    # The log of latencies is 12 to 17 ms late.
+    # The latency log is 12 to 17 ms late.
     assert [read["latency_ns"]["mean"] for read in reads[:2]] == [22207, 28257]
     assert [reads[0]["latency_ns"][name] for name in ("p50", "p99", "max")] == [None] * 3
     assert reads[0]["errors"] is None and intervals[0]["trust"] is None
@@ -75,7 +75,7 @@ def test_the_report_of_the_run_names_the_jobs(tmp_path: Path, capsys: pytest.Cap
     logs = [f"two_{kind}.2.log" for kind in ("bw", "iops", "clat_hist")]
     lines, said = imported(tmp_path, capsys, *logs, "two.txt")
     assert {line["device"] for line in lines} == {"steady"}
-    # When the report was made.
+    # The time of the report.
     assert lines[0]["time"].startswith("2026-11-22T17:13:1")
     assert "two_clat_hist.2.log is left out" in said
     assert lines[0]["ops"]["read"]["latency_ns"]["mean"] is None
@@ -97,7 +97,7 @@ def test_jobs_lie_side_by_side_on_a_wall_clock() -> None:
 
 
 def test_rows_that_come_late_make_no_interval_of_their_own() -> None:
-    """Rows as fio 3.33 wrote them with log_avg_msec=250."""
+    """Rows of fio 3.33 with log_avg_msec=250."""
     times = [255, 511, 762, 1018, 1272, 1531, 1787]
     rows = "\n".join(f"{time}, 1000, 0, 0" for time in times).encode()
     [final] = finals(read_fio_logs([("a_iops.1.log", rows), ("a_bw.1.log", rows)], average_ms=250))

@@ -1,4 +1,4 @@
-"""Percentiles of fio are kept by an import: in replay, dump, report and compare, with their error."""
+"""Imports keep fio's percentiles for replay, dump, report and compare, with their error."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tests.unit.sinks.test_schema import strict
 
 ROOT = Path(__file__).parents[3]
 GOOD = ROOT / "tests" / "fixtures" / "good" / "imports"
-# JSON without bins, and JSON+ with them.
+# JSON without bins, and JSON+ with bins.
 NAMES = ["fio-3.1-json.json", "fio-group4.json", "fio-2.2.10.json"]
 
 
 def latency(name: str, op: str) -> FioLatency:
-    """Return what fio printed of an operation of the only job."""
+    """Return fio's latency of an operation in the only job."""
     [job] = parse_report((GOOD / name).read_text()).jobs
     measured = job.operations[op].latency
     assert measured
@@ -30,14 +30,14 @@ def latency(name: str, op: str) -> FioLatency:
 
 @pytest.fixture(params=NAMES)
 def imported(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str]:
-    """Return (the name of a report, the recording that was made of it)."""
+    """Return (report name, its recording)."""
     recording = str(tmp_path / "a.opw")
     assert main(["import", "-q", str(GOOD / request.param), "-o", recording]) == 0
     return request.param, recording
 
 
 def fio_lines(text: str) -> list[dict[str, Any]]:
-    """Return the lines of type fio, each as its schema says."""
+    """Return the lines of type fio, validated against the schema."""
     schema = strict(json.loads((ROOT / "docs" / "schema" / "fio.json").read_text()))
     validator = importlib.import_module("jsonschema").Draft202012Validator(schema)
     lines = [line for line in map(json.loads, text.splitlines()) if line["type"] == "fio"]

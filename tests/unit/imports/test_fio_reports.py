@@ -1,4 +1,4 @@
-"""Reports of fio as recordings: rates are those that fio itself reports, whatever its version and options."""
+"""fio's reports as recordings: rates equal fio's, for every version and set of options."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_operations_of_different_times_are_rows_of_their_own() -> None:
 
 @pytest.mark.parametrize("name", ["fio-3.1-json.json", "fio-3.1-json-plus.json", "fio-2.2.10.json"])
 def test_older_versions_have_the_same_rates_and_means(name: str) -> None:
-    """None of them has job_runtime; 2.2 has whole microseconds and KiB."""
+    """No report here has job_runtime; version 2.2 has whole microseconds and KiB."""
     raw, job = report(name)
     [summary] = summaries(raw).values()
     for op in ("read", "write"):
@@ -123,7 +123,7 @@ def test_bins_that_disagree_with_their_mean_or_count_are_refused() -> None:
 
 
 def test_an_operation_without_latencies_has_no_queue_depth_and_no_maximum() -> None:
-    """fio with gtod_reduce counts requests and times none."""
+    """With gtod_reduce, fio counts requests without latencies."""
     raw, _ = report("fio-group4.json")
     document = json.loads(raw)
     for latency in ("slat_ns", "clat_ns", "lat_ns"):

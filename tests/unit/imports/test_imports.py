@@ -1,4 +1,4 @@
-"""What other programs measured, as recordings: what they tell is there, and what they do not is absent."""
+"""Measurements of other programs as recordings: reported values are kept, and missing values are absent."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TWO = FIXTURES / "good" / "fio" / "two.txt"
 
 
 def shown(path: Path, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
-    """The lines of a replay."""
+    """Return the lines of a replay."""
     recording = path.with_suffix(".opw") if path.is_absolute() else path
     assert main(["replay", "--json", str(recording)]) == 0
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -33,7 +33,7 @@ def shown(path: Path, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]
 def imported(
     source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> tuple[list[dict[str, Any]], str]:
-    """(lines of its replay as JSON, its replay as text)."""
+    """Import the file and return (replay as JSON lines, replay as text)."""
     recording = tmp_path / "a.opw"
     assert main(["import", str(source), "-o", str(recording)]) == 0
     assert main(["replay", str(recording)]) == 0
@@ -47,7 +47,7 @@ def imported(
 def test_iostat_has_rates_and_means_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines, text = imported(GOOD / "iostat.json", tmp_path, capsys)
     intervals = [line for line in lines if line["type"] == "interval" and line["device"] == "loop3"]
-    # The first of three reports is where it begins.
+    # The recording starts at the first of three reports.
     assert [line["ops"]["read"]["per_s"] for line in intervals] == [53, 51]
     read = intervals[0]["ops"]["read"]
     assert read["bytes_per_s"] == 212 * 1024
@@ -55,7 +55,7 @@ def test_iostat_has_rates_and_means_alone(tmp_path: Path, capsys: pytest.Capture
     assert [read["latency_ns"][name] for name in ("p50", "p99", "max")] == [None] * 3
     assert [read[name] for name in ("errors", "error_bytes", "errors_by_status", "issued")] == [None] * 4
     assert intervals[0]["trust"] is None and intervals[0]["unexplained"] is None
-    # Of two CPUs, of which all had something to do: 18.59 and 67.84 % for users.
+    # Two CPUs, both always busy: 18.59 and 67.84 % user time.
     cpus = [line["cpu"] for line in intervals]
     assert [cpu["cpus"] for cpu in cpus] == [2, 2]
     assert [cpu["irq_s"] for cpu in cpus] == [None, None]
@@ -95,7 +95,7 @@ def test_fio_s_histograms_are_ours(tmp_path: Path, capsys: pytest.CaptureFixture
             operation_, op = job.operations[name], summaries[job.name]["ops"][name]
             assert (op["count"], op["bytes"]) == (operation_.requests, operation_.bytes)
             if latency := operation_.latency:
-                # Both round up to a bin or a slot, of which ours are twice as wide.
+                # Both values are rounded up to a bin or a slot, and our slots are twice as wide.
                 assert op["latency_ns"]["p50"] == pytest.approx(latency.percentiles[50], rel=0.04)
                 assert op["latency_ns"]["max"] == latency.max_ns
                 assert op["latency_ns"]["mean"] == pytest.approx(latency.mean_ns, rel=1e-6)
@@ -125,11 +125,11 @@ def test_blkparse_has_every_request(tmp_path: Path, capsys: pytest.CaptureFixtur
     summary = lines[-1]
     assert summary["type"] == "summary"
     ops = summary["ops"]
-    # By blkparse's own sums, in which a discard is a write: 384 KiB read and 580 KiB written.
+    # blkparse's sums count a discard as a write: 384 KiB read and 580 KiB written.
     assert ops["read"]["bytes"] == 384 << 10
     assert ops["write"]["bytes"] + ops["discard"]["bytes"] == 580 << 10
     assert (ops["discard"]["count"], ops["discard"]["bytes"]) == (1, 512 << 10)
-    # What dd had synced: one flush.
+    # dd's sync caused one flush.
     assert (ops["flush"]["count"], ops["flush"]["bytes"]) == (1, 0)
     assert ops["flush"]["latency_ns"]["mean"] == 1_440_783_972 - 1_436_440_136
     assert ops["write"]["errors"] == 0 and ops["write"]["sequential_ratio"] is None
@@ -138,7 +138,8 @@ def test_blkparse_has_every_request(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 def test_rates_of_a_trace_are_those_of_blkparse() -> None:
-    """Throughput (R/W): 266KiB/s / 402KiB/s, in which a discard is a write; the last event is at 1.44 s."""
+    """Throughput (R/W): 266KiB/s / 402KiB/s, with a discard counted as a write; the last event is at
+    1.44 s."""
     story = Story()
     source = read_blkparse((GOOD / "blkparse.txt").read_bytes(), "it")
     news = [one for entry in source.entries for one in story.take(entry)]

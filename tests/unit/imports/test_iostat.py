@@ -1,4 +1,4 @@
-"""Reports of iostat in every unit and form: amounts are those of the same seconds in another form."""
+"""iostat's reports in every unit and format: the amounts are equal for the same seconds."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_text_and_json_of_the_same_numbers_are_the_same() -> None:
         lines += [" ".join(str(value) for value in report["avg-cpu"].values()), ""]
         lines += ["Device " + " ".join(names)]
         lines += [" ".join(str(value) for value in disk.values()) for disk in report["disk"]] + ["", ""]
-    # As a locale with decimal commas prints it.
+    # The same report in a locale with decimal commas.
     text = "\n".join(lines).replace(".", ",").encode()
     one, other = final(text).interval, final((GOOD / "iostat-m.json").read_bytes()).interval
     assert (one.ops["read"].bytes, one.ops["read"].count) == (

@@ -122,7 +122,7 @@ def test_a_thread_that_fails_leaves_its_reason_and_not_the_last_value() -> None:
     assert figure and figure.waf is None and figure.nand_bytes_per_s is None
     assert figure.reason == words
     assert live_line(figure).startswith("WAF none: counters are not read: /etc")
-    # A drive that comes later is told the same, once, though there is no catalogue to explain anything.
+    # A drive added later reports the same reason once, even without a catalogue to interpret counters.
     assert failing.samples() == []
     failing.add(leaves)
     [late] = failing.samples()
@@ -133,7 +133,7 @@ def test_a_thread_that_fails_leaves_its_reason_and_not_the_last_value() -> None:
 
 
 def test_looks_say_what_polls_say() -> None:
-    """And begin anew with another path, without the figure from before."""
+    """With another path the measurement restarts without the earlier figure."""
     drive = VirtualDrive(OCP, 5)
     bench, trail = Bench(drive), LiveTrail(lambda: CATALOGUE)
     assert trail.figure is None
@@ -169,7 +169,7 @@ def test_a_look_that_fails_says_why_and_one_that_works_again_has_a_figure() -> N
 
 
 def test_only_the_logs_are_asked_again() -> None:
-    """What Identify says decides which there are, so that nothing needs to be decoded to ask."""
+    """Identify determines which logs exist, so polling needs no decoding."""
     drive = VirtualDrive(OCP, 5)
     first = KeptAnswers(IdentifyOnce(drive))
     collect_nvme(first, CATALOGUE)

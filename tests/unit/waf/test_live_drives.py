@@ -1,4 +1,4 @@
-"""Which drives are polled for live write amplification, while disks come and go."""
+"""Drives polled for live write amplification, while disks come and go."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.unit.support.sysfs import Tree, machine
 
 
 class FakeCounting:
-    """Notes what it was made for."""
+    """Records the disks it was created for."""
 
     made: ClassVar[list[str]] = []
 
@@ -61,7 +61,7 @@ def test_drives_that_come_are_polled_as_well(tree: Tree) -> None:
 
 
 def test_a_path_that_comes_begins_the_count_anew(tree: Tree) -> None:
-    """The host's writes are counted on the paths: with another one they are others."""
+    """Host writes are counted on the paths, so an additional path changes the count."""
     head = tree["nvme1n1"]
     waf = LiveWaf(tree.devices, drives, 0.01)
     waf.add(tree.devices.leaves(head))

@@ -1,4 +1,4 @@
-"""Which stretch is reported, when others write as well."""
+"""Selection of the measured interval, with writes by other processes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def measured(
     sources: tuple[str, str] = (HOST, NAND),
     refresh_ns: int | None = None,
 ) -> Measured:
-    """(kernel, host, NAND) at each second."""
+    """Measure from (kernel, host, NAND) counts at each second."""
     trail = Trail()
     for second, (kernel, host, nand) in enumerate(polls):
         trail.add(
@@ -39,7 +39,7 @@ def measured(
 
 
 def test_writes_that_the_kernel_does_not_see_are_part_of_the_work() -> None:
-    # The kernel writes at first; a passthrough command writes at the end.
+    # The kernel's writes come first; a passthrough command writes at the end.
     still = [(1000, 5000, 9000)] * 3
     polls = [*still, (2000, 6000, 10_000), (2000, 6000, 10_000), (2000, 6500, 10_600), (2000, 6500, 10_600)]
     result = measured(polls, 2, 5)
@@ -49,15 +49,15 @@ def test_writes_that_the_kernel_does_not_see_are_part_of_the_work() -> None:
 
 
 def test_looks_in_the_middle_of_the_work_are_no_harm_to_pages_of_a_known_age() -> None:
-    # 1009 blocks by the kernel and 6 that pass it by. Two looks fall into the work.
+    # 1009 blocks by the kernel and 6 that bypass it. Two polls fall into the work.
     blocks, drive = [*[0] * 4, 141, 1009, 1009, 1009], [*[0] * 4, 141, 1009, 1015, 1015]
     polls = [(4096 * kernel, 4096 * host, 4096 * host) for kernel, host in zip(blocks, drive, strict=True)]
     result = measured(polls, 3, 6, refresh_ns=SECOND // 2)
     assert result.stretch and result.stretch.whole and result.stretch.host.agrees is False
     assert (result.waf, result.error) == (1.0, 0)
     assert (result.stretch.host.span.low, result.stretch.host.span.error) == (4_157_440, 0)
-    # Without the age, 141 blocks may or may not have been in the page before the work, and the kernel's count
-    # lacks others. What the page itself shows, between two looks, is exact: not of just the work.
+    # With an unknown age, 141 blocks may have been in the page before the work, and the kernel's count lacks
+    # others. The page's own difference between two polls is exact, but covers more than the work.
     result = measured(polls, 3, 6)
     assert result.stretch and not result.stretch.whole
     assert (result.waf, result.error) == (1.0, 0)

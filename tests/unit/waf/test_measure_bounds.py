@@ -1,5 +1,5 @@
-"""Bounds are bounds: whatever a host and a drive do, the truth is within the error, as long as no page is
-older than it is said to be. Refreshes come at any time, polls take time, work pauses, others may write."""
+"""The true value is within the error for any host and drive, if no page is older than stated. Refreshes come
+at any time, polls take time, work pauses, and other processes may write."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PLACED = ("log 22h HBMW", "log 22h MBMW")
 
 @dataclass
 class Page:
-    """Shows the count of some tick, not more than `age` ticks ago."""
+    """Shows the count of some tick, at most `age` ticks old."""
 
     age: int
     chance: random.Random
@@ -33,7 +33,7 @@ class Page:
 
 @dataclass
 class World:
-    """A host, a drive and somebody who polls; all by chance."""
+    """A random host, drive and poller."""
 
     seed: int
     foreign: bool
@@ -55,7 +55,7 @@ class World:
         self.read_of: list[int] = []
 
     def tick(self, *, busy: bool) -> None:
-        """A tenth of a second. The drive writes to NAND only when it is written to."""
+        """Advance a tenth of a second. The drive writes to NAND only during host writes."""
         chance = self.chance
         wrote = chance.randrange(1, 10_000) if busy and chance.random() < 0.8 else 0
         counted = 0 if self.foreign and chance.random() < 0.3 else wrote
@@ -94,7 +94,7 @@ class World:
             self.poll(busy=busy)
 
     def measure(self) -> tuple[Measured, float]:
-        """What is found of a piece of work, and what is true of it."""
+        """Return the measurement of a piece of work, and the true value."""
         for _ in range(self.chance.randrange(30)):
             self.tick(busy=True)
         self.polls(self.chance.randrange(1, 12), busy=False)
@@ -126,7 +126,7 @@ def test_the_truth_is_never_outside(*, foreign: bool, same_page: bool) -> None:
         slack = measured.error * (1 + 1e-9) + 1e-9
         if stretch.whole and not foreign:
             whole += 1
-            # That a page has shown just what was written may be chance: it was as old before as after.
+            # A page may by chance show exactly the written bytes, if its age is equal before and after.
             lucky = stretch.host.fresh and abs(measured.waf - truth) > slack
             chance += lucky
             assert lucky or abs(measured.waf - truth) <= slack, seed

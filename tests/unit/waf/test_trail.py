@@ -1,4 +1,4 @@
-"""Counters that are polled: their wraps, their losses, how old they get."""
+"""Polled counters: wraps, losses, and the age of pages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def reading(value: int | None, quantum: int = 1) -> CounterReading:
 def trail(
     values: Sequence[int], kernel: Sequence[int | None], *, quantum: int = 1, host: bool = False
 ) -> Track:
-    """The track of a counter that is polled each second."""
+    """Return the track of a counter polled each second."""
     polled = Trail()
     for second, (value, written) in enumerate(zip(values, kernel, strict=True)):
         shown = (reading(value, quantum),)
@@ -68,7 +68,7 @@ def test_a_mark_lies_between_two_polls() -> None:
     assert [track.mark(place, LONGEST_NS).since for place in range(4)] == [-1, -1, 1, 1]
     assert track.mark(2, LONGEST_NS).written == Span(200, 300)
     assert track.mark(0, LONGEST_NS).written == Span(-math.inf, 100)
-    # Known not to be older than a second, a look tells of later moments.
+    # If a page is at most a second old, its reading covers later moments.
     assert track.mark(3, SECOND).written == Span(200, 400)
 
 
@@ -123,10 +123,10 @@ def test_pages_are_in_step_only_when_that_is_no_chance() -> None:
 
     assert in_step(track((5,), 26), track((5,), 26))
     assert in_step(track((3, 5), 26), track((5,), 26))
-    # Not long enough ago, or not in the same poll, or both change all the time.
+    # Too recent, at different polls, or changing all the time.
     assert not in_step(track((5,), 20), track((5,), 20))
     assert not in_step(track((5,), 40), track((6,), 40))
     assert not in_step(track((7, 14, 21, 28, 35), 40), track((14, 35), 40))
     assert not in_step(track((), 40), track((), 40))
-    # Half a minute of standing still, and then the same poll.
+    # Half a minute without changes, followed by a change at the same poll.
     assert in_step(track((5, 35), 40), track((5, 35), 40))

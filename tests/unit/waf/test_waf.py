@@ -13,7 +13,7 @@ QUANTA = (1, 512_000, 1 << 25, 1 << 30, 10**9)
 
 
 def grown(begin: int, growth: int, quantum: int, *, up: bool) -> Span:
-    """What a counter that shows whole steps, rounded up or down, tells of a growth."""
+    """Return the growth as a span, from a counter of whole steps, rounded up or down."""
 
     def shown(value: int) -> int:
         return -(-value // quantum) * quantum if up else value // quantum * quantum
@@ -96,7 +96,8 @@ def test_the_split_finds_both_parts(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("begin", [10, 20, 30])
 def test_the_split_refuses_a_drive_that_changes_its_way(seed: int, begin: int) -> None:
-    """A new drive moves nothing until its flash was written once: no one number is right for both times."""
+    """A new drive relocates no pages until its flash was written once, so no single factor fits both
+    phases."""
     chance, intervals = random.Random(seed), []
     for place in range(40):
         host = chance.randrange(10**8, 10**9)

@@ -1,5 +1,5 @@
-"""Write amplification on drives of every step and age: the truth within the error, the error no wider than
-it must be."""
+"""Write amplification on drives with every step size and page age: the true value is within the error, and
+the error is no wider than necessary."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.unit.support.virtual_drive import (
 )
 from tests.unit.support.waf_runs import SCENARIOS, Scenario, row
 
-# `make waf-runs` does a hundred; these are for every change.
+# `make waf-runs` uses a hundred seeds; these run with every change.
 SEEDS = range(1000, 1008)
 FEW = range(1000, 1002)
 
@@ -41,8 +41,8 @@ def test_the_truth_is_within_an_error_that_is_no_wider_than_it_must_be(
 @pytest.mark.parametrize("refused", [0.001, 0.005, 0.019])
 @pytest.mark.parametrize("refresh_s", [0, 1, 7])
 def test_writes_that_fail_are_within_the_error(refresh_s: float, refused: float) -> None:
-    """The kernel counts them and the drive does not. Where that is too little to be noticed it is no part of
-    an error of nothing."""
+    """The kernel counts failed writes and the drive does not. If too few to be noticed, they must not narrow
+    the error to zero."""
     runs = [
         run(model, seed, work_bytes=4 * 10**9, seconds=20, refresh_s=refresh_s, refused=refused)
         for model in (OCP, INTEL, ENDURANCE)
@@ -68,7 +68,7 @@ def test_too_little_for_a_step_is_refused_with_what_is_missing() -> None:
 
 
 def test_what_the_drive_does_besides_is_told_apart() -> None:
-    """Its own writes have a rate, at idle and as part of the split."""
+    """The drive's own writes have a rate, both idle and as part of the split."""
     inside = 0
     for seed in range(5):
         drive = VirtualDrive(OCP, seed, step_s=1)

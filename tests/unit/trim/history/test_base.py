@@ -1,4 +1,4 @@
-"""Where a history begins, and what the kernel counted that nobody saw."""
+"""The kernel's count at the start of a history, and requests that the recording missed."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from opwatch.trim.history.witness import Base
 
 @pytest.mark.parametrize("seed", range(40))
 def test_the_base_is_found_and_nothing_is_missed_without_notice(seed: int) -> None:
-    """Requests that are recorded first and counted later, in any order of looks."""
+    """Requests are recorded first and counted later, with polls in any order."""
     rng = random.Random(seed)
     truth = rng.randrange(1000)
     kernel = truth + rng.choice((0, 3))
     before = truth
     base = Base(before, kernel)
-    # Those between both readings of the kernel's count were not recorded.
+    # Requests between the two readings of the kernel's count were not recorded.
     truth = kernel
     recorded = settled = 0
     waiting: list[int] = []
@@ -40,7 +40,7 @@ def test_the_base_is_found_and_nothing_is_missed_without_notice(seed: int) -> No
     kernel += sum(waiting)
     assert base.look(kernel, recorded) and base.narrow(kernel, recorded) and base.narrow(kernel, recorded)
     assert (base.low, base.slack) == (truth, 0)
-    # One is missed.
+    # One request is missed.
     kernel += 1
     assert not base.look(kernel, recorded)
     assert base.slack is None
@@ -62,6 +62,6 @@ def test_what_the_kernel_counts_late_is_no_loss() -> None:
         assert base.look(150, 50) and base.narrow(kernel, recorded)
     assert base.slack == 0
     for _ in range(100):
-        assert base.narrow(150, 60)  # ten sectors are on their way
+        assert base.narrow(150, 60)  # ten sectors are in flight
         assert base.look(160, 60) and base.narrow(160, 60)
     assert (base.low, base.high) == (100, 100)

@@ -1,4 +1,4 @@
-"""The map of a recording against a naive model, sector by sector."""
+"""The history map against a naive model, sector by sector."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def states(map_: SectorMap) -> list[int]:
     return picked
 
 
-# --- the map itself ---
+# --- the map ---
 
 
 @pytest.fixture
@@ -134,7 +134,7 @@ def test_a_copy_is_reached_by_no_change() -> None:
 
 
 class Naive:
-    """Applies the same rules sector by sector, and looks at every change there ever was."""
+    """Applies the same rules sector by sector and keeps every change."""
 
     def __init__(self, size: int, granule: int, offset: int) -> None:
         self.size, self.granule, self.offset = size, granule, offset
@@ -189,7 +189,7 @@ def stream(rng: random.Random, size: int) -> Iterator[tuple[ChangeKind, int, int
 def test_the_rules_are_those_of_the_naive_model(seed: int) -> None:
     rng = random.Random(seed)
     granule = rng.choice((1, 1, 4, 8, 10))
-    # Whole granules, as disks are: the naive model has no half ones at the end.
+    # Whole granules, as on real disks: the naive model has no partial granule at the end.
     size, offset = 20 * granule, 0
     ours, naive = History(size, granule, offset), Naive(size, granule, offset)
     for kind, first, last, begin, end, status in stream(rng, size):
@@ -235,7 +235,7 @@ def test_what_was_not_seen_decays(writes: bool, discards: bool, kept: int | None
     known = {state for _, _, state in one.map.runs() if state}
     assert known == ({W, T} if kept == -1 else {kept} - {None})
     assert bool(one.forgotten) is (writes or discards)
-    # What was on its way at that moment may have met what was not seen.
+    # Requests in flight at that moment may have met unseen changes.
     one.apply(change(ChangeKind.WRITE, 50, 10, 99, 101))
     assert (50, 60, W) in one.map.runs() if kept == -1 else (50, 60, W) not in one.map.runs()
 

@@ -1,4 +1,4 @@
-"""The history file: what a crash or damage leaves of it, and who may write."""
+"""The history file: its state after a crash or damage, and exclusive writing."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LOOK = Look(1, 2, "boot", 3, 4, 5, 6, 0, None, 7, {"a reason": 1}, ("a note",))
 
 
 def frames(seed: int, count: int) -> list[tuple[bytes, list[Run], Look]]:
-    """The content of a file in pieces, with the runs and the look that each must leave."""
+    """Return the pieces of a file, with the runs and the poll that each one leaves."""
     rng, map_ = random.Random(seed), SectorMap(DRIVE.sectors)
     runs = []
     for number in range(count):
@@ -47,7 +47,7 @@ def frames(seed: int, count: int) -> list[tuple[bytes, list[Run], Look]]:
 
 
 def joined(map_: SectorMap) -> list[Run]:
-    """Runs, with neighbours that are alike as one."""
+    """Return the runs, with equal neighbours joined."""
     runs: list[Run] = []
     for start, end, state in map_.runs():
         if runs and runs[-1][2] == state:
@@ -98,7 +98,7 @@ def test_a_changed_byte_ends_the_file_there() -> None:
     ids=["a zero", "eight zeros", "a page of zeros", "ones", "garbage", "a frame without a look"],
 )
 def test_whatever_stands_behind_the_last_frame_ends_the_file(tail: bytes) -> None:
-    """After a crash a file system may leave zeros, whose checksum is right: the CRC of nothing is 0."""
+    """After a crash the file may end in zeros, which have a correct checksum: the CRC of no bytes is 0."""
     pieces = frames(4, 5)
     for count in range(1, len(pieces) + 1):
         raw = b"".join(piece for piece, _, _ in pieces[:count])
@@ -189,7 +189,7 @@ def test_a_second_name_is_not_written_through(tmp_path: Path) -> None:
 
 
 def test_it_is_written_anew_beside_what_goes_on(tmp_path: Path) -> None:
-    """Nothing is lost that is appended meanwhile, and a reader has it all at every moment."""
+    """Changes appended during a rewrite are kept, and a reader always sees a complete file."""
     path, gate = tmp_path / "x", threading.Event()
     pieces = frames(3, 4)
 
@@ -220,7 +220,7 @@ def test_it_is_written_anew_beside_what_goes_on(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["x"]
 
 
-# --- what somebody made up ---
+# --- invented content ---
 
 
 def made(text: str, runs: list[tuple[int, int, int]] | None = None, before: bytes = journal.MAGIC) -> bytes:
@@ -255,9 +255,9 @@ def test_what_makes_no_sense_names_its_place(old: str, new: str, tmp_path: Path)
     path.write_bytes(made(GOOD.replace(old, new)))
     with pytest.raises(OpwatchError, match=rf"{path} .*(frame 1 at byte 8: |frame 1 is the last)"):
         read_history(path)
-    # Behind a frame that is right, it ends what is read.
+    # After a valid frame, an invalid frame ends the file.
     saved = journal.load(made(GOOD.replace(old, new), before=made(GOOD)))
-    if old.startswith(('"sectors', '"granule')):  # whose history it is, the first frame says alone
+    if old.startswith(('"sectors', '"granule')):  # only the first frame identifies the disk
         assert (saved.look, saved.rest) == (LOOK, None)
     else:
         assert (saved.look, saved.whole_bytes) == (LOOK, len(made(GOOD)))
@@ -305,7 +305,7 @@ def test_no_folder_is_made(tmp_path: Path) -> None:
 
 
 def test_what_nothing_was_written_to_does_not_stay(tmp_path: Path) -> None:
-    """Unless it was there before."""
+    """An existing file stays."""
     path = tmp_path / "x"
     HistoryFile(path).abandon()
     assert not path.exists()
@@ -356,7 +356,7 @@ while True:
 
 
 def test_a_device_is_no_history(tmp_path: Path) -> None:
-    """It would be read without an end."""
+    """Reading a device would never end."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     for path in (Path("/dev/zero"), pipe):

@@ -1,4 +1,4 @@
-"""What people and programs are told of a history."""
+"""Text and JSON output of a history."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_recording_tells_its_proof(slack: int | None, words: str) -> None:
     assert words in " ".join(out.getvalue().split())
     assert "3 times: a reason" in out.getvalue()
     assert "once: another" in out.getvalue()
-    # What was forgotten comes first, and the proof is of what came after it.
+    # The forgotten part is printed first, and the proof covers the time afterwards.
     if slack == 0:
         assert "since the last time, the kernel counted" in " ".join(out.getvalue().split())
         assert out.getvalue().index("once: another") < out.getvalue().index("the kernel counted")

@@ -1,4 +1,4 @@
-"""The interval against known values, against exact sums."""
+"""The confidence interval against known values and exact sums."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from opwatch.trim.stale.sampling import BatchCount, Blocks, Draw, SampledBlock, 
 
 
 def tail(holding: int, samples: int, share: float) -> float:
-    """P(at least `held` of `samples`), summed up."""
+    """Return P(at least `holding` of `samples`) by summation."""
     return math.fsum(
         math.comb(samples, k) * share**k * (1 - share) ** (samples - k) for k in range(holding, samples + 1)
     )
@@ -30,7 +30,7 @@ def test_beta_is_the_binomial_tail(samples: int, data: st.DataObject, share: flo
 
 @pytest.mark.parametrize(
     ("holding", "samples", "low", "high"),
-    # Clopper and Pearson's own method at 95 %: rule of three, and textbook values.
+    # Clopper and Pearson's method at 95 %: rule of three, and textbook values.
     [
         (0, 100, 0.0, 0.03622),
         (10, 100, 0.04900, 0.17622),
@@ -92,7 +92,7 @@ def test_a_draw_repeats_nothing_and_can_be_repeated(count: int) -> None:
 
 
 def shares(stale: int, units: int, seed: int, half_width: float = 0.01) -> list[tuple[float, float, int]]:
-    """Looks at a population whose first `stale` units are held."""
+    """Return the interval after each batch, for a population with `stale` held units at its start."""
 
     def read(numbers: list[int]) -> BatchCount:
         return BatchCount(sum(number < stale for number in numbers), len(numbers))
@@ -134,7 +134,7 @@ def test_of_blocks_that_do_not_count_nothing_is_claimed() -> None:
 
 @pytest.mark.parametrize("share", [0.002, 0.02, 0.3])
 def test_the_promise_holds_over_all_looks(share: float) -> None:
-    """Where looking early tempts most: near the width at which the first looks may stop."""
+    """Shares near the width at which the first evaluations may stop, where early stopping errs most."""
     missed = 0
     for run in range(100):
         low, high, _ = shares(int(10**7 * share), 10**7, run, 0.011)[-1]

@@ -1,4 +1,4 @@
-"""What is said of stale space once it was judged: which figures there are, and why there are none."""
+"""Reports on stale space: the figures, and reasons for missing figures."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LANDING = Landing("sda", FREE)
 FLASH = Flash(100 * MIB, 100 * MIB, 128 * MIB, "as given")
 READS_ZEROS = Calibration(ReadsAs.ZEROS, "sentinel", ("it read as zeros",))
 DRIVE = ReadDevice(LANDING, 100 * MIB, 4096, 0, READS_ZEROS)
-# Every fourth block held data, and every block was read.
+# Every block was read, and every fourth block contained data.
 JUDGED = StaleJudgement(
     drives=(DRIVE,),
     unit_bytes=4096,

@@ -1,4 +1,5 @@
-"""Stale space without a device: the estimate against a flash model, the way down, calibration, the costs."""
+"""Stale space without a device: the estimate against a flash model, the path to the disks, calibration, and
+costs."""
 
 from __future__ import annotations
 
@@ -47,7 +48,7 @@ USER = 128 * MIB
 
 
 def layout(seed: int) -> tuple[Ftl, Extents]:
-    """A drive after writes and trims of many sizes, and free extents that have nothing to do with them."""
+    """Return a drive after writes and trims of many sizes, and unrelated free extents."""
     rng = random.Random(seed)
     drive = Ftl({"user_bytes": USER, "physical_bytes": USER * 5 // 4})
     for _ in range(rng.randrange(1, 200)):
@@ -61,7 +62,7 @@ def layout(seed: int) -> tuple[Ftl, Extents]:
 
 
 def covered(seed: int) -> bool:
-    """Whether the interval of one layout holds the drive's own truth."""
+    """Return True if the interval of a layout contains the drive's true value."""
     drive, free = layout(seed)
     blocks = Blocks([free], BLOCK)
     mapped = [drive.is_mapped(at) for start, end in free for at in range(start, end, BLOCK)]
@@ -107,7 +108,7 @@ def test_through_partition_linear_and_crypt_to_the_disk() -> None:
     text = f"0 {2 * SECTORS} crypt aes-xts-plain64 {key} 0 253:0 4096 1 allow_discards"
     crypt = layer("dm-1", "253:1", Kind.CRYPT, ("dm-0",), table=text)
     stack = Stack(None, (crypt, linear, PART, DISK))
-    end = SECTORS * 512 - 4096 * 512  # where the crypt device goes on to the second half of the linear one
+    end = SECTORS * 512 - 4096 * 512  # the crypt device continues in the second half of the linear device
     lowest = joined(list(descend(stack, "dm-1", Extents.of([(0, 8192), (end - 4096, end + 8192)]))))
     half = 409600 * 512
     expected = [(4 * MIB, 4 * MIB + 8192), (2 * MIB + SECTORS * 512 - 4096, 2 * MIB + SECTORS * 512)]
@@ -262,7 +263,7 @@ def test_a_count_is_believed_when_it_follows() -> None:
         (1000 << 20, False),  # the whole disk: a constant
         (900 << 20, True),
         (500 << 20, False),  # 300 MiB in use, 200 MiB read as data
-        (510 << 20, False),  # late by a little
+        (510 << 20, False),  # slightly late
     ],
 )
 def test_a_reading_that_the_drives_own_count_rules_out(in_use: int | None, excluded: bool) -> None:
@@ -281,7 +282,7 @@ def test_costs_of_stale_space() -> None:
     assert figures.op == Bounds(1100 / 900 - 1, 1100 / 920 - 1, 1100 / 880 - 1)
     assert figures.op_trimmed.value == pytest.approx(1100 / 600 - 1)
     assert figures.waf_trimmed["greedy"].value == pytest.approx(models.greedy(1100 / 600, 256))
-    # Greedy packs what is never written: the drive is as if its flash were smaller.
+    # Greedy collection packs static data, so the drive behaves as if its flash were smaller.
     assert figures.waf["greedy"].value == pytest.approx(models.greedy(800 / 600, 256))
     for name, now in figures.waf.items():
         after = figures.waf_trimmed[name]
@@ -303,12 +304,12 @@ def test_the_drives_own_count_is_better_than_what_is_not_free() -> None:
     assert (nearly.holding, nearly.holding_trimmed) == (Bounds(310, 310, 310), Bounds(30, 30, 30))
     nearly = some_spare(Bounds(650.0, 640.0, 660.0), in_use=655)
     assert (nearly.holding, nearly.holding_trimmed) == (Bounds(655, 655, 655), Bounds(600, 600, 600))
-    # No more than what is in use can hold data.
+    # Only used space can contain data.
     assert some_spare(Bounds(100.0, 90.0, 110.0), in_use=850).holding_trimmed == Bounds(600, 600, 600)
 
 
 def test_both_methods_agree_where_the_history_knows_all() -> None:
-    """Of 600 bytes in use, 100 were never written: the drive does not hold them, whoever counts."""
+    """Of 600 bytes in use, 100 were never written, so the drive does not hold them by either method."""
     stale = Bounds(300.0, 300.0, 300.0)
     by_history = spare_by_history(1100, Bounds(800, 800, 800), stale, 0, 0)
     by_count = spare(1100, 600, stale, 0, 800)
@@ -391,7 +392,7 @@ def test_reports_fit_a_terminal_and_json(changes: dict[str, object]) -> None:
     [(0, True), (1024, True), (8192, False), ((8 << 20) - 4096, True), ((8 << 20) + 1024, True)],
 )
 def test_a_granule_on_both_sides_of_a_group_is_freed_by_neither(at: int, cut: bool) -> None:
-    """Groups of ext4 with blocks of 1 KiB, which begin at the second block."""
+    """Groups of ext4 with blocks of 1 KiB start at the second block."""
     assert is_cut(at, 4096, (8 << 20, 1024)) is cut
     assert not is_cut(at, 4096, None)
     assert not is_cut(at, 512, (8 << 20, 1024))

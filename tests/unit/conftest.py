@@ -1,4 +1,4 @@
-"""The machine that most tests of devices look at."""
+"""The fake machine for most device tests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from opwatch.host.usage import Usage, parse_mountinfo, parse_swaps
 from tests.unit.support.mounts import MOUNTINFO, SWAPS
 from tests.unit.support.sysfs import Tree, machine
 
-# How long an example takes says how busy the machine is with others, and nothing of the property.
+# The duration of an example depends on other load on the machine, not on the property.
 settings.register_profile("however long", deadline=None)
 settings.load_profile("however long")
 

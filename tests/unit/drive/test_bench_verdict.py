@@ -1,4 +1,4 @@
-"""The benchmark of the simulated drive tells a slow FTL from a machine on which equal servers differ."""
+"""The drive benchmark distinguishes a slow FTL from a machine with unequal results for equal servers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def measured(*rates: float) -> list[Measured]:
     [
         ((98, 97, 96, 99), (100, 101, 99, 100), ""),
         ((90, 91, 92, 93), (100, 101, 99, 100), "**missed**"),
-        # Either of the two equal servers may be the slower one.
+        # Either of the two equal servers may be slower.
         ((90, 91, 92, 93), (90, 92, 93, 100), "undecided"),
         ((90, 91, 92, 93), (110, 108, 107, 100), "undecided"),
     ],

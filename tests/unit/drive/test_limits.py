@@ -1,4 +1,4 @@
-"""What a drive cannot be, said in the words of the options."""
+"""Impossible drives are refused with the options' names."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_memory_is_looked_at_first(tmp_path: Path) -> None:
     require_memory(Wanted("x", sizes, no_data=True), meminfo)
     require_memory(Wanted("x", {key: size // 2 for key, size in sizes.items()}), meminfo)
     require_memory(Wanted("x"), meminfo)
-    # 1 TiB without contents is known to take 2.35 GiB at most.
+    # A 1 TiB drive without contents takes at most 2.35 GiB.
     large = {"user_bytes": 1 << 40, "physical_bytes": (1 << 40) * 107 // 100}
     assert 2 * GIB < memory_needed(Wanted("x", large, no_data=True)) < 2.35 * GIB
 
@@ -38,7 +38,7 @@ def test_what_was_allowed_is_a_bound_too(tmp_path: Path) -> None:
     require_memory(Wanted("x", sizes, memory_bytes=GIB + GIB // 8), meminfo)
     with pytest.raises(OpwatchError, match="--memory allows 1 GiB"):
         require_memory(Wanted("x", sizes, memory_bytes=GIB), meminfo)
-    # More than there is cannot be allowed.
+    # The option cannot allow more than the available memory.
     assert memory_bound(Wanted("x", memory_bytes=4 * GIB), meminfo) == 2 * GIB
     meminfo.write_text("")
     assert memory_bound(Wanted("x", memory_bytes=4 * GIB), meminfo) == 4 * GIB

@@ -1,4 +1,4 @@
-"""`opwatch drive list` for a user who may not look into the drives' folders."""
+"""`opwatch drive list` for a user without access to the drives' folders."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from opwatch.tools.commands import drive
 
 @pytest.fixture
 def shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Place]:
-    """Two drives: one dead, one whose lock only root can open."""
+    """Two drives: a dead drive, and a drive with a lock that only root can open."""
     some = [Place(name, tmp_path) for name in ("dead", "hidden")]
     for place in some:
         place.make()

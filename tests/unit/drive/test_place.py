@@ -1,4 +1,4 @@
-"""Folders, locks and mount tables of simulated drives, without a drive."""
+"""Folders, locks and mount tables of simulated drives, without running a drive."""
 
 from __future__ import annotations
 
@@ -66,12 +66,12 @@ def test_a_record_is_read_back_and_a_broken_one_is_none(tmp_path: Path) -> None:
 def test_what_a_killed_create_left_half_written_goes_with_the_drive(tmp_path: Path) -> None:
     place = Place("x", tmp_path)
     place.make()
-    # As a kill between the write of the record and its rename leaves it.
+    # The state after a kill between writing the record and renaming the file.
     NewFile(place.folder / "drive.json").put([b"{"])
     assert [path.name for path in place.folder.iterdir() if path.name.endswith(".new")]
     place.remove()
     assert not place.exists()
-    # What is not ours stays, and is named.
+    # Other files stay and are named.
     place.make()
     (place.folder / ".opwatch-notes.new").write_text("somebody's")
     with pytest.raises(OpwatchError, match="is not ours"):
@@ -94,7 +94,7 @@ def test_a_device_is_known_by_its_sequence_and_not_by_its_number(tmp_path: Path)
     assert not is_still(Record("x", "/dev/loop0", 1, None, False, 6), tmp_path)
     assert not is_still(Record("x", "/dev/loop3", 1, None, False, 7), tmp_path)
     assert not is_still(Record("x", "", 1, None, False), tmp_path)
-    # Kernels without sequences, and records of the version before.
+    # Kernels without disk sequence numbers, and records of the previous version.
     assert is_still(Record("x", "/dev/loop1", 1, None, False), tmp_path)
     assert not is_still(Record("x", "/dev/loop2", 1, None, False), tmp_path)
 
@@ -130,7 +130,7 @@ def test_the_server_is_known_by_its_lock(tmp_path: Path) -> None:
     other = subprocess.Popen(["sleep", "60"])
     os.close(lock)
     try:
-        # The number in the record has passed to another process.
+        # The PID in the record now belongs to another process.
         place.write_record(Record("x", "", other.pid, None, False))
         with server_of(place) as process:
             assert process and process.pid == server.pid

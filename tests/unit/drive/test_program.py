@@ -1,4 +1,5 @@
-"""The drive's server runs as root and reads files that others may have written: how it is built."""
+"""Build hardening of the drive's server, which runs as root and reads files that other users may have
+written."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ _DT_FLAGS, _DT_FLAGS_1, _DF_BIND_NOW, _DF_1_NOW, _DF_1_PIE = 30, 0x6FFFFFFB, 8, 
 
 
 def _segments(elf: bytes) -> Iterator[tuple[int, int, int, int]]:
-    """(type, flags, offset, size) of each segment of a little-endian 64-bit ELF file."""
+    """Yield (type, flags, offset, size) of each segment of a little-endian 64-bit ELF file."""
     assert elf[:6] == b"\x7fELF\x02\x01"
     (start,) = struct.unpack_from("<Q", elf, 32)
     size, count = struct.unpack_from("<2H", elf, 54)
@@ -42,5 +43,5 @@ def test_its_tables_are_read_only_once_it_runs(elf: bytes) -> None:
 
 def test_overflows_are_looked_for(elf: bytes) -> None:
     assert b"\0__stack_chk_fail\0" in elf
-    # What the compiler puts for memcpy and the like where it knows the room.
+    # The compiler's checked variants of memcpy and similar functions.
     assert b"_chk\0" in elf.replace(b"\0__stack_chk_fail\0", b"\0")

@@ -1,4 +1,4 @@
-"""The words of `opwatch drive`: sizes, over-provisioning, names and faults."""
+"""Arguments of `opwatch drive`: sizes, over-provisioning, names and faults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The binding, and what each feature of the drive does to its counters."""
+"""The Python binding, and the effect of each drive feature on the counters."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_write_zeroes_unmaps_or_writes() -> None:
 
 
 def test_write_zeroes_are_no_host_writes() -> None:
-    """The host sends no data: neither what is unmapped counts nor what is programmed for the ends."""
+    """The host sends no data, so neither unmapped nor programmed bytes at the ends count as host writes."""
     for unmaps, programmed in ((1, 2), (0, 4)):
         unit = drive(write_zeroes_unmaps=unmaps)
         unit.core.write_zeroes(512, 3 * 4096)

@@ -1,4 +1,4 @@
-"""The models against published and independently computed values."""
+"""The models compared with published and independently computed values."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from opwatch.ftl import models
 
-# (T-U)/T: FIFO, greedy with 64, 256 and 1024 pages, d=2 and d=10 with 256.
+# By (T-U)/T: FIFO, greedy with 64, 256 and 1024 pages, d=2 and d=10 with 256 pages.
 TABLE = {
     0.07: (7.318, 6.615, 7.124, 7.268, 9.905, 7.339),
     0.10: (5.179, 4.821, 5.083, 5.154, 6.988, 5.226),

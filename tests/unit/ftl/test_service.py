@@ -1,4 +1,4 @@
-"""Virtual time: cliff, steps, queue depth, and what the profiles say."""
+"""Simulated time: cliff, steps, queue depth, and the profiles' values."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_write_saturation_has_a_plateau_a_cliff_and_a_level() -> None:
     drive = profile.make()
     run = drive.run_timed(Workload(rng=1), 60.0, interval_ns=100_000_000)
     iops = list(run.iops())
-    # The first drop: all of T is written once.
+    # The first drop: all of the physical bytes are written once.
     written = list(itertools.accumulate(interval.host_write_bytes for interval in run.intervals))
     physical = drive.geometry().physical_bytes
     cliff = next(

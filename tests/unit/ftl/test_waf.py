@@ -1,4 +1,4 @@
-"""The simulated drive in steady state against the models, and where the cliff is."""
+"""The simulated drive in steady state compared with the models, and the place of the cliff."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from opwatch.ftl import validate
 from opwatch.ftl.drive import Drive, Policy, Workload, amplification
 
 PAGES = 1 << 20
-# Batch means give the random error. A model is the limit of many superblocks; with 4096 of them the
-# drive is off by up to 0.1 % (docs/simulated/ftl.md has the full table).
+# Batch means give the random error. The models assume infinitely many superblocks; with 4096 the drive
+# differs by up to 0.1 % (docs/simulated/ftl.md has the full table).
 SYSTEMATIC_RATIO = 0.001
 
 

@@ -1,4 +1,4 @@
-"""What is seen of a disk, on machines that are made of files."""
+"""Facts about a disk, on fake machines."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_a_disk_of_a_hypervisor_is_virtual_on_whatever_bus(
 
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
-    """One disk lent by NVMe's target, switched on, and by SCSI's twice, once switched off."""
+    """A disk exported by the NVMe target, enabled, and twice by the SCSI target, once disabled."""
     files = {
         "nvmet/subsystems/nqn.a/namespaces/1/device_path": "/dev/null",
         "nvmet/subsystems/nqn.a/namespaces/1/enable": "1",

@@ -1,4 +1,4 @@
-"""On which mounts files are made, and on which not: one row a reason."""
+"""Mounts on which files may be made, and reasons against: one row per reason."""
 
 from __future__ import annotations
 

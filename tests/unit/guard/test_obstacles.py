@@ -1,4 +1,4 @@
-"""What speaks against destroying a disk: one row a reason, each taken alone."""
+"""Reasons against destroying a disk: one row per reason, each tested alone."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_a_partition_of_ours_is_no_reason_until_somebody_uses_it(use: dict[str, 
 
 
 def test_who_cannot_be_seen_is_no_reason_for_disks_of_our_own_making_alone() -> None:
-    """A virtual machine's disk has users in its other containers as a drive has."""
+    """A virtual machine's disk, like a real drive, may be in use in other containers."""
     unseen = replace(FACTS, is_virtual=True, unseen=("a container",))
     allowed = replace(CONSENT, allow_virtual=True)
     [reason] = obstacles(unseen, allowed)

@@ -1,4 +1,4 @@
-"""Persistent reservations: bytes as disks answer them, and what a look at a disk makes of them."""
+"""Persistent reservations: replies of disks, and the resulting reasons."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def refusal(sense: str) -> ScsiRefusal:
 
 
 def sharers(monkeypatch: pytest.MonkeyPatch, keys: bytes | Exception, holder: bytes | Exception) -> list[str]:
-    """What is told of a disk that answers so."""
+    """Return the reasons for a disk with these replies."""
     disk: Any = SimpleNamespace(name="sda")
     monkeypatch.setattr(module, "open_device", lambda _: os.open("/dev/null", os.O_RDONLY))
 
@@ -98,9 +98,9 @@ def test_who_is_registered_may_write(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "sense",
     [
-        "700005000000000a00000000200000000000",  # fixed: illegal request, invalid command
-        "7205200000000000",  # with descriptors: the same
-        "700005000000000a00000000240000000000",  # invalid field: an older disk has not this service action
+        "700005000000000a00000000200000000000",  # fixed format: illegal request, invalid command
+        "7205200000000000",  # descriptor format of the same
+        "700005000000000a00000000240000000000",  # invalid field: an older disk lacks this service action
     ],
 )
 def test_a_disk_that_knows_no_reservations_has_none(sense: str, monkeypatch: pytest.MonkeyPatch) -> None:

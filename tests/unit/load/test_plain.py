@@ -1,4 +1,4 @@
-"""Loads by the names, and in the files, that users of other tools know."""
+"""Loads by the names and file formats of other tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workloads as data: read, or refused before fio sees a word of them."""
+"""Workload files: parsed, or refused before fio runs."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_what_comes_with_opwatch_is_sound(name: str) -> None:
     ],
 )
 def test_what_is_written_in_order_is_written_as_a_whole(lines: str, ratio: float, is_taken: bool) -> None:
-    """fio begins each round at the first byte again: of less than all, the rest is never written."""
+    """fio starts each round at the first byte, so with a partial range the rest is never written."""
     pattern = parse_job_file(f"[a]\n{lines}\n".encode(), "mine.fio")
     if is_taken:
         require_reach(pattern, ratio)
@@ -112,7 +112,7 @@ def test_a_job_file_of_fio_is_taken_without_what_the_sweep_decides(tmp_path: Pat
     words = round_words(pattern, WINDOW, 3 << 20, 9)
     assert not any("nvme0n1" in word or word.startswith(("--runtime", "--time_based")) for word in words)
     assert words.count(f"--filename={WINDOW.path}") == 1
-    # 1 MiB written by each of three threads; the mixed ones move 10/3 of it.
+    # Each of three threads writes 1 MiB; the mixed threads transfer 10/3 as much.
     assert [word for word in words if word.startswith("--io_size")] == [
         "--io_size=1048576",
         "--io_size=3497984",
@@ -148,12 +148,12 @@ def test_a_job_file_of_fio_is_taken_without_what_the_sweep_decides(tmp_path: Pat
         "numjobs=65",
         "allow_mounted_write=1",
         "trigger=boom",
-        # fio makes its buffers in that file, and writes all that it writes to it as well.
+        # fio maps its buffers to that file, so that every buffer write goes there as well.
         "mem=mmapshared:/dev/sdb",
         "mem=mmap:/etc/passwd",
         "iomem=mmaphuge:/dev/sdb",
         "mem=cudamalloc",
-        # The page cache takes what is written, and the figures are those of memory.
+        # The page cache absorbs the writes, and the results would show memory.
         "direct=0",
         "direct=false",
     ],

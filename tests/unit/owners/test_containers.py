@@ -1,4 +1,4 @@
-"""Paths as systemd, docker, podman, CRI-O and containerd write them, and what they say."""
+"""Control group paths of systemd, docker, podman, CRI-O and containerd, and the containers found in them."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ STATIC_UID = "0123456789abcdef0123456789abcdef"
         ),
         ("/machine.slice/machine-web\\x2d1.scope/payload", Container("machine", "web-1", None)),
         ("/lxc.payload.build/init", Container("lxc", "build", None)),
-        # A container in a container is where the work is done.
+        # In nested containers the inner one does the work.
         (f"/docker/{ID}/docker/{ID[::-1]}", Container("docker", ID[::-1], None)),
-        # Sixty-four digits are a container's only where an engine or a pod says so.
+        # Sixty-four digits are a container only if the path names an engine or a pod.
         (f"/system.slice/{ID}", None),
         (f"/system.slice/docker-{ID[:-1]}.scope", None),
         ("/system.slice/podman.service", None),

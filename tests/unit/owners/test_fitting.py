@@ -1,4 +1,4 @@
-"""Cells that were read around a sample become its owners: no more and no less than the disk did."""
+"""Cells read around a sample become the sample's owners; the sum equals the disk's requests."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_an_owner_that_is_no_longer_told_apart_is_one_of_the_others() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_columns_are_the_disks_whenever_it_is_read(seed: int) -> None:
-    """Requests of four owners end while somebody reads: the disk is counted first, its owner later."""
+    """Requests of four owners end during a reading: the disk is counted first, the owner later."""
     chance = random.Random(seed)
     keys: list[OwnerKey | None] = [A, B, C, None]
     waiting: list[tuple[OwnerKey | None, int, int]] = []
@@ -129,7 +129,7 @@ def test_columns_are_the_disks_whenever_it_is_read(seed: int) -> None:
 
 
 def cell(name: bytes, number: int, requests: int) -> bytes:
-    """A work of the kernel's, by process, as the extension gives it: it wrote."""
+    """Return a cell of a kernel worker with writes, in the extension's format."""
     kinds = bytes((0, OPS.index("write"), 3, By.PROCESS.number))
     return struct.pack("=QI4s24sQQQ", number, 0, kinds, name, requests, 4096 * requests, 9)
 

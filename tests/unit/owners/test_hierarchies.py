@@ -1,4 +1,4 @@
-"""Groups to which I/O is accounted lie in one of several hierarchies, each with numbers of its own."""
+"""The control group hierarchy that accounts I/O; each hierarchy numbers its groups separately."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Owners of tracers as samples, with names: of groups by their number, of processes while they are there."""
+"""Owners from tracers as samples with names: groups by number, processes while they run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ONE = OwnedCounts(1, 4096, 1000)
 
 
 class CellsByHand(BlockTracer):
-    """A tracer of one disk, whose owners a test writes."""
+    """A tracer of one disk with owners set by the test."""
 
     def __init__(self, owned: ReadCells) -> None:
         self.owned = [owned]

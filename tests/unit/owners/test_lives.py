@@ -1,4 +1,4 @@
-"""Owners that the tracer forgot and that came back: their totals have all of their lives."""
+"""Owners that the tracer forgot and that came back: totals include all of their lives."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_forgotten_owners_are_those_of_their_targets() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_totals_never_shrink_and_columns_are_the_disks(seed: int) -> None:
-    """Owners are forgotten at any reading, and do something then or later."""
+    """Owners are forgotten at any reading, with requests then or later."""
     chance = random.Random(seed)
     keys = [OwnerKey(OwnerKind.PROCESS, pid, 5) for pid in range(6)]
     lives, raw, disk, late = Lives(), dict.fromkeys(keys, 0), 0, 0

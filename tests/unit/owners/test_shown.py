@@ -1,4 +1,4 @@
-"""Owners as lines: the largest, and one row that closes the sum; nothing in a name commands a terminal."""
+"""Owners as text: the largest, and a row that completes the sum; control sequences in names are escaped."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_the_largest_are_shown_and_the_others_are_one_row() -> None:
     assert len(lines) == 1 + MOST_SHOWN + 1
     assert lines[1].split() == ["read", "1000", "4.10", "1.00u", "0.0", "/group-0"]
     assert lines[-1].endswith("other: 3 more")
-    # Those that are not shown, and the one that nobody knows whose it was.
+    # Owners beyond the limit, and the requests without an owner.
     assert lines[-1].split()[1] == str(995 + 994 + 993 + 1)
 
 
@@ -95,7 +95,7 @@ def test_a_container_is_called_by_its_engine() -> None:
 
 
 def several() -> Owners:
-    """Two owners on two disks, and what nobody knows whose it was."""
+    """Two owners on two disks, and requests without an owner."""
     one = Owners(By.CGROUP, (owned(1, "/small", 10), owned(2, "/large", 100)), {})
     two = Owners(By.CGROUP, (owned(1, "/small", 500),), {"discard": OwnedCounts(1, 10**6, 5)})
     return together([one, two], By.CGROUP)

@@ -1,4 +1,4 @@
-"""What SNIA's tests do, load after load, against what the specification says."""
+"""The sequence of loads in SNIA's tests compared with the specification."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a test comes to: verdicts, tables, and in what it does not conform."""
+"""Results of a test: verdicts, tables, and deviations from the specification."""
 
 from __future__ import annotations
 

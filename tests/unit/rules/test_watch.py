@@ -1,4 +1,4 @@
-"""Rules held against a run: they fire when they begin to be met, and not before."""
+"""Rules evaluated on a run fire when their condition becomes true, and not before."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ MS = 10**6
 
 
 def at(second: int, reads: list[int], *, failed: int = 0, device: str = "nvme0n1") -> DiskSample:
-    """A disk whose reads since the start took so long."""
+    """Return a sample of a disk with these read latencies since the start."""
     plain = disk_sample(device, second, 0)
     op = Op(reads, [4096] * len(reads), statuses={10: failed} if failed else {})
     return replace(plain, reading=Reading(sample(second * S, read=op), None, None, "no statistics here"))
 
 
 def run_of(seconds: Iterable[list[int]]) -> list[RunEntry]:
-    """A second of reads after the other."""
+    """Return a run with these reads in each second."""
     sums: list[int] = []
     entries: list[RunEntry] = [Began(0, at(1, []))]
     for number, latencies in enumerate(seconds, 2):
@@ -39,7 +39,7 @@ def run_of(seconds: Iterable[list[int]]) -> list[RunEntry]:
 
 
 def fired(rules: list[str], entries: Iterable[RunEntry]) -> list[tuple[str, int]]:
-    """(rule, second) of all that fired."""
+    """Return (rule, second) of every firing."""
     story, watch = Story(), RuleWatch.of(rules)
     return [
         (firing.rule, firing.mono_ns // S)

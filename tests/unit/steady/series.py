@@ -1,4 +1,4 @@
-"""Rounds of the simulated drive, whose steady state theory knows."""
+"""Rounds of the simulated drive, with a steady state known from theory."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _IOPS = 1000.0
 
 @dataclass(frozen=True)
 class Series:
-    """Random writes to a drive that was filled in order before, or comes fresh out of its box. Its IOPS are
-    those of one that does nothing but program pages: in inverse proportion to WAF. `noise` is what a busy
-    host makes of the time of a tenth of the drive, as a share."""
+    """Random writes to a drive that was filled sequentially, or to a new drive. IOPS are those of a drive
+    that only programs pages: inversely proportional to WAF. `noise` is the relative error of a tenth of the
+    drive on a busy host."""
 
     op_ratio: float
     is_filled: bool
@@ -39,7 +39,7 @@ class Series:
         return _IOPS / self.truth
 
     def rounds(self, drive_writes: float) -> Iterator[tuple[list[Round], SteadyGround]]:
-        """All rounds so far, and what a verdict on them stands on, after each round."""
+        """Yield all rounds so far and the basis of a verdict, after each round."""
         drive = Drive(
             {
                 "user_bytes": _PAGES * _PAGE,

@@ -1,4 +1,4 @@
-"""Writes to the drive are those to the file, wherever it lies."""
+"""Drive writes are file writes, wherever the file is stored."""
 
 from __future__ import annotations
 

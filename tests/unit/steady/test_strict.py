@@ -19,7 +19,7 @@ CALM = Round(100, 1.0, 100, 1e6, 200)
 
 
 def _first_pass(series: Series) -> StrictVerdict | None:
-    """Of verdicts a tenth of the drive apart, as a sweep asks for them."""
+    """Return the first passing verdict, with a verdict per tenth of the drive as in a sweep."""
     step = max(round(0.1 / series.round_ratio), 1)
     for rounds, ground in series.rounds(10):
         if len(rounds) % step == 0:
@@ -53,7 +53,7 @@ def test_so_it_is_at_other_levels_and_with_other_collectors(op_ratio: float, pol
 
 
 def _pts_error(series: Series) -> float:
-    """How far off the truth SNIA's rule accepts the IOPS."""
+    """Return the relative error of the IOPS that SNIA's rule accepts."""
     rounds: list[Round] = []
     for rounds, _ in series.rounds(25 * series.round_ratio):
         if len(rounds) == 25:
@@ -77,7 +77,7 @@ def _pts_error(series: Series) -> float:
     ],
 )
 def test_the_rule_of_snia_passes_on_the_plateau_too(series: Series, error: float) -> None:
-    """A verdict of SNIA is SNIA's own, right or not: on a plateau nothing is collected and WAF is 1."""
+    """SNIA's verdict is reported even if wrong: on a plateau no pages are collected and WAF is 1."""
     assert _pts_error(series) == pytest.approx(error, abs=0.03)
 
 
@@ -93,7 +93,7 @@ def test_calm_rounds_pass() -> None:
         ([CALM] * 10, GROUND, "host writes: 1000 bytes, wanted 1100"),
         ([CALM] * 12, replace(GROUND, spread=WriteSpread(0.998, 0.0, "test")), "coverage: 99.8 %"),
         ([CALM] * 12, replace(GROUND, spread=WriteSpread(1.0, 9.0, "test")), "uniformity: 9.0 sigma off"),
-        # What is not mapped is spare area in truth: 0.1 % of what is in use is much where the spare is 1 %.
+        # Unmapped space is real spare area: 0.1 % of the used space matters if the spare area is 1 %.
         (
             [CALM] * 12,
             SteadyGround(1000, 10, WriteSpread(0.9991, 0.0, "test")),
@@ -102,7 +102,7 @@ def test_calm_rounds_pass() -> None:
         ([CALM] * 6 + [replace(CALM, ios=90)] * 6, GROUND, "IOPS: at most"),
         ([CALM] * 6 + [replace(CALM, nand_bytes=220)] * 6, GROUND, "WAF: at most"),
         ([CALM] * 6 + [replace(CALM, p99_ns=2e6)] * 6, GROUND, "p99: at least"),
-        # Noise that could hide a drift is no proof of rest.
+        # Noise large enough to hide a drift proves no steady state.
         ([replace(CALM, ios=80 + 40 * (i % 2)) for i in range(12)], GROUND, "IOPS: at most"),
     ],
 )
@@ -146,7 +146,7 @@ def test_a_noisy_host_does_not_hide_that_the_flash_is_at_rest() -> None:
     assert verdict.state is StrictState.PASS
     assert verdict.window and verdict.window.iops and 0.02 < verdict.window.iops.error <= 0.05
     assert verdict.report()["iops_error_ratio"] == verdict.window.iops.error
-    # Without WAF nothing else proves it, and of such noise nothing shows whether it drifts.
+    # Without WAF there is no other proof, and such noise could hide a drift.
     blind = judge_strict([replace(one, nand_bytes=None) for one in rounds], GROUND)
     assert blind.state is StrictState.NOT_REACHED
 
@@ -189,7 +189,7 @@ UNITS = 30_000
 
 
 def test_the_same_places_again_are_no_coverage() -> None:
-    """A workload that begins anew with the same seed each round, as fio does without randrepeat=0."""
+    """A workload that repeats the same seed in each round, as fio does without randrepeat=0."""
     again, anew = WriteMap(UNITS * 4096), WriteMap(UNITS * 4096)
     for number in range(10):
         same, other = random.Random(1), random.Random(number)
@@ -221,13 +221,14 @@ def test_a_part_of_a_unit_covers_nothing_and_what_lies_outside_neither() -> None
 
 @pytest.mark.parametrize("units", [4, 32])
 def test_large_writes_on_little_are_as_uniform_as_small_ones(units: int) -> None:
-    """Regions of 25 units have six or seven places for a write of four, and most have none for one of 32."""
+    """A region of 25 units has six or seven places for a write of four units; most regions have none
+    for 32."""
     whole, draw = 25 * 256, random.Random(5)
     written = WriteMap(whole * 4096)
     for _ in range(40_000):
         written.add(draw.randrange(whole // units) * units * 4096, units * 4096)
     assert written.spread().is_uniform
-    # A hot spot is one all the same.
+    # A hot spot is still detected.
     for _ in range(4_000):
         written.add(draw.randrange(whole // units // 50) * units * 4096, units * 4096)
     assert written.spread().is_uniform is False

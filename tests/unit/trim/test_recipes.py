@@ -1,4 +1,4 @@
-"""Random stacks: the same of a seed on every machine, and smaller ones of what contradicts itself."""
+"""Random stacks: reproducible from a seed, and reduced if a test on them fails."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_a_seed_is_a_stack() -> None:
     for one in stacks:
         kinds = [name.partition("-")[0] for name in one.layers]
         assert max(kinds.count(name) for name in ("thin", "bcache", "reflink")) <= 1
-        # An array stands on files in memory.
+        # An array needs files in memory.
         assert not set(one.layers[:-1]) & ARRAYS.keys()
         assert one.options in FILESYSTEMS[one.filesystem]
 

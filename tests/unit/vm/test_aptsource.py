@@ -1,4 +1,4 @@
-"""Apt sources: both formats are read, and another suite is derived without knowing any host."""
+"""Apt sources: both formats are parsed, and a source for another suite is derived without a built-in host."""
 
 from __future__ import annotations
 
@@ -137,7 +137,8 @@ def test_an_image_may_be_in_several_packages() -> None:
 def test_a_kernel_that_no_suite_has_any_more_is_a_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One suite has gone, one has expired, one has another series only: all three are told."""
+    """One suite is gone, one has expired, and one has other kernel series only: all three reasons are
+    reported."""
     monkeypatch.setenv("OPWATCH_VM_CACHE", str(tmp_path))
 
     def open_apt(root: Path, suite: str, with_own: bool = False) -> Apt:

@@ -1,4 +1,4 @@
-"""What the guest starts from: module order, the archive, the unpacked kernel, the frames."""
+"""Boot files of a guest: module order, the archive, the unpacked kernel, the frames."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bench's data files, and the records they and the guest's tests are read into."""
+"""The bench's data files, and the records parsed from them and from the guest's tests."""
 
 from __future__ import annotations
 

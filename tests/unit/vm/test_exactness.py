@@ -1,4 +1,4 @@
-"""The rows of docs/exactness.md: who notes them, what they say of readings in between, how they are told."""
+"""The rows of docs/exactness.md: their sources, their intermediate readings, and their format."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_row_says_what_was_between_readings_or_that_nobody_read() -> None:
 
 
 def _reading(traced: int, kernel: int) -> Reading:
-    """A reading of so many reads that were traced, and counted by the kernel, all of 4096 bytes."""
+    """Return a reading with these numbers of traced and kernel-counted reads, all of 4096 bytes."""
     read = Op([1000] * traced, [4096] * traced)
     counts = stat(kernel)
     return Reading(sample(1, read=read), counts, counts)
@@ -55,6 +55,6 @@ def test_what_is_missing_at_a_reading_in_between_is_seen() -> None:
 
 
 def test_a_request_that_the_kernel_has_not_counted_yet_is_not_excused() -> None:
-    """The tracer waits for the kernel; that it did is what the readings show."""
+    """The tracer must wait for the kernel's count, and the readings check the wait."""
     cut = judge([_reading(0, 0), _reading(9, 8), _reading(9, 9)])
     assert [reason.split(":")[0] for reason in cut.unexplained] == ["reading 1"]

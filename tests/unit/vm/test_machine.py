@@ -1,4 +1,4 @@
-"""What is started again: a boot that stands still, a run that the emulator itself broke off. Only they."""
+"""Retries: only stalled boots and runs that the emulator itself aborted are repeated."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.vm.boot.machine import Boot, Machine
 from tests.vm.config import Kernel, load
 from tests.vm.errors import EmulatorFailed, GuestHung, GuestLost
 
-# In place of QEMU: it stands still as often as the file says, and is ready then. Below zero it ends at once,
-# at -50 by an assertion.
+# A fake QEMU that stalls as many times as the file says and then becomes ready. A negative number ends the
+# process immediately, and -50 with an assertion.
 _EMULATOR = """
 import os, pathlib, re, sys, time
 left = pathlib.Path(sys.argv[1])
@@ -36,7 +36,7 @@ time.sleep(60)
 
 @pytest.fixture
 def stalls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """How many starts stand still: a file to write the number to."""
+    """Return the file for the number of stalling starts."""
     monkeypatch.setattr(machine, "BOOT_TIMEOUTS_S", (3.0, 60.0, 60.0))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     return tmp_path / "stalls"

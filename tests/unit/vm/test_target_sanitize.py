@@ -1,4 +1,5 @@
-"""The target's sanitize, by what opwatch reads of a drive: who is refused meanwhile, and what is left."""
+"""The target's sanitize, as opwatch reads it from a drive: refused commands during the sanitize, and the
+result."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ def ordered(drive: TargetDrive, orders: SanitizeOrders) -> None:
 
 @pytest.fixture
 def drive(tmp_path: Path) -> TargetDrive:
-    """One of a namespace of 4 MiB, 1 MiB of which was written."""
+    """A drive with a namespace of 4 MiB, 1 MiB of it written."""
     made = TargetDrive(8 * _MIB, tmp_path / "log", tmp_path / "orders")
     ordered(made, SanitizeOrders(seconds=0.2))
     made.attach(made.create(4 * _MIB // BLOCK, 4 * _MIB // BLOCK, 0), attached=True)

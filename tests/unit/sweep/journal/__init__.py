@@ -1,1 +1,1 @@
-"""Journals of sweeps, and what lies beside them."""
+"""Tests of sweep journals and the files beside them."""

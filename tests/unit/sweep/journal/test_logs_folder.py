@@ -1,4 +1,4 @@
-"""The folder of a load's logs: new, ours, and gone."""
+"""The folder of a load's logs: new, private, and removed at the end."""
 
 from __future__ import annotations
 

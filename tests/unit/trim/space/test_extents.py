@@ -1,4 +1,4 @@
-"""Extents against sets of integers."""
+"""Extents compared with sets of integers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Decoders of free space: real answers, damaged ones, and RAID profiles against the kernel's formula."""
+"""Decoders of free space: real answers, damaged ones, and RAID profiles compared with the kernel's
+formula."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ def answer(name: str) -> fsmap.FsmapAnswer:
 def test_map_of_ext4() -> None:
     assert list(answer("ext4").free) == [(7, 0)]
     free = answer("ext4").free[7, 0]
-    assert free.total == 458420224  # statvfs said the same
+    assert free.total == 458420224  # equal to statvfs
     assert len(free) == 6
     assert answer("ext4").resume is None
 
@@ -51,7 +52,7 @@ def test_a_map_is_read_on_behind_its_last_record() -> None:
 def test_large_device_numbers() -> None:
     major, minor = 259, 70_000
     number = struct.unpack_from("=I", fsmap.key((major, minor), 0))[0]
-    assert number == minor & 0xFF | major << 8 | (minor & ~0xFF) << 12  # new_encode_dev()
+    assert number == minor & 0xFF | major << 8 | (minor & ~0xFF) << 12  # as new_encode_dev() in the kernel
     record = struct.pack("=2I4Q24x", number, 0x30, 4096, 1, 0, 8192)
     head = struct.pack("=4I48x", 0, 1, 1, 1) + bytes(128)
     assert fsmap.decode(head + record).free == {(major, minor): Extents.of([(4096, 12288)])}
@@ -80,7 +81,7 @@ def test_btrfs_by_either_tree() -> None:
     by_space = btrfs.free_of_free_space_tree(items(known["free_space"]), known["sector_bytes"])
     used = btrfs.used_of_extent_tree(items(known["extent"]), known["node_bytes"])
     logical = Extents.of((part.start, part.end) for part in chunks)
-    # mkfs leaves entries of block groups behind that it has removed.
+    # mkfs leaves entries of removed block groups behind.
     assert by_space & logical == logical - used
     free = btrfs.free_by_device(chunks, by_space, dev, {1: known["size_bytes"]})
     assert free == {1: Extents.of(tuple(pair) for pair in known["free"])}
@@ -131,7 +132,7 @@ SINGLE, RAID0, RAID1, DUP, RAID10, RAID5, RAID6 = 0, 8, 16, 32, 64, 128, 256
 
 
 def kernel_copies(part: btrfs.Chunk, logical: int) -> set[tuple[int, int]]:
-    """Where one byte lies, as the kernel computes it stripe by stripe."""
+    """Return the copies of one byte, computed stripe by stripe like the kernel."""
     strip, inside = divmod(logical - part.start, KIB64)
     if part.profile & RAID0:
         row, column = divmod(strip, len(part.stripes))
@@ -153,7 +154,7 @@ def kernel_copies(part: btrfs.Chunk, logical: int) -> set[tuple[int, int]]:
 )
 def test_profiles_against_the_kernel(shape: tuple[int, int, int], low: int, high: int) -> None:
     profile, count, sub = shape
-    unit = KIB64 // 4  # small enough to see each piece, large enough to be quick
+    unit = KIB64 // 4  # small enough to test each piece, large enough to be fast
     columns = count // sub if profile == RAID10 else count if profile == RAID0 else 1
     stripes = tuple((n + 1, (100 + 7 * n) << 20) for n in range(count))
     part = btrfs.Chunk(1 << 30, 12 * columns * KIB64, profile, sub, stripes)
@@ -186,7 +187,7 @@ def f2fs_of_128_mib() -> tuple[f2fs.F2fsGeometry, str]:
 
 
 def test_f2fs_claims_no_segments_that_take_all_memory() -> None:
-    """The logarithm of their blocks is any number of 32 bits in a damaged superblock."""
+    """A damaged superblock may have any 32-bit logarithm of the segment size."""
     damaged = bytearray((GOOD / "f2fs.superblock").read_bytes())
     assert int.from_bytes(damaged[20:24], "little") == 9
     damaged[20:24] = b"\xff\xff\xff\xff"
@@ -212,7 +213,8 @@ def test_an_f2fs_segment_that_changes_while_it_is_read_does_not_count() -> None:
     torn, changed = f2fs.free_of_segments(text.replace("4|25 |", "4|24 |"), geometry)
     assert changed == 1
     assert not torn.covers(18 << 20, (18 << 20) + 4096)
-    later, _ = f2fs.free_of_segments(text.replace("\n", "| 12ab\n"), geometry)  # 6.15 adds its time
+    # Linux 6.15 adds the segment's time
+    later, _ = f2fs.free_of_segments(text.replace("\n", "| 12ab\n"), geometry)
     assert later == f2fs.free_of_segments(text, geometry)[0]
 
 
@@ -237,7 +239,7 @@ def test_f2fs_on_several_devices_says_so() -> None:
 
 
 def test_groups_of_ext4_are_those_of_its_superblock() -> None:
-    """With bigalloc a group has as many clusters as there are bits in a block."""
+    """With bigalloc, a group has as many clusters as a block has bits."""
     raw = bytearray(1024)
     struct.pack_into("<2I4xI20xH", raw, 20, 0, 0, 131072, 0xEF53)
     assert ext4.groups(bytes(raw)) == (128 << 20, 0)

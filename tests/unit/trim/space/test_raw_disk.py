@@ -1,4 +1,4 @@
-"""A node is opened for what it is, not for what it is called."""
+"""A device node is opened by its device number, not by its name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.unit.support.sysfs import Tree
 
 
 def test_a_node_of_something_else_is_refused(tmp_path: Path) -> None:
-    """/dev/null is a node of 1:3, and no disk: neither as another number, nor as its own, is it one."""
+    """/dev/null is node 1:3 and not a disk, so it is refused under its own number and under any other."""
     tree = Tree(tmp_path)
     for number in ("8:1", "1:3"):
         device = dataclasses.replace(_disk(tree, number), name="null")
@@ -41,14 +41,14 @@ def _disk(tree: Tree, number: str, name: str = "") -> BlockDevice:
 
 
 class _Platter(RawDisk):
-    """Bytes in place of a disk, some of which cannot be read; `asked` are the reads."""
+    """Bytes in place of a disk, with an unreadable byte; `asked` lists the reads."""
 
     def __init__(self, data: bytes, bad: int, longest: int) -> None:
         self.data, self.bad, self._longest = data, bad, longest
         self.asked: list[tuple[int, int]] = []
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing, because no file is open."""
 
     def read(self, offset: int, length: int) -> bytes | None:
         self.asked.append((offset, length))

@@ -1,4 +1,4 @@
-"""Where bytes of a device lie further down."""
+"""Mapping of a device's bytes to lower devices."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ _TABLES = (
     STRIPED,
     MIRROR,
     "0 4096 linear 8:0 3",
-    "0 16 linear 8:0 16\n16 16 linear 8:0 0\n32 2048 linear 8:16 0",  # parts that lie the wrong way round
-    "0 13 linear 8:0 0\n13 4096 linear 8:16 7",  # a block is cut
+    "0 16 linear 8:0 16\n16 16 linear 8:0 0\n32 2048 linear 8:16 0",  # segments in reverse order
+    "0 13 linear 8:0 0\n13 4096 linear 8:16 7",  # a split block
     "0 64 linear 8:0 0\n64 64 error\n128 512 linear 8:0 64",
 )
 
@@ -113,7 +113,7 @@ def test_tables_that_name_no_places(text: str) -> None:
 
 
 def test_a_bcache_begins_behind_its_superblock() -> None:
-    """With a cache, what is dirty is not on its backing device."""
+    """With a cache, dirty data is not on the backing device."""
     backing = layer("sda", "8:0")
     top = replace(layer("bcache0", "252:0", Kind.DISK, "sda"), size_bytes=backing.size_bytes - 8192)
     assert _where(Stack(None, (top, backing)), 0, 4096) == {"sda": [(8192, 12288)]}
@@ -124,7 +124,7 @@ def test_a_bcache_begins_behind_its_superblock() -> None:
 
 
 def _chunk_by_chunk(array: MdFacts, copies: int, start: int, end: int) -> dict[int, set[int]]:
-    """The slot and place of each byte, one at a time."""
+    """Return the slot and place of each byte, one byte at a time."""
     chunk, disks = array.chunk_bytes or 1, array.raid_disks or 1
     bytes_of: dict[int, set[int]] = {}
     for at in range(start, end):
@@ -147,7 +147,8 @@ def test_what_each_slot_has_is_in_one_piece(
 
 
 def test_what_may_come_from_a_cache() -> None:
-    """What stands on a cache reads what that kept of a trim; a cache itself is followed to its origin."""
+    """A device above a cache may read trimmed data that the cache kept; a cache itself is mapped to its
+    origin."""
     cached = layer("dm-0", "253:0", Kind.DM, "sda", "sdb", target="cache")
     integrity = layer("dm-1", "253:1", Kind.DM, "dm-0", target="integrity")
     linear = layer("dm-2", "253:2", Kind.DM, "dm-1", target="linear")

@@ -41,7 +41,7 @@ def test_each_alone_is_what_it_is_among_all() -> None:
 
 
 def test_the_file_is_toml() -> None:
-    """It is read line by line, as JSON."""
+    """The code reads the file line by line as JSON."""
     known = [asdict(cause).items() for cause in causes().values()]
     tables = tomllib.loads(PACKAGED.read_text(encoding="utf-8"))["cause"]
     for table in tables:

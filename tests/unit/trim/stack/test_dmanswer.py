@@ -1,4 +1,4 @@
-"""What the kernel says of a device of device mapper: targets in its order, and no keys."""
+"""The kernel's answer about a device-mapper device: targets in order, without keys."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_a_question_names_the_device_as_the_kernel_packs_it() -> None:
     size, start, flags = (struct.unpack_from("=I", asked, at)[0] for at in (12, 16, 28))
     assert (len(asked), size, start, flags) == (1024, 1024, 312, 1 << 4)
     assert struct.unpack_from("=Q", asked, 40)[0] == 300 % 256 | 253 << 8 | 256 << 12
-    # Asked for its status, a thin pool is to write nothing.
+    # A status request must not make a thin pool commit its metadata.
     assert struct.unpack_from("=I", question((253, 0), table=False, room=0), 28)[0] == 1 << 11
 
 
@@ -52,10 +52,10 @@ def test_too_little_room_is_no_answer() -> None:
 @pytest.mark.parametrize(
     ("at", "value"),
     [
-        (16, 0),  # the targets begin in the header,
-        (16, 1 << 31),  # or behind the end
-        (20, 9),  # more of them than there are
-        (312 + 20, 0),  # the next is the same one
+        (16, 0),  # the targets begin inside the header
+        (16, 1 << 31),  # the targets begin behind the end
+        (20, 9),  # more targets than the answer contains
+        (312 + 20, 0),  # the next target is the same target
     ],
 )
 def test_an_answer_that_is_none(at: int, value: int) -> None:

@@ -73,7 +73,7 @@ def test_a_thin_device_tells_what_is_mapped() -> None:
 
 
 def test_raids_of_device_mapper() -> None:
-    """What Linux 6.12 said of arrays of loop devices, each with a device for its metadata."""
+    """Tables and statuses in Linux 6.12 for arrays of loop devices, each with a metadata device."""
     targets = parse((GOOD / "raids.txt").read_text())
     mirror, status, five, its_status, six, ten, zero = targets
     arrays = [array for target in (mirror, five, six, ten, zero) if (array := raid(target))]

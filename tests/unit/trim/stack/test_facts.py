@@ -1,4 +1,4 @@
-"""Facts of layers: their names in --json, their order there, and that the manual tells them all."""
+"""Facts of layers: names and order in --json, and that the manual lists every fact."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The seed of a btrfs: devices that it only reads."""
+"""The seed of a btrfs: devices that btrfs only reads."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ from tests.unit.support.trimtree import Machine
 
 
 def sprouted(root: Path, *, fsid: str) -> Machine:
-    """A btrfs on sda, which it does not write and which has this fsid, and sdb."""
+    """A btrfs on sda, which is read-only and has this fsid, and on sdb."""
     m = Machine(root)
     btrfs(m, SSD_QUEUE, SSD_QUEUE)
-    for node in m.tree.dev.iterdir():  # a plain file is no block device, and without one the name counts
+    # a plain file is not a block device, and without a node the name counts
+    for node in m.tree.dev.iterdir():
         node.unlink()
     for number, writeable, of in ((1, "0", fsid), (2, "1", "0123")):
         write(m.tree.sys / f"fs/btrfs/0123/devinfo/{number}", {"writeable": writeable, "fsid": of})
@@ -34,7 +35,7 @@ def sprouted(root: Path, *, fsid: str) -> Machine:
 
 @pytest.fixture
 def answering(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A btrfs that tells which device has which number."""
+    """A btrfs that reports the number of each device."""
     members = tuple(BtrfsDevice(number, 1 << 30, name) for number, name in ((1, "sda"), (2, "sdb")))
     monkeypatch.setattr(filesystem, "opened", lambda _: contextlib.nullcontext(0))
     monkeypatch.setattr(btrfs_geometry, "read_geometry", lambda _: BtrfsGeometry(16384, 4096, members))

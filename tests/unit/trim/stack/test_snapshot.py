@@ -1,4 +1,4 @@
-"""Pages that are read before a trim and understood after it: which are asked for, and what they become."""
+"""Pages read before a trim and decoded afterwards: the pages requested, and the decoded values."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def controller(model: str, vendor: int = 0, attributes: int = 0) -> bytes:
 
 
 class Drive:
-    """Pages by number; `asked` is every command."""
+    """Pages by number; `asked` lists every command."""
 
     def __init__(self, raw: bytes, logs: dict[int, bytes], uuids: bytes = bytes(identify.LENGTH)) -> None:
         self.structures = {identify.CONTROLLER: raw, identify.UUID_LIST: uuids}
@@ -49,7 +49,7 @@ class Drive:
 
 
 def memblaze_page(trimmed: int) -> bytes:
-    """Log CAh, version 3: items of a key, a health, 48 bits and two more bytes."""
+    """Return log CAh, version 3: items with a key, a health byte, 48 bits and two more bytes."""
     raw = bytearray(512)
     raw[0], raw[1], raw[511] = LBAS_TRIMMED, 100, 3
     raw[2:8] = trimmed.to_bytes(6, "little")

@@ -1,4 +1,4 @@
-"""What OpenZFS counts of its own discards."""
+"""OpenZFS's counters of its own discards."""
 
 from __future__ import annotations
 

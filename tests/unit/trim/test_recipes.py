@@ -23,7 +23,7 @@ def test_a_seed_is_a_stack() -> None:
         assert one.options in FILESYSTEMS[one.filesystem]
 
 
-def test_nothing_that_a_machine_has_not() -> None:
+def test_recipes_use_only_available_features() -> None:
     plain = {"loop", "file-ext4"}
     stacks = [recipe(seed, plain) for seed in range(50)]
     assert {name for one in stacks for name in one.layers} == plain

@@ -31,7 +31,7 @@ def account(before: int, after: int | None, counts: Counts = Counts.TRIMMED, uni
     return Account("sda", "log CAh E5", counts, unit, before, after)
 
 
-def test_what_completed_to_the_byte_is_proof() -> None:
+def test_count_that_equals_completed_bytes_is_proof() -> None:
     judged = judge(account(1000, 1000 + 100 * MIB // 512), trace())
     assert judged.bearing is Bearing.PROVES
     assert f"{100 * MIB} B" in judged.words
@@ -53,13 +53,13 @@ def test_whole_granules_are_proof_as_well() -> None:
         (0, 100 * MIB // 512 + 1, "counts others"),
     ],
 )
-def test_all_else_tells_nothing(before: int, after: int | None, words: str) -> None:
+def test_other_counts_are_silent(before: int, after: int | None, words: str) -> None:
     judged = judge(account(before, after), trace())
     assert judged.bearing is Bearing.SILENT
     assert words in judged.words
 
 
-def test_without_a_trim_nothing_is_proven() -> None:
+def test_count_without_a_trim_is_no_proof() -> None:
     assert judge(account(5, 5), Trace(())).bearing is Bearing.SILENT
 
 
@@ -69,12 +69,12 @@ def test_a_failed_discard_is_not_counted() -> None:
     assert judge(account(0, 60 * MIB // 512), Trace(flows)).bearing is Bearing.PROVES
 
 
-def test_others_on_the_same_disk_are_counted_by_it_too() -> None:
+def test_trims_by_other_processes_count_too() -> None:
     flows = (*through("sda", "8:0", 60 * MIB), *through("sda", "8:0", 40 * MIB, who=Who.OTHER))
     assert judge(account(0, 100 * MIB // 512), Trace(flows)).bearing is Bearing.PROVES
 
 
-def test_commands_confirm_and_prove_nothing() -> None:
+def test_command_counts_confirm_but_do_not_prove() -> None:
     flows = [
         flow(Stage.ISSUED, "8:0", MIB, disk="sda", count=7),
         flow(Stage.REQUEUED, "8:0", MIB, disk="sda", count=2),
@@ -93,7 +93,7 @@ def test_a_map_falls() -> None:
 
 
 @given(st.integers(0, 1 << 40), st.integers(0, 1 << 40), st.sampled_from(list(Counts)))
-def test_nothing_but_an_exact_fit_is_believed(before: int, after: int, counts: Counts) -> None:
+def test_only_an_exact_match_is_believed(before: int, after: int, counts: Counts) -> None:
     judged = judge(account(before, after, counts, 1), trace())
     wanted = 1 if counts is Counts.COMMANDS else 100 * MIB
     moved = before - after if counts is Counts.HELD else after - before
@@ -138,7 +138,7 @@ def test_accepted_where_no_counter_fits(other: Account) -> None:
     assert [reason.code for reason in result.reasons] == ["advisory"]
 
 
-def test_a_count_of_what_is_held_contradicts_a_counter() -> None:
+def test_used_bytes_that_stay_high_contradict_a_counter() -> None:
     """An unchanged NUSE, above the most that could be left, outweighs a counter of requested bytes."""
     result = reached(FITS, in_use=Held(1000 * MIB, 1000 * MIB))
     assert result.verdict is Verdict.UNKNOWN
@@ -159,17 +159,17 @@ def test_a_count_of_what_is_held_contradicts_a_counter() -> None:
         Held(1000 * MIB, 1000 * MIB, written=None),
     ],
 )
-def test_a_count_that_contradicts_nothing(in_use: Held) -> None:
+def test_used_bytes_within_bounds_are_accepted(in_use: Held) -> None:
     assert reached(in_use=in_use).verdict is Verdict.ACCEPTED
 
 
-def test_what_was_written_meanwhile_is_allowed_for() -> None:
+def test_bytes_written_during_the_trim_are_allowed_for() -> None:
     result = reached(in_use=Held(1000 * MIB, 931 * MIB, written=6 * MIB))
     assert result.verdict is Verdict.UNKNOWN
     assert f"or {6 * MIB} B written since" in result.reasons[0].observed
 
 
-def test_a_byte_that_may_be_discarded_twice_contradicts_nothing() -> None:
+def test_bytes_that_may_be_discarded_twice_are_no_contradiction() -> None:
     """btrfs discards some bytes twice, and during a watch other processes may trim repeatedly."""
     flows = [extents("8:0", 100 * MIB), *through("sda", "8:0", 100 * MIB)]
     in_use = {"sda": Held(1000 * MIB, 1000 * MIB)}
@@ -230,7 +230,7 @@ def test_still_in_the_map() -> None:
         (SentinelMap(MIB, MIB, None), "could not be read again"),
     ],
 )
-def test_a_map_that_tells_nothing(sentinel_map: SentinelMap, why: str) -> None:
+def test_unusable_map_is_ignored_with_a_reason(sentinel_map: SentinelMap, why: str) -> None:
     """The verdict then rests on the data read back, and the reason is printed."""
     result = by_map(sentinel_map, zeros=MIB)
     assert result.verdict is Verdict.PROVEN

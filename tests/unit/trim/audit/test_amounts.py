@@ -43,7 +43,7 @@ def test_parity_is_no_data() -> None:
     assert uneven.unexplained_bytes == 10 * MIB
 
 
-def test_what_others_sent_makes_up_for_nothing() -> None:
+def test_bytes_sent_by_the_filesystem_do_not_offset_a_loss() -> None:
     """8 of our 10 MiB are whole stripes. Another 2 MiB, out of 3 that the filesystem sent, also reach the
     members."""
     own = flow(Stage.BIO, "9:0", 3 * MIB, disk="md0", who=Who.KERNEL, whole=2 * MIB)
@@ -58,7 +58,7 @@ def test_what_others_sent_makes_up_for_nothing() -> None:
     assert said.observed == f"{3 * MIB} B of others, counted with ours below md0"
 
 
-def test_what_others_sent_hides_no_member_without_discards() -> None:
+def test_other_bytes_do_not_hide_a_member_without_discards() -> None:
     """A mirror gets 10 MiB from us and 16 from the filesystem: the first member's 26 MiB do not stand for 20
     of ours."""
     legs = ("sda", "sdb")
@@ -103,7 +103,7 @@ def _less(name: str) -> list[Flow]:
     return through(name, MEMBERS[name], 3 * MIB, who=Who.KERNEL)
 
 
-def test_f2fs_tells_a_range_again_that_it_has_not_sent_in_full() -> None:
+def test_f2fs_repeats_ranges_sent_in_part() -> None:
     """Linux 6.1, discards of 64 KiB: the events report 1,798,430,720 B, and 654,303,232 B were sent in
     total."""
     flows = [extents("8:0", 1_798_430_720, count=1562), *through("sda", "8:0", 654_303_232)]
@@ -116,7 +116,7 @@ def test_f2fs_tells_a_range_again_that_it_has_not_sent_in_full() -> None:
     assert _losses(short)["device-no-discards"] == 1_798_430_720 - MIB
 
 
-def test_what_btrfs_sends_again_is_in_reached_twice() -> None:
+def test_ranges_that_btrfs_sends_again_count_twice_as_reached() -> None:
     """Linux 6.1 discards extents of a block group, then its bitmaps, with some of the same ranges."""
     flows = [
         flow(Stage.ASKED, "8:0", 9 * MIB),
@@ -136,7 +136,7 @@ def test_what_btrfs_sends_again_is_in_reached_twice() -> None:
     # Two copies: near on three members, near on two, far, and offset.
     [(0x102, 2, True), (0x102, 1, False), (0x201, 2, True), (0x10201, 2, True)],
 )
-def test_a_member_of_a_raid_10_may_have_what_two_others_have(
+def test_raid10_member_may_hold_as_much_as_two_other_members(
     layout: int, left: int, *, is_explained: bool
 ) -> None:
     """Linux 6.1, one of three members is missing: it had 16 KiB more than the largest of the others."""

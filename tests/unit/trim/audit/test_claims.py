@@ -66,7 +66,7 @@ def test_claims_on_other_filesystems_are_not_shown() -> None:
     assert "nobody asked" in result.claim
 
 
-def test_a_device_has_the_claims_of_what_lies_on_it() -> None:
+def test_device_has_the_claims_of_its_filesystems() -> None:
     """Bios of the partitions show which filesystems are on the disk."""
     flows = [
         *through("sda", "8:1", 60 * MIB, who=Who.OTHER),
@@ -78,7 +78,7 @@ def test_a_device_has_the_claims_of_what_lies_on_it() -> None:
     assert [claim.comm for claim in result.claims] == ["fstrim"]
 
 
-def test_what_cannot_be_seen_is_said() -> None:
+def test_claim_reports_calls_that_cannot_be_followed() -> None:
     assert "cannot be followed" in audit(watched(whole=False), "/m").claim
 
 

@@ -38,7 +38,7 @@ def test_an_end_that_was_not_seen_is_not_waited_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("inflight", "iostats"), [("0 1", "1"), ("2 0", "1"), ("0 0", "0")])
-def test_what_is_in_flight_is_waited_for(tmp_path: Path, inflight: str, iostats: str) -> None:
+def test_wait_lasts_while_requests_are_in_flight(tmp_path: Path, inflight: str, iostats: str) -> None:
     assert not waited(tmp_path, inflight, iostats)
 
 
@@ -61,7 +61,7 @@ class Mapper:
 
 
 @pytest.mark.parametrize("ended", [0, 4096, 8192])
-def test_what_device_mapper_has_not_ended_is_waited_for(tmp_path: Path, ended: int) -> None:
+def test_wait_lasts_while_device_mapper_has_open_bios(tmp_path: Path, ended: int) -> None:
     """The device reports no requests in flight, so the programs' own count decides."""
     (tmp_path / "inflight").write_text("0 0\n")
     tracer = DiscardTracer([BlockDevice("dm-0", (253, 0), tmp_path)], programs=cast(Any, Mapper(ended)))

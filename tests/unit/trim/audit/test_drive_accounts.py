@@ -85,14 +85,14 @@ def test_others_are_not_asked(bench: Callable[..., Bench], vendor: str, rotation
     assert rig.asked == []
 
 
-def test_one_that_showed_nothing_is_not_asked_again(bench: Callable[..., Bench]) -> None:
+def test_drive_without_trim_counters_is_polled_once(bench: Callable[..., Bench]) -> None:
     rig = bench()
     rig.attributes[0] = Attribute(9, "Power_On_Hours", 1, "1")
     assert DriveAccounts(stack(layer("sda", "8:0"))).since() == ()
     assert len(rig.asked) == 1
 
 
-def test_a_map_is_an_account_of_what_is_held(bench: Callable[..., Bench]) -> None:
+def test_map_is_an_account_of_held_bytes(bench: Callable[..., Bench]) -> None:
     rig = bench(vendor="LIO-ORG")
     rig.map = Extents.of([(0, 1 << 20)])
     accounts = DriveAccounts(stack(layer("sda", "8:0")))

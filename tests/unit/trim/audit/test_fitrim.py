@@ -53,7 +53,7 @@ def test_a_folder_is_not_its_filesystem(tmp_path: Path) -> None:
         ("overlay", "layer over other"),
     ],
 )
-def test_what_is_not_here_is_refused(tmp_path: Path, kind: str, words: str) -> None:
+def test_unsupported_filesystems_are_refused(tmp_path: Path, kind: str, words: str) -> None:
     with pytest.raises(RefusedError, match=words):
         check_mount(str(tmp_path), usage(Mount("0:40", str(tmp_path), kind, "x", ("rw",))))
 
@@ -87,6 +87,6 @@ def test_an_error_is_an_answer_without_a_claim() -> None:
             os.close(descriptor)
 
 
-def test_one_place_issues_it() -> None:
+def test_single_module_issues_fitrim() -> None:
     calls = {name: source.count(", FITRIM,") for name, source in package().items() if ", FITRIM," in source}
     assert calls == {"opwatch.collectors.space.fitrim": 1}

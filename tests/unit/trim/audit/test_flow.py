@@ -14,7 +14,7 @@ def raw_flow(disk: bytes, dev: int, stage: int, *numbers: int, who: int = 0, sta
     return struct.pack("=16sI4B6Q", disk, dev, stage, 3, who, status, *numbers)
 
 
-def test_flows() -> None:
+def test_flow_is_decoded() -> None:
     raw = raw_flow(b"nvme0c0n1", 259 << 20 | 3, 14, 5, 4096, 7, 2048, 99, 50, who=1, status=10)
     [flow] = decode_flows(raw)
     assert (flow.disk, flow.dev, flow.stage) == ("nvme0c0n1", "259:3", Stage.DONE)
@@ -28,14 +28,14 @@ def test_a_name_as_long_as_its_place() -> None:
 
 
 @pytest.mark.parametrize("decode", [decode_flows, decode_origins])
-def test_what_is_not_whole_is_refused(decode: object) -> None:
+def test_truncated_entries_are_refused(decode: object) -> None:
     assert callable(decode)
     assert decode(b"") == []
     with pytest.raises(ValueError, match="whole"):
         decode(b"\0" * 71)
 
 
-def test_origins() -> None:
+def test_origin_is_decoded() -> None:
     raw = struct.pack("=16s16sQIBB2x5Q", b"sda", b"fstrim", 42, 8 << 20, 3, 2, 9, 900, 50, 200, 1)
     [origin] = decode_origins(raw)
     assert (origin.disk, origin.comm, origin.cgroup, origin.dev) == ("sda", "fstrim", 42, "8:0")

@@ -44,7 +44,7 @@ def disk(provisioning_mode: str = "unmap") -> Layer:
     return layer("sda", "8:0", provisioning_mode=provisioning_mode)
 
 
-def test_nothing_is_lost() -> None:
+def test_complete_trim_has_no_losses() -> None:
     flows = [extents("8:0", 100 * MIB, 3), *through("sda", "8:0", 100 * MIB)]
     result = audit(evidence(stack(disk()), flows, 100 * MIB), "/m")
     assert result.verdict is Verdict.ACCEPTED
@@ -54,7 +54,7 @@ def test_nothing_is_lost() -> None:
     assert [row.layer for row in result.rows] == ["filesystem", "disk", "granules"]
 
 
-def test_what_xfs_passes_over_is_no_loss_on_the_way() -> None:
+def test_extents_that_xfs_passes_over_are_not_lost() -> None:
     passed = flow(Stage.FS_PASSED, "8:0", 3 * MIB, count=70)
     flows = [extents("8:0", 100 * MIB, 100), passed, *through("sda", "8:0", 100 * MIB)]
     whole = evidence(stack(disk(), kind="xfs"), flows, 1 << 30)
@@ -66,7 +66,7 @@ def test_what_xfs_passes_over_is_no_loss_on_the_way() -> None:
     assert losses(audit(ranged, "/m")) == {}
 
 
-def test_xfs_claims_what_it_was_asked_for() -> None:
+def test_xfs_claims_the_requested_length() -> None:
     flows = [extents("8:0", 60 * MIB), *through("sda", "8:0", 60 * MIB)]
     result = audit(evidence(stack(disk(), kind="xfs"), flows, 1 << 30), "/m")
     assert result.verdict is Verdict.ACCEPTED
@@ -111,7 +111,7 @@ def test_a_scsi_disk_that_rejects_the_command() -> None:
     assert [change.fact for change in result.changes] == ["max_bytes", "max_hw_bytes", "provisioning_mode"]
 
 
-def test_what_fits_no_cause_is_unexplained() -> None:
+def test_loss_without_a_matching_cause_is_unexplained() -> None:
     flows = [extents("8:0", 10 * MIB), *through("sda", "8:0", 7 * MIB)]
     result = audit(evidence(stack(disk()), flows, 10 * MIB), "/m")
     assert result.verdict is Verdict.PARTIAL
@@ -119,7 +119,7 @@ def test_what_fits_no_cause_is_unexplained() -> None:
     assert losses(result) == {}
 
 
-def test_what_the_kernel_counted_and_we_did_not_allows_no_verdict() -> None:
+def test_requests_missed_by_the_trace_prevent_a_verdict() -> None:
     flows = [
         extents("8:0", 10 * MIB),
         flow(Stage.BIO, "8:0", 10 * MIB, disk="sda"),
@@ -251,7 +251,7 @@ def test_both_legs_of_a_mirror_count() -> None:
     assert losses(half) == {"member-no-discards": 5 * MIB}
 
 
-def test_a_missing_member_loses_nothing() -> None:
+def test_missing_member_does_not_fail_the_trim() -> None:
     """A RAID 1 of two and a RAID 10 of four disks; bytes beyond the missing member's share stay
     unexplained."""
     one = layer("md0", "9:0", Kind.MD, "sda", level="raid1", raid_disks=2, degraded=1)
@@ -320,7 +320,7 @@ def test_others_are_told_and_not_counted() -> None:
     assert result.reached_bytes == 2 * MIB
 
 
-def test_btrfs_without_functions_says_what_it_cannot_know() -> None:
+def test_btrfs_without_functions_reports_unknown_bytes() -> None:
     before = stack(disk(), kind="btrfs")
     flows = through("sda", "8:0", 2 * MIB)
     result = audit(evidence(before, flows, 2 * MIB, absent=["discard_asked"]), "/m")
@@ -336,7 +336,7 @@ def test_a_second_trim_of_ext4() -> None:
     assert result.rows[0].reasons[0].advice[1] == "opwatch trim audit --prove /m"
 
 
-def test_nothing_left_is_a_success_and_no_error_is() -> None:
+def test_filesystem_with_no_bytes_left_to_trim_is_a_success() -> None:
     nothing = audit(evidence(stack(disk(), kind="xfs"), [], 0), "/m")
     assert nothing.verdict is Verdict.NOTHING_LEFT
     assert exit_status([nothing.verdict]) == 0

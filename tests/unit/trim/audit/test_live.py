@@ -14,13 +14,13 @@ def waited(count: int, sum_ns: int, max_ns: int) -> Op:
     )
 
 
-def test_what_waited_between_two_samples() -> None:
+def test_waits_between_two_samples_are_reported() -> None:
     begin = sample(0, read=waited(2, 1000, 700), write=waited(5, 9000, 4000))
     end = sample(1, read=waited(5, 7000, 3000), write=waited(5, 9000, 4000))
     assert stalled(begin, end) == (Stalled("read", 3, 2000.0, 3000),)
 
 
-def test_nothing_waited() -> None:
+def test_equal_samples_report_no_waits() -> None:
     same = sample(0, read=waited(2, 1000, 700))
     assert stalled(same, same) == ()
 
@@ -54,7 +54,7 @@ def a_trace(count: int) -> Trace:
     )
 
 
-def test_two_samples_of_a_disk_say_who_discarded_what() -> None:
+def test_two_samples_attribute_discards_to_senders() -> None:
     names = ({77: "/system.slice/fstrim", 5: "/x"}, {"259:1": "ext4 /srv", "8:16": "xfs /y"})
     then, now = (sample_of(a_trace(n), "nvme0n1", None, *names, is_chained=False) for n in (3, 8))
     assert now.trace.stats == {"nvme0n1": (90, 0)}
@@ -69,7 +69,7 @@ def test_two_samples_of_a_disk_say_who_discarded_what() -> None:
     assert discards_between(then, now, sample(0), sample(1), final=False).unseen is None
 
 
-def test_of_a_partition_only_what_was_sent_to_it() -> None:
+def test_partition_counts_only_its_own_discards() -> None:
     then, now = (sample_of(a_trace(n), "nvme0n1", "259:1", {}, {}, is_chained=True) for n in (0, 7))
     begin, end = sample(0), sample(1, read=waited(3, 600, 300))
     discards = discards_between(then, now, begin, end, final=True)

@@ -78,7 +78,7 @@ def test_those_of_a_watched_disk_are_looked_up_when_they_discard(tmp_path: Path,
     assert len(walks) == 1
 
 
-def test_what_is_the_same_is_put_together_once(tmp_path: Path, walks: list[int]) -> None:
+def test_unchanged_counts_reuse_the_sample(tmp_path: Path, walks: list[int]) -> None:
     discards = watched(Tree(tmp_path))
     Discarders.now = Trace(flows=(), origins=(origin("sda", 1),))
     first = discards.read()[0]

@@ -45,7 +45,7 @@ def test_names_are_words(names: list[str], devs: list[str], numbers: list[int]) 
 @pytest.mark.parametrize(
     "text", ["", " SUBSYSTEM=block\n DEVICE=b8:0\n", "no record\n", "\n\n", "6,1,1,-;\n"]
 )
-def test_what_is_no_message_names_nobody(text: str) -> None:
+def test_text_without_a_message_is_ignored(text: str) -> None:
     assert list(about(records(text), ["sda"], ["8:0"])) == []
 
 

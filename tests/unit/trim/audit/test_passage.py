@@ -52,7 +52,7 @@ KEEPING = {
 
 
 @pytest.mark.parametrize("code", KEEPING)
-def test_what_is_foretold_is_what_explains(code: str) -> None:
+def test_predicted_cause_explains_the_audit(code: str) -> None:
     """Where the model says that a layer keeps every discard, check predicts no trim and the audit names the
     same cause."""
     layers = stack(*KEEPING[code])
@@ -66,7 +66,7 @@ def test_what_is_foretold_is_what_explains(code: str) -> None:
     assert (result.verdict, result.reached_bytes, result.unexplained_bytes) == (Verdict.NOT_SENT, 0, 0)
 
 
-def test_a_realtime_device_that_was_sent_nothing() -> None:
+def test_realtime_device_without_discards_is_noted() -> None:
     one = stack(DISK, layer("sdb", "8:16"), kind="xfs", tops=("sda", "sdb"))
     to_data = through("sda", "8:0", MIB)
     result = audit(evidence(one, to_data, MIB), "/m")
@@ -77,14 +77,14 @@ def test_a_realtime_device_that_was_sent_nothing() -> None:
     assert not [note for note in both.notes if "realtime" in note]
 
 
-def test_what_a_program_behind_fuse_discards_is_of_its_filesystem() -> None:
+def test_discards_of_a_fuse_program_count_for_the_filesystem() -> None:
     one = stack(DISK, kind="fuseblk")
     result = audit(evidence(one, through("sda", "8:0", MIB, who=Who.OTHER), MIB), "/m")
     assert (result.reached_bytes, result.unexplained_bytes, lost(result)) == (MIB, 0, {})
     assert "program behind FUSE" in (result.rows[0].unknown or "")
 
 
-def test_a_part_that_fails_on_purpose_explains_what_did_not_go_on() -> None:
+def test_failing_segment_explains_the_missing_bytes() -> None:
     """A discard crosses into the failing segment: a part is passed on before the whole discard fails."""
     table = (DmTarget(0, 8, "linear", ("8:0", "0")), DmTarget(8, 8, "error", ()))
     top = replace(layer("dm-0", "253:0", Kind.DM, "sda", target="linear+error"), table=table)
@@ -132,7 +132,7 @@ def test_a_path_that_takes_shorter_discards_than_multipath(features: str, most: 
 
 
 @pytest.mark.parametrize("bios_full", [0, 7])
-def test_what_there_was_no_room_for_is_lost_to_the_trace(bios_full: int) -> None:
+def test_requests_beyond_the_map_are_lost_to_the_trace(bios_full: int) -> None:
     """If the map had no room for a bio, the sender of the request is unknown."""
     flows = [
         extents("8:0", 3 * MIB),
@@ -175,7 +175,7 @@ def test_a_pool_whose_data_take_no_discards_any_more(status: int) -> None:
     assert forecast(layers).outlook is Outlook.NOTHING
 
 
-def test_what_a_scsi_disk_fails_and_goes_on_failing() -> None:
+def test_discards_failed_by_a_scsi_disk_are_explained() -> None:
     sda = layer("sda", "8:0", provisioning_mode="unmap")
     flows = [extents("8:0", MIB), flow(Stage.BIO, "8:0", MIB, disk="sda")]
     flows += [flow(stage, "8:0", MIB, disk="sda", status=5) for stage in (Stage.ISSUED, Stage.DONE)]
@@ -183,7 +183,7 @@ def test_what_a_scsi_disk_fails_and_goes_on_failing() -> None:
     assert (lost(result), result.unexplained_bytes) == ({"scsi-refused": MIB}, 0)
 
 
-def test_what_a_disk_refuses_before_it_is_a_request_is_explained() -> None:
+def test_discards_refused_before_a_request_are_explained() -> None:
     """After the first failed command the kernel sends no more; the rest of the same bio completes as one
     part."""
     sda = layer("sda", "8:0", provisioning_mode="disabled")

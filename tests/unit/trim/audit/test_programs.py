@@ -38,7 +38,7 @@ def test_an_audit_of_ext4_asks_nobody_else() -> None:
     assert "discard_asked" in names(Following())
 
 
-def test_nothing_is_attached_to_a_function_where_the_kernel_refuses_it() -> None:
+def test_function_programs_are_left_out_if_the_kernel_refuses_them() -> None:
     at_functions = {program.name for program in PROGRAMS if program.at_function}
     assert not names(Following(functions=False, claims=True)) & at_functions
     assert names(Following(claims=True)) & CLAIMING == {"discard_fitrim"}
@@ -46,14 +46,14 @@ def test_nothing_is_attached_to_a_function_where_the_kernel_refuses_it() -> None
     assert not names(Following()) & CLAIMING
 
 
-def test_what_is_asked_for_apart() -> None:
+def test_optional_programs_are_chosen_separately() -> None:
     assert "discard_nvme" in names(Following())
     assert not names(Following(commands=False)) & {"discard_nvme", "discard_scsi", "discard_ata"}
     assert "discard_cloned" not in names(Following())
     assert "discard_cloned" in names(Following(clones=True))
 
 
-def test_the_block_tracer_calls_what_it_has_seen_already() -> None:
+def test_block_tracer_calls_programs_at_shared_tracepoints() -> None:
     def of(following: Following, attachment: Attachment) -> set[str]:
         return {program.name for program in chosen(following) if program.attachment is attachment}
 
@@ -69,7 +69,7 @@ def test_ends_are_attached_before_beginnings() -> None:
         assert order.index(f"discard_{end}") < order.index(f"discard_{begin}")
 
 
-def test_what_an_audit_misses() -> None:
+def test_missing_programs_are_reported() -> None:
     loaded = [(name, 0) for name in names(Following(functions=False, filesystem="ext4"))]
     missed = absent(loaded)
     # Programs left out and programs that failed to attach, but no optional ones.

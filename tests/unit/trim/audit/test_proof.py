@@ -61,7 +61,7 @@ def test_each_leg_of_a_mirror_on_its_own(read: Mapping[str, Mapping[ReadsAs, int
         assert "still read as they were written" in str([why.observed for why in result.reasons])
 
 
-def test_what_contradicts_takes_no_doubt_away() -> None:
+def test_contradicting_evidence_keeps_every_doubt() -> None:
     """--prove never reports fewer reasons: the drive below a file gets no discards, whatever data the file
     still has."""
     place = {"backing_file": "/srv/image", "backing_filesystem": "ext4", "backing_mount": "/srv"}
@@ -74,7 +74,7 @@ def test_what_contradicts_takes_no_doubt_away() -> None:
     assert {why.code for why in plain.reasons} < {why.code for why in proven.reasons}
 
 
-def test_a_thin_volume_proves_nothing_of_the_disk_below() -> None:
+def test_thin_volume_does_not_prove_the_disk_below() -> None:
     thin = layer("dm-3", "253:3", Kind.THIN, "dm-2", target="thin")
     pool = layer("dm-2", "253:2", Kind.THIN_POOL, "sda", target="thin-pool")
     result = audited(thin, DISKS[:1], read_on({"dm-3": GONE}), pool)
@@ -98,7 +98,7 @@ def test_a_thin_volume_proves_nothing_of_the_disk_below() -> None:
         ({"transport": "sata"}, Verdict.PROVEN, "the drive sda"),
     ],
 )
-def test_what_hides_others_behind_it(facts: dict[str, Any], verdict: Verdict, down_to: str) -> None:
+def test_proof_ends_at_hidden_lower_devices(facts: dict[str, Any], verdict: Verdict, down_to: str) -> None:
     disk = layer("sda", "8:0", **facts)
     result = _alone(disk, read_on({"sda": GONE}))
     assert (result.verdict, result.proofs[0].down_to) == (verdict, down_to)
@@ -141,7 +141,7 @@ def test_zeros_that_take_blocks_of_the_file_are_not_freed() -> None:
     assert result.verdict is Verdict.UNKNOWN
 
 
-def test_a_doubt_about_what_lies_below_stays() -> None:
+def test_doubt_about_lower_layers_stays() -> None:
     without = _alone(loop(), None)
     proven = _alone(loop(), read_on({"loop0": GONE}, HOLE))
     assert (
@@ -158,7 +158,7 @@ def test_blocks_that_others_have_are_not_freed() -> None:
     assert [(why.code, why.lost_bytes) for why in granules.reasons] == [("loop-file-shared", MIB * 3 // 4)]
 
 
-def test_several_paths_are_one_drive() -> None:
+def test_several_paths_count_as_a_single_drive() -> None:
     head = layer("nvme0n1", "259:0", Kind.MULTIPATH, "nvme0c0n1", "nvme0c1n1")
     paths = (layer("nvme0c0n1", "0:0"), layer("nvme0c1n1", "0:0"))
     flows = [extents("259:0", MIB), flow(Stage.BIO, "259:0", MIB, disk="nvme0n1")]
@@ -230,7 +230,7 @@ def test_the_journal_of_an_array_is_no_part_of_a_trim() -> None:
 
 
 @pytest.mark.parametrize("doing", ["idle", "recover", "resync", "reshape"])
-def test_an_array_that_writes_its_members_proves_nothing(doing: str) -> None:
+def test_array_that_writes_its_members_is_no_proof(doing: str) -> None:
     array = replace(MIRROR, facts=MdFacts(level="raid1", raid_disks=2, sync_action=doing))
     result = audited(array, DISKS, read_on({"sda": GONE, "sdb": GONE}), copies=2)
     writes = doing != "idle"
@@ -272,7 +272,7 @@ def test_copies_of_an_array(array: MdFacts, where: list[tuple[int, int, int]]) -
     assert list(on_slots(array, 8192, 12288)) == where
 
 
-def test_each_copy_is_a_landing_where_it_is_asked_for() -> None:
+def test_descend_returns_every_copy_on_request() -> None:
     array = replace(
         MIRROR,
         facts=MdFacts(level="raid1", raid_disks=3, members=("sdb", "-", "sda"), data_offsets=(MIB, 0, 4096)),

@@ -46,7 +46,7 @@ def linear_over_disk_and_flakey() -> Stack:
     )
 
 
-def test_bytes_of_another_path_do_not_stand_for_what_a_layer_dropped() -> None:
+def test_bytes_of_another_path_do_not_replace_dropped_bytes() -> None:
     flows = [
         extents("253:1", 100 * MIB),
         flow(Stage.BIO, "253:1", 100 * MIB, disk="dm-1"),
@@ -129,7 +129,7 @@ def test_disk_without_discards_is_named_instead_of_crypt() -> None:
     assert all("allow_discards" not in reason.observed for row in result.rows for reason in row.reasons)
 
 
-def test_nothing_left_over_a_stack_that_stops_discards_is_not_success() -> None:
+def test_empty_trim_over_a_blocking_stack_is_not_success() -> None:
     """A thin pool without passdown: the previous trim was lost, and ext4 remembers the blocks as trimmed."""
     pool = replace(
         layer(
@@ -152,7 +152,7 @@ def test_nothing_left_over_a_stack_that_stops_discards_is_not_success() -> None:
     assert exit_status([result.verdict]) == 32
 
 
-def test_nothing_left_names_what_shortens_trims() -> None:
+def test_empty_trim_names_causes_that_shorten_trims() -> None:
     pair = replace(
         layer("md0", "9:0", Kind.MD, "sda", "sdb", level="raid1", raid_disks=2),
         label="md0",

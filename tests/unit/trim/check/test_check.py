@@ -39,7 +39,7 @@ def test_each_cause_is_recognised(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_is_printed_fits_and_is_json(name: str, tmp_path: Path) -> None:
+def test_output_fits_in_80_columns_and_is_json(name: str, tmp_path: Path) -> None:
     m = Machine(tmp_path)
     outlook = forecast_of(CASES[name], m)
     checked = Checked(m.stack(), outlook, ())
@@ -117,14 +117,14 @@ def test_each_piece_of_an_extent_is_rounded_for_itself(tmp_path: Path) -> None:
     assert ext4_groups(4096) == (128 * MIB, 0)
 
 
-def test_what_does_not_arrive_is_no_dry_run(tmp_path: Path) -> None:
+def test_trim_that_does_not_arrive_has_no_dry_run(tmp_path: Path) -> None:
     m = Machine(tmp_path)
     CASES["crypt"].build(m)
     outlook = m.forecast(free=[(0, MIB)])
     assert (outlook.outlook, outlook.expected_bytes, outlook.runs, outlook.accepted) == (N, 0, (), False)
 
 
-def test_a_minimum_that_leaves_nothing(tmp_path: Path) -> None:
+def test_minimum_above_every_extent_leaves_no_trim(tmp_path: Path) -> None:
     """Some filesystems refuse a minimum above their group size, others find no extents; both send no
     discards."""
     m = Machine(tmp_path)
@@ -140,7 +140,7 @@ def test_a_minimum_that_leaves_nothing(tmp_path: Path) -> None:
     assert m.forecast(free=free, minimum_bytes=2 * MIB).outlook is R
 
 
-def test_success_is_foretold_where_the_kernel_will_claim_it(tmp_path: Path) -> None:
+def test_predicted_success_matches_the_kernels_claim(tmp_path: Path) -> None:
     m = Machine(tmp_path)
     CASES["thin no passdown"].build(m)
     assert m.forecast().accepted is True
@@ -149,7 +149,7 @@ def test_success_is_foretold_where_the_kernel_will_claim_it(tmp_path: Path) -> N
 # --- layers
 
 
-def test_without_privilege_names_and_limits_tell_what_tables_would(tmp_path: Path) -> None:
+def test_names_and_limits_replace_tables_without_privilege(tmp_path: Path) -> None:
     m = Machine(tmp_path)
     m.scsi()
     m.dm_device(0, CRYPT, "sda", queue=NO_DISCARD, uuid="CRYPT-LUKS2-0123-home", label="home")
@@ -200,13 +200,13 @@ def test_a_helper_beside_the_device_does_not_count(table: str, outlook: Outlook,
     assert m.forecast().outlook is outlook
 
 
-def test_layers_come_after_what_stands_on_them(tmp_path: Path) -> None:
+def test_upper_layers_come_before_lower_layers(tmp_path: Path) -> None:
     m = Machine(tmp_path)
     thin(m)
     assert [layer.device for layer in m.stack().layers] == ["dm-3", "dm-2", "dm-0", "dm-1", "sda"]
 
 
-def test_two_readings_show_what_flipped(tmp_path: Path) -> None:
+def test_changes_between_two_readings_are_reported(tmp_path: Path) -> None:
     m = Machine(tmp_path)
     m.scsi()
     m.mount("8:0")

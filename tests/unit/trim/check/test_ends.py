@@ -58,7 +58,7 @@ def _run(on: Stack, start: int, end: int) -> DeviceRun:
     return run
 
 
-def test_a_raid_0_cuts_what_lies_in_whole_blocks_of_the_files() -> None:
+def test_raid0_splits_whole_blocks_of_the_backing_files() -> None:
     """The ranges start at blocks of the files, but a sector before a granule as the disks count."""
     run = _run(_array("raid0", _members(512)), 0, 4 * MIB)
     assert (run.rounded_bytes, run.expected_bytes) == (2 * 4096, 4 * MIB - 2 * 4096)
@@ -69,7 +69,7 @@ def test_members_at_borders_of_granules_are_not_cut(members: list[Layer]) -> Non
     assert _run(_array("raid0", members), 0, 4 * MIB).rounded_bytes == 0
 
 
-def test_a_mirror_passes_on_what_it_is_sent() -> None:
+def test_mirror_passes_the_whole_range_on() -> None:
     assert _run(_array("raid1", _members(512)), 0, 4 * MIB).rounded_bytes == 0
 
 
@@ -217,11 +217,11 @@ def _integrity_on_granules(most: int) -> Stack:
         (2 * MIB, 1 << 30, 1 << 29),
     ],
 )
-def test_dm_integrity_cuts_each_piece_where_it_counts(most: int, size: int, rounded: int) -> None:
+def test_dm_integrity_splits_each_piece_at_its_own_offset(most: int, size: int, rounded: int) -> None:
     assert _run(_integrity_on_granules(most), 0, size).rounded_bytes == pytest.approx(rounded, rel=0.1)
 
 
-def test_what_lies_in_no_whole_granule_may_come_to_nothing() -> None:
+def test_range_without_a_whole_granule_may_free_no_bytes() -> None:
     on = _integrity_on_granules(MIB)
     foretold = forecast(on, Space({on.layers[0].dev: Extents.of([(0, 8 * MIB)])}))
     assert foretold.outlook is Outlook.UNKNOWN
@@ -342,7 +342,7 @@ def _thin_on(data: Layer) -> tuple[Layer, Layer, Layer]:
     return replace(layer("dm-1", "252:1", Kind.THIN, "dm-0"), target="thin"), pool, layer("sda", "8:0")
 
 
-def test_chunks_of_a_pool_may_all_lie_where_nothing_is_freed() -> None:
+def test_pool_chunks_may_all_be_where_no_bytes_are_freed() -> None:
     """A thin volume gets the first free chunks, wherever they are in the pool."""
     disks = layer("sdb", "8:16"), layer("sdc", "8:32")
     dropping = replace(disks[0], limits=replace(disks[0].limits, granularity=0, max_bytes=0))

@@ -131,7 +131,7 @@ def test_a_target_that_begins_within_a_block_of_a_file() -> None:
     assert (run.rounded_bytes, run.expected_bytes) == (4096, MIB - 4096)
 
 
-def test_targets_of_which_one_begins_within_a_block() -> None:
+def test_second_target_that_begins_within_a_block() -> None:
     """The second of two targets on the disk is shifted by one sector, so its ends differ from the first's."""
     below = layer("loop0", "7:0", Kind.LOOP, backing_file="/srv/image", backing_filesystem="xfs")
     table = (DmTarget(0, 4096, "linear", ("7:0", "0")), DmTarget(4096, 4096, "linear", ("7:0", "4097")))
@@ -206,7 +206,7 @@ def test_members_of_a_raid_of_device_mapper_have_ends_of_their_own() -> None:
         assert run.rounded_bytes == rounded
 
 
-def test_bcache_does_not_say_what_lies_below_it() -> None:
+def test_bcache_hides_the_lower_granule() -> None:
     """Linux 6.1 and 6.12: the granularity is 512 on a loop device with a file of 4,096-byte blocks."""
     below = layer("loop0", "7:0", Kind.LOOP, backing_file="/srv/image", backing_filesystem="xfs")
     top = layer("bcache0", "252:0", Kind.DISK, "loop0", granularity=512)
@@ -220,7 +220,7 @@ def test_a_loop_device_on_a_device_is_not_foretold() -> None:
     assert forecast(stack(loop, layer("sda", "8:0"))).outlook is Outlook.UNKNOWN
 
 
-def test_the_realtime_device_of_xfs_is_one_of_its_devices(tmp_path: Path) -> None:
+def test_realtime_device_of_xfs_belongs_to_its_devices(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     for letter in "ab":
         machine.scsi(f"sd{letter}", where=f"pci0000:00/host{letter}/target/{letter}")

@@ -21,7 +21,7 @@ def disk() -> Layer:
     return layer("sda", "8:0")
 
 
-def test_what_the_catalogue_says_is_seen_is_in_the_code() -> None:
+def test_causes_of_the_catalogue_are_in_the_code() -> None:
     core = Path(opwatch.trim.__file__).parent
     code = "".join(
         path.read_text() for folder in (core, core.parents[1] / "tools") for path in folder.rglob("*.py")

@@ -90,7 +90,7 @@ def test_a_timer_that_will_not_run_says_how(load: str, state: str) -> None:
 
 
 @pytest.mark.parametrize("text", [None, "", "n/a", "0", "@0", "Mon 2026-11-16", "@999999999999"])
-def test_what_is_no_time_is_none(text: str | None) -> None:
+def test_invalid_times_are_none(text: str | None) -> None:
     assert moment(text) is None
 
 
@@ -117,7 +117,7 @@ def test_an_unknown_exec_start_has_no_arguments() -> None:
     assert command_line("") == ()
 
 
-def test_fstab_is_read_as_fstrim_reads_it() -> None:
+def test_fstab_is_parsed_like_fstrim() -> None:
     entries = parse_fstab(FSTAB_TEXT)
     assert [entry.point for entry in entries] == ["/", "/mnt/two words", "/m"]
     assert entries[1].options == ("defaults",)
@@ -133,7 +133,7 @@ def test_a_mount_that_is_in_no_fstab_is_visited_by_the_second_list(m: Machine) -
     assert codes(m, schedule()) == []
 
 
-def test_one_line_of_fstab_hides_all_other_mounts(m: Machine) -> None:
+def test_single_line_of_fstab_hides_all_other_mounts(m: Machine) -> None:
     [(code, observed)] = codes(m, schedule("UUID=0 / ext4 rw"))
     assert code == "timer-skips-mount"
     assert "does not list it, so /proc/self/mountinfo is never looked at" in observed
@@ -173,11 +173,11 @@ def test_a_timer_that_is_off_skips_every_mount(m: Machine) -> None:
     assert codes(m, Schedule(why_none="systemd does not run here"))[0][0] == "timer-off"
 
 
-def test_cron_may_do_what_the_timer_does_not(m: Machine) -> None:
+def test_cron_job_replaces_the_timer(m: Machine) -> None:
     assert codes(m, Schedule(why_none="systemd does not run here", cron=("/etc/cron.weekly/fstrim",))) == []
 
 
-def test_what_could_not_be_asked_is_no_finding(m: Machine) -> None:
+def test_unavailable_systemd_is_not_a_finding(m: Machine) -> None:
     assert codes(m, Schedule(why_unknown="no bus")) == []
 
 

@@ -22,14 +22,14 @@ MOUNTS = """
 """
 
 
-def test_each_filesystem_on_a_disk_once_where_it_is_seen(tree: Tree) -> None:
+def test_each_disk_filesystem_is_listed_once_at_a_visible_mount(tree: Tree) -> None:
     usage = Usage(parse_mountinfo(MOUNTS), [], {})
     run = CheckRun(0, tree.devices, usage, Schedule())
     mounts = [(subject.mount.dev, subject.mount.point) for subject in run.everything() if subject.mount]
     assert mounts == [("8:1", "/"), ("0:42", "/tank"), ("8:3", "/old")]
 
 
-def test_what_is_no_filesystem_of_a_disk(tree: Tree) -> None:
+def test_devices_without_a_medium_are_refused(tree: Tree) -> None:
     run = CheckRun(0, tree.devices, Usage(parse_mountinfo(MOUNTS), [], {}), Schedule())
     with pytest.raises(UsageError, match="/dev/null is no block device"):
         list(run.path("/dev/null"))

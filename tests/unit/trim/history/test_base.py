@@ -10,7 +10,7 @@ from opwatch.trim.history.witness import Base
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_the_base_is_found_and_nothing_is_missed_without_notice(seed: int) -> None:
+def test_base_is_found_and_no_loss_goes_unnoticed(seed: int) -> None:
     """Requests are recorded first and counted later, with polls in any order."""
     rng = random.Random(seed)
     truth = rng.randrange(1000)
@@ -48,7 +48,7 @@ def test_the_base_is_found_and_nothing_is_missed_without_notice(seed: int) -> No
     assert base.slack == 0
 
 
-def test_what_the_kernel_did_not_count_is_noticed() -> None:
+def test_requests_the_kernel_did_not_count_are_noticed() -> None:
     base = Base(100, 100)
     assert base.look(110, 10)
     assert all(base.narrow(110, 20) for _ in range(19))
@@ -56,7 +56,7 @@ def test_what_the_kernel_did_not_count_is_noticed() -> None:
     assert (base.low, base.high) == (90, None)
 
 
-def test_what_the_kernel_counts_late_is_no_loss() -> None:
+def test_late_counts_of_the_kernel_are_not_a_loss() -> None:
     base = Base(100, 200)
     for kernel, recorded in ((150, 45), (150, 40), (150, 50), (150, 50)):
         assert base.look(150, 50) and base.narrow(kernel, recorded)

@@ -73,7 +73,7 @@ def test_the_map_is_a_list_of_states(seed: int) -> None:
             assert all(one != two for one, two in pairwise(kept))
 
 
-def test_what_changes_nothing_is_not_logged() -> None:
+def test_unchanged_runs_are_not_logged() -> None:
     map_ = SectorMap(1 << 24)
     map_.log = []
     map_.put(8, 16, W)
@@ -84,7 +84,7 @@ def test_what_changes_nothing_is_not_logged() -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.usefixtures("small_parts")
-def test_a_map_without_room_knows_less_and_nothing_wrong(seed: int) -> None:
+def test_full_map_knows_less_but_is_never_wrong(seed: int) -> None:
     rng = random.Random(seed)
     small, whole = SectorMap(1024, most_pieces=40), SectorMap(1024)
     small.log = []
@@ -228,7 +228,7 @@ def test_too_many_at_once_are_not_known(monkeypatch: pytest.MonkeyPatch) -> None
     ("writes", "discards", "kept"),
     [(True, False, W), (False, True, T), (True, True, None), (False, False, -1)],
 )
-def test_what_was_not_seen_decays(writes: bool, discards: bool, kept: int | None) -> None:
+def test_unseen_changes_make_sectors_unknown(writes: bool, discards: bool, kept: int | None) -> None:
     one = History(100)
     one.apply(change(ChangeKind.WRITE, 0, 10, 0, 1) + change(ChangeKind.DISCARD, 10, 10, 2, 3))
     one.decay(writes, discards, "a reason", 100)

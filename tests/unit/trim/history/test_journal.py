@@ -122,14 +122,14 @@ def test_good_and_bad_files() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_fuzz(seed: int) -> None:
+def test_fuzzed_journals_are_read_or_refused(seed: int) -> None:
     fuzz.run(3_000, seed)
 
 
 # --- the file on disk ---
 
 
-def test_it_is_written_read_and_written_anew(tmp_path: Path) -> None:
+def test_history_file_is_written_read_and_replaced(tmp_path: Path) -> None:
     path = tmp_path / "x.history"
     file = HistoryFile(path)
     assert (file.saved, file.damage) == (None, None)
@@ -154,7 +154,7 @@ def test_it_is_written_read_and_written_anew(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o077 == 0
 
 
-def test_what_is_no_history_is_left_alone(tmp_path: Path) -> None:
+def test_other_files_are_left_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "precious"
     path.write_bytes(b"a letter")
     with pytest.raises(RefusedError, match="no history"):
@@ -188,7 +188,7 @@ def test_a_second_name_is_not_written_through(tmp_path: Path) -> None:
         HistoryFile(tmp_path / "name")
 
 
-def test_it_is_written_anew_beside_what_goes_on(tmp_path: Path) -> None:
+def test_rewrite_runs_while_changes_are_appended(tmp_path: Path) -> None:
     """Changes appended during a rewrite are kept, and a reader always sees a complete file."""
     path, gate = tmp_path / "x", threading.Event()
     pieces = frames(3, 4)
@@ -249,7 +249,7 @@ GOOD = json.dumps({"drive": asdict(DRIVE), "look": asdict(LOOK)})
     ],
     ids=range(10),
 )
-def test_what_makes_no_sense_names_its_place(old: str, new: str, tmp_path: Path) -> None:
+def test_invalid_frame_is_reported_with_its_place(old: str, new: str, tmp_path: Path) -> None:
     assert old in GOOD
     path = tmp_path / "x"
     path.write_bytes(made(GOOD.replace(old, new)))
@@ -304,7 +304,7 @@ def test_no_folder_is_made(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_nothing_was_written_to_does_not_stay(tmp_path: Path) -> None:
+def test_unused_new_file_is_removed(tmp_path: Path) -> None:
     """An existing file stays."""
     path = tmp_path / "x"
     HistoryFile(path).abandon()
@@ -319,7 +319,7 @@ def test_what_nothing_was_written_to_does_not_stay(tmp_path: Path) -> None:
     assert read_history(path)
 
 
-def test_what_others_do_to_the_file_is_noticed(tmp_path: Path) -> None:
+def test_changes_by_other_processes_are_noticed(tmp_path: Path) -> None:
     path, other = tmp_path / "x", tmp_path / "other"
     first, second = (piece for piece, _, _ in frames(2, 2))
     file = HistoryFile(path)

@@ -46,7 +46,7 @@ def test_an_exact_figure_is_called_exact() -> None:
     assert document["stale_bytes"] == {"value": 12345, "low": 12345, "high": 12345}
 
 
-def test_what_is_not_known_makes_bounds() -> None:
+def test_unknown_sectors_make_bounds() -> None:
     shown = report(4096, 1 << 20, known("the disk was written to since the recording"))
     lines = history_lines(shown)
     text = "\n".join(lines)

@@ -121,7 +121,7 @@ def test_damaged_chunks_are_refused(damage: bytes) -> None:
 
 
 @given(st.binary(max_size=64), st.integers(1, 100))
-def test_bitmaps(bits: bytes, start: int) -> None:
+def test_bitmap_is_decoded_bit_by_bit(bits: bytes, start: int) -> None:
     item = btrfs.TreeItem(start * 4096, btrfs.FREE_SPACE_BITMAP, len(bits) * 8 * 4096, bits)
     free = btrfs.free_of_free_space_tree([item], 4096)
     ones = {at for at in range(len(bits) * 8) if bits[at // 8] >> at % 8 & 1}
@@ -177,7 +177,7 @@ def test_with_parity_only_whole_rows_count() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_fuzz(seed: int) -> None:
+def test_fuzzed_maps_are_decoded_or_refused(seed: int) -> None:
     Fuzz(seed).run(2000)
 
 
@@ -208,7 +208,7 @@ def test_f2fs_tells_its_blocks_in_proc() -> None:
     assert next(iter(free)) == (16 << 20, (16 << 20) + 6 * 4096)
 
 
-def test_an_f2fs_segment_that_changes_while_it_is_read_does_not_count() -> None:
+def test_f2fs_segment_that_changes_during_a_read_does_not_count() -> None:
     geometry, text = f2fs_of_128_mib()
     torn, changed = f2fs.free_of_segments(text.replace("4|25 |", "4|24 |"), geometry)
     assert changed == 1
@@ -225,7 +225,7 @@ def test_maps_of_f2fs_with_segments_missing_are_refused(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", sorted(BAD.glob("*.superblock")), ids=lambda path: path.stem)
-def test_what_is_no_superblock_of_f2fs(path: Path) -> None:
+def test_invalid_superblock_of_f2fs_is_refused(path: Path) -> None:
     with pytest.raises(ValueError, match="superblock of f2fs"):
         f2fs.superblock(path.read_bytes())
 
@@ -248,6 +248,6 @@ def test_groups_of_ext4_are_those_of_its_superblock() -> None:
 
 
 @pytest.mark.parametrize("raw", [b"", bytes(1024)])
-def test_what_is_no_superblock_of_ext4(raw: bytes) -> None:
+def test_invalid_superblock_of_ext4_is_refused(raw: bytes) -> None:
     with pytest.raises(ValueError, match="superblock of ext4"):
         ext4.groups(raw)

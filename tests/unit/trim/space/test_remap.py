@@ -32,14 +32,14 @@ def _where(stack: Stack, start: int, end: int, *, copies: bool = False) -> dict[
     return {one.device: list(one.extents) for one in landings}
 
 
-def test_chunks_of_a_striped_target_go_to_one_device_after_the_other() -> None:
+def test_chunks_of_a_striped_target_alternate_between_devices() -> None:
     striped = _mapped(STRIPED)
     assert _where(striped, 4096, 8192) == {"sdb": [(0, 4096)]}
     assert _where(striped, 0, 16384) == {"sda": [(8192, 16384)], "sdb": [(0, 8192)]}
     assert _where(striped, 2048, 9216) == {"sda": [(10240, 13312)], "sdb": [(0, 4096)]}
 
 
-def test_a_mirror_has_it_on_each_leg_where_copies_are_asked_for() -> None:
+def test_mirror_maps_to_every_leg_if_copies_are_requested() -> None:
     mirror = _mapped(MIRROR)
     assert _where(mirror, 4096, 8192, copies=True) == {"sda": [(12288, 16384)], "sdb": [(4096, 8192)]}
     assert _where(mirror, 4096, 8192) == {"dm-0": [(4096, 8192)]}
@@ -135,7 +135,7 @@ def _chunk_by_chunk(array: MdFacts, copies: int, start: int, end: int) -> dict[i
 
 
 @given(st.integers(2, 5), st.integers(1, 2), st.integers(1, 7), st.integers(0, 80), st.integers(1, 80))
-def test_what_each_slot_has_is_in_one_piece(
+def test_bytes_of_each_slot_are_contiguous(
     disks: int, copies: int, chunk: int, start: int, size: int
 ) -> None:
     level = "raid10" if copies == 2 else "raid0"
@@ -146,7 +146,7 @@ def test_what_each_slot_has_is_in_one_piece(
     assert {slot: set(range(first, last)) for slot, first, last in pieces} == expected
 
 
-def test_what_may_come_from_a_cache() -> None:
+def test_devices_above_a_cache_may_read_cached_data() -> None:
     """A device above a cache may read trimmed data that the cache kept; a cache itself is mapped to its
     origin."""
     cached = layer("dm-0", "253:0", Kind.DM, "sda", "sdb", target="cache")

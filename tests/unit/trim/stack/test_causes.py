@@ -36,7 +36,7 @@ def test_every_numbered_cause_is_there() -> None:
     assert sorted({cause.number for cause in causes().values()}) == list(range(1, 45))
 
 
-def test_each_alone_is_what_it_is_among_all() -> None:
+def test_each_cause_equals_its_entry_in_the_file() -> None:
     assert dict(causes()) == parse_causes(PACKAGED.read_text(encoding="utf-8"), "the file")
 
 
@@ -49,13 +49,13 @@ def test_the_file_is_toml() -> None:
     assert [{name: value for name, value in pairs if value is not None} for pairs in known] == tables
 
 
-def test_a_cause_without_a_stage_is_one_of_asking_or_of_measuring() -> None:
+def test_causes_that_stop_a_trim_have_a_stage() -> None:
     silent = [cause for cause in causes().values() if not cause.stages and cause.effect is Effect.STOPS]
     assert silent == []
 
 
 @pytest.mark.parametrize("code", causes())
-def test_remedies_name_what_they_are_about(code: str) -> None:
+def test_remedy_names_its_objects(code: str) -> None:
     made = reason(code, "sda", "seen", 5, **{name: f"the-{name}" for name in BLANKS})
     assert "{" not in made.remedy
     assert made.document()["remedy"] == made.remedy
@@ -85,7 +85,7 @@ def test_a_name_that_nobody_knows_stays_a_blank() -> None:
         (GOOD, "", "no \\[\\[cause"),
     ],
 )
-def test_what_is_no_catalogue_is_refused(old: str, new: str, complaint: str) -> None:
+def test_invalid_catalogue_is_refused(old: str, new: str, complaint: str) -> None:
     assert list(parse_causes(GOOD, "catalogue")) == ["x"]
     with pytest.raises(OpwatchError, match=complaint):
         parse_causes(GOOD.replace(old, new, 1), "catalogue")

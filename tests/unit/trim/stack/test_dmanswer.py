@@ -13,7 +13,7 @@ from tests.fuzz import trim_tables
 from tests.fuzz.trim_tables import answer_of
 
 
-def test_a_question_names_the_device_as_the_kernel_packs_it() -> None:
+def test_ioctl_names_the_device_in_the_kernels_format() -> None:
     asked = question((253, 300), table=True, room=1024)
     size, start, flags = (struct.unpack_from("=I", asked, at)[0] for at in (12, 16, 28))
     assert (len(asked), size, start, flags) == (1024, 1024, 312, 1 << 4)

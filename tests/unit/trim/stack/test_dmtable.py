@@ -37,7 +37,7 @@ def test_tables_are_read() -> None:
     assert (era.kind, era.device, chunk_bytes(era)) == ("era", None, None)
 
 
-def test_a_pool_says_what_it_does_with_discards() -> None:
+def test_pool_reports_its_discard_mode() -> None:
     statuses = [pool_status(target) for target in parse((GOOD / "statuses.txt").read_text())]
     assert statuses == [
         PoolStatus(PoolMode.READ_WRITE, 0, 781, "discard_passdown"),
@@ -66,7 +66,7 @@ def test_other_states_of_a_pool(line: str, status: PoolStatus | None) -> None:
     assert pool_status(target) == status
 
 
-def test_a_thin_device_tells_what_is_mapped() -> None:
+def test_thin_device_reports_its_mapped_sectors() -> None:
     assert [mapped_sectors(target) for target in parse("0 8 thin 204800 9\n0 8 thin Fail\n0 8 linear")] == [
         *(204800, None, None)
     ]
@@ -122,7 +122,7 @@ def test_other_raids(line: str, expected: Raid | None, missing: int | None) -> N
         ("0 8 raid raid1 3 0 region_size 1024 2 - 8:0 - 8:1", None),
     ],
 )
-def test_what_a_raid_does_by_itself(line: str, action: str | None) -> None:
+def test_background_action_of_a_raid_is_parsed(line: str, action: str | None) -> None:
     [target] = parse(line)
     assert sync_action(target) == action
 
@@ -152,11 +152,11 @@ def test_a_target_cut_short_goes_nowhere() -> None:
 
 
 @pytest.mark.parametrize("name", ["tables-none.txt", "tables-cut.txt", "tables-words.txt"])
-def test_what_is_no_table_is_refused(name: str) -> None:
+def test_invalid_table_is_refused(name: str) -> None:
     with pytest.raises(OpwatchError, match="device-mapper table"):
         parse((FIXTURES / "bad" / "trim" / name).read_text())
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_fuzz(seed: int) -> None:
+def test_fuzzed_tables_are_parsed_or_refused(seed: int) -> None:
     trim_tables.run(400, seed)

@@ -27,7 +27,7 @@ def test_the_manual_names_every_fact(kind: type[LayerFacts | FilesystemFacts]) -
     assert {field.name for field in fields(kind)} <= described
 
 
-def test_what_every_kind_may_say_comes_last_and_what_nobody_said_not_at_all() -> None:
+def test_known_facts_are_listed_with_common_facts_last() -> None:
     disk = DiskFacts(bcache_discard=False, model="ACME", drivers=("sd", "ahci"), unpartitioned_bytes=0)
     assert list(known(disk).items()) == [
         ("model", "ACME"),
@@ -43,7 +43,7 @@ def test_what_every_kind_may_say_comes_last_and_what_nobody_said_not_at_all() ->
     ]
 
 
-def test_a_layer_of_another_kind_says_nothing_of_these() -> None:
+def test_facts_of_another_kind_are_empty() -> None:
     disk = layer("sda", "8:0", model="ACME")
     assert disk.facts_as(DiskFacts).model == "ACME"
     assert disk.facts_as(LoopFacts) == LoopFacts()

@@ -67,7 +67,7 @@ def test_a_device_that_is_read_only_is_no_seed(tmp_path: Path) -> None:
     assert [top.device for top in stack.tops()] == ["sda", "sdb"]
 
 
-def test_who_may_not_open_it_learns_of_no_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_seed_is_unknown_without_permission_to_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     @contextlib.contextmanager
     def forbidden(mount: Mount) -> Iterator[int]:
         raise PermissionMissing(mount.point)

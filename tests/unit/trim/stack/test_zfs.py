@@ -17,7 +17,7 @@ from opwatch.trim.stack.zfs import counted, pool_of
 FIXTURES = Path(__file__).parents[3] / "fixtures"
 
 
-def test_what_a_pool_was_trimmed_of() -> None:
+def test_trim_counters_of_a_pool_are_read() -> None:
     """OpenZFS 2.1.11 on Linux 6.1, after `zpool trim`."""
     lines = (FIXTURES / "good/trim/zfs.iostats").read_text().splitlines()
     assert counted("tank", lines) == ZfsFacts(
@@ -29,7 +29,7 @@ def test_what_a_pool_was_trimmed_of() -> None:
     )
 
 
-def test_what_is_no_counter_is_none() -> None:
+def test_invalid_counters_are_none() -> None:
     text = (FIXTURES / "bad/trim/words.iostats").read_text(errors="replace")
     assert counted("tank", text.splitlines()) == ZfsFacts(pool="tank")
 
@@ -50,7 +50,7 @@ def test_the_pool_of_a_dataset(source: str, pool: str | None) -> None:
     assert pool_of(source) == pool
 
 
-def test_a_check_has_what_zfs_counts(tmp_path: Path) -> None:
+def test_check_reports_the_counters_of_zfs(tmp_path: Path) -> None:
     (tmp_path / "tank").mkdir()
     (tmp_path / "tank/iostats").write_bytes((FIXTURES / "good/trim/zfs.iostats").read_bytes())
     [mount] = parse_mountinfo("30 27 0:41 / /tank rw - zfs tank/data rw\n")

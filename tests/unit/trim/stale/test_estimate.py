@@ -52,7 +52,7 @@ def test_large_samples_do_not_fail() -> None:
 
 
 @given(st.integers(0, 300), st.integers(0, 300), st.integers(0, 300))
-def test_bounds_never_deny_what_was_seen(holding: int, others: int, unread: int) -> None:
+def test_bounds_never_exclude_the_observed_share(holding: int, others: int, unread: int) -> None:
     samples = holding + others
     share = estimate(holding, samples, samples + unread, 0.95)
     assert 0 <= share.low <= share.high <= 1
@@ -82,7 +82,7 @@ def test_blocks_are_all_whole_blocks(parts: list[list[tuple[int, int]]], unit: i
 
 
 @pytest.mark.parametrize("count", [0, 1, 999, 1_000_000])
-def test_a_draw_repeats_nothing_and_can_be_repeated(count: int) -> None:
+def test_draw_has_no_repetitions_and_is_reproducible(count: int) -> None:
     one, two = Draw(count, 7), Draw(count, 7)
     first = one.take(500) + one.take(700)
     assert first == two.take(500) + two.take(700)
@@ -100,7 +100,7 @@ def shares(stale: int, units: int, seed: int, half_width: float = 0.01) -> list[
     return [(share.low, share.high, share.samples) for share in sample(units, seed, 0.95, half_width, read)]
 
 
-def test_sampling_stops_when_it_is_good_enough() -> None:
+def test_sampling_stops_at_the_requested_precision() -> None:
     assert [look[2] for look in shares(0, 10**8, 1)] == [LOOKS[0]]
     assert [look[2] for look in shares(5 * 10**7, 10**8, 1)] == list(LOOKS[:3])
     assert [look[2] for look in shares(5 * 10**7, 10**8, 1, 0.001)] == list(LOOKS)
@@ -111,12 +111,12 @@ def test_a_small_population_is_counted() -> None:
     assert shares(0, 0, 1) == [(0.0, 0.0, 0)]
 
 
-def test_what_is_not_free_any_more_does_not_count() -> None:
+def test_reallocated_blocks_do_not_count() -> None:
     looks = list(sample(100, 1, 0.95, 0.01, lambda numbers: BatchCount(0, len(numbers) // 2)))
     assert (looks[-1].samples, looks[-1].low, looks[-1].high) == (50, 0.0, 0.0)
 
 
-def test_without_time_it_is_one_batch_and_no_more() -> None:
+def test_expired_time_allows_a_single_batch() -> None:
     taken: list[int] = []
 
     def read(numbers: list[int]) -> BatchCount:
@@ -127,7 +127,7 @@ def test_without_time_it_is_one_batch_and_no_more() -> None:
     assert share.samples == len(taken) == 1000
 
 
-def test_of_blocks_that_do_not_count_nothing_is_claimed() -> None:
+def test_uncounted_blocks_give_no_estimate() -> None:
     *_, share = sample(10**6, 1, 0.95, 0.01, lambda numbers: BatchCount(0, 0), lambda: False)
     assert (share.share, share.low, share.high) == (None, 0.0, 1.0)
 

@@ -43,7 +43,7 @@ KNOWN = Remembered(Path("/var/lib/x"), LOOK, Extents.of([(0, 70 * MIB)]), Extent
 PART = Part(LANDING, 100 * MIB, 4096, 0, 10 * MIB, 0, KNOWN)
 
 
-def test_reading_gives_the_share_and_what_it_costs() -> None:
+def test_reading_gives_the_share_and_the_cost() -> None:
     report = report_of_reading("/m", "ext4", StaleQuestion(), JUDGED, FLASH)
     assert report.stale and report.spare
     assert (report.stale.value, report.reason, report.spare_reason) == (10 * MIB, None, None)
@@ -61,7 +61,7 @@ def test_reading_gives_the_share_and_what_it_costs() -> None:
         (JUDGED, replace(FLASH, physical_bytes=MIB), "T is too small"),
     ],
 )
-def test_why_it_is_not_known_what_it_costs(judged: StaleJudgement, flash: Flash | None, why: str) -> None:
+def test_unknown_cost_has_a_reason(judged: StaleJudgement, flash: Flash | None, why: str) -> None:
     report = report_of_reading("/m", "ext4", StaleQuestion(), judged, flash)
     assert report.stale is not None
     assert report.spare is None
@@ -76,7 +76,7 @@ def test_why_it_is_not_known_what_it_costs(judged: StaleJudgement, flash: Flash 
         (replace(JUDGED, count=Count(90 * MIB, 99 * MIB, 99 * MIB, 9 * MIB)), "by its own count (NUSE)"),
     ],
 )
-def test_why_it_is_not_known_what_is_stale(judged: StaleJudgement, why: str) -> None:
+def test_unknown_stale_space_has_a_reason(judged: StaleJudgement, why: str) -> None:
     report = report_of_reading("/m", "ext4", StaleQuestion(), judged, FLASH)
     assert (report.stale, report.spare, report.lower_bound) == (None, None, None)
     assert report.spare_reason == "what is stale is not known"
@@ -95,7 +95,7 @@ def test_a_history_gives_figures_without_an_estimate() -> None:
     assert report.notes == ("a note", "a gap")
 
 
-def test_without_a_history_of_its_drive_nothing_is_said_of_the_flash() -> None:
+def test_flash_figures_need_the_history_of_the_drive() -> None:
     part = replace(PART, remembered=None, held_bytes=0, unknown_bytes=40 * MIB)
     report = report_of_histories("/m", "ext4", StaleSpace((part,), 0.5, ()), FLASH)
     assert (report.stale.value, report.stale.high, report.spare) == (None, 40 * MIB, None)

@@ -115,7 +115,7 @@ def test_through_partition_linear_and_crypt_to_the_disk() -> None:
     assert lowest == [Landing("sda", Extents.of([*expected, (half, half + 8192)]), encrypted=True)]
 
 
-def test_what_cannot_be_followed_is_read_where_it_stops() -> None:
+def test_layer_that_cannot_be_followed_is_read_itself() -> None:
     thin = layer("dm-2", "253:2", Kind.THIN, ("dm-0",), table="0 2048 thin 253:0 1")
     extents = Extents.of([(0, 4096)])
     [landing] = descend(Stack(None, (thin, DISK)), "dm-2", extents)
@@ -194,7 +194,7 @@ def test_any_lba_status_is_survived(raw: bytes) -> None:
         assert all(run.start < run.end for run in lba_status.decode(raw, 512))
 
 
-def test_what_became_of_a_block() -> None:
+def test_state_of_a_block_after_a_trim() -> None:
     data = pattern(b"run", 1, 2)
     assert len({data, pattern(b"run", 1, 3), pattern(b"run", 2, 2), pattern(b"nur", 1, 2)}) == 4
     before = digest(data)
@@ -211,7 +211,7 @@ def judgement(device: str, **inside: int) -> Judgement:
     )
 
 
-def test_a_verdict_is_what_all_judged_blocks_say() -> None:
+def test_verdict_covers_all_judged_blocks() -> None:
     zeros, mixed = judgement("sda", zeros=3, reallocated=1), judgement("sdb", unchanged=2, unreadable=1)
     assert (zeros.judged, mixed.judged) == (3, 2)
     assert verdict([zeros]) is ReadsAs.ZEROS
@@ -239,7 +239,7 @@ DEAF = Count(100 * MIB, 101 * MIB, 101 * MIB, MIB)
         (None, None, None, None, None),
     ],
 )
-def test_calibration(
+def test_calibration_prefers_the_strongest_evidence(
     promised: ReadsAs | None,
     sentinel: ReadsAs | None,
     count: Count | None,
@@ -250,7 +250,7 @@ def test_calibration(
     assert (calibration.reads, calibration.by, calibration.sentinel) == (reads, by, sentinel)
 
 
-def test_a_count_is_believed_when_it_follows() -> None:
+def test_count_is_believed_if_blocks_change_the_value() -> None:
     assert [count.follows for count in (HONEST, STATIC, DEAF)] == [True, False, False]
     assert [count.ignores for count in (HONEST, STATIC, DEAF)] == [False, False, True]
 
@@ -290,13 +290,13 @@ def test_costs_of_stale_space() -> None:
         assert now.low > after.high
 
 
-def test_what_no_trim_frees_widens_the_forecast() -> None:
+def test_untrimmable_bytes_widen_the_prediction() -> None:
     figures = some_spare(Bounds(300.0, 280.0, 320.0), untrimmable=50)
     assert figures.holding_trimmed == Bounds(None, 600, 650)
     assert some_spare(Bounds(30.0, 20.0, 40.0), untrimmable=50).holding_trimmed == Bounds(None, 600, 640)
 
 
-def test_the_drives_own_count_is_better_than_what_is_not_free() -> None:
+def test_drives_own_count_is_preferred_to_used_space() -> None:
     figures = some_spare(Bounds(300.0, 280.0, 320.0), in_use=850)
     assert figures.holding == Bounds(850, 850, 850)
     assert figures.holding_trimmed == Bounds(550, 530, 570)
@@ -323,7 +323,7 @@ def test_both_methods_agree_where_the_history_knows_all() -> None:
     assert len({blind.counts, by_count.counts, by_history.counts}) == 3
 
 
-def test_what_the_history_does_not_know_makes_bounds_that_hold() -> None:
+def test_bounds_include_unknown_parts_of_the_history() -> None:
     figures = spare_by_history(1100, Bounds(None, 700, 900), Bounds(None, 250, 350), 100, 0)
     assert isinstance(figures, Spare)
     assert figures.holding_trimmed == Bounds(None, 450, 550)

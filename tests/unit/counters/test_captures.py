@@ -197,7 +197,7 @@ def test_below_the_host_is_a_number_with_a_remark(catalogue: Catalogue) -> None:
     assert "below" in (counters.readings["nand_written"].caveat or "")
 
 
-def test_several_files_of_one_drive(catalogue: Catalogue) -> None:
+def test_several_files_of_a_drive_are_merged(catalogue: Catalogue) -> None:
     names = ("id_ctrl.json", "nvme_smartlog.json", "nvme_ocp_command.json")
     counters = report(read_recorded([GOOD / "autoval" / name for name in names]), catalogue)
     assert both(counters) == (47217872 * 512000, 39074645999616)
@@ -256,7 +256,7 @@ def test_ocp_counts_bytes() -> None:
 
 
 @pytest.mark.parametrize("path", sorted(GOOD.rglob("*.txt")), ids=lambda path: path.stem)
-def test_carriage_returns_and_a_bom_change_nothing(path: Path) -> None:
+def test_carriage_returns_and_a_bom_are_ignored(path: Path) -> None:
     if "delta" in path.name:
         return
     raw = path.read_bytes()

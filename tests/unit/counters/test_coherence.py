@@ -64,7 +64,7 @@ def test_statistics_that_repeat_attributes_prove_no_unit(firmware: str, *, with_
     assert host(DRIVES["SanDisk SD8SB8U-128G-1006 X4120006"]).value == 636384 * MIB16
 
 
-def test_a_counterfeit_is_not_the_drive_that_it_says_it_is() -> None:
+def test_counterfeit_is_not_treated_as_the_genuine_model() -> None:
     ours = DRIVES["Ssmsung SSD 870 EVO 250GB FW200807"]
     names = tuple(replace(attribute, name="Unknown_Attribute") for attribute in ours.attributes)
     fake = replace(ours, drive=replace(ours.drive, model="Samsung SSD 870 EVO 250GB"), attributes=names)
@@ -150,7 +150,7 @@ def acme(sectors: int, hours: int | None, capacity: int | None, *attributes: Att
         (acme(10**9, 9000, None, Attribute(241, "Total_LBAs_Written", 512000, "1")), "in no unit"),
     ],
 )
-def test_statistics_alone_are_not_believed_beyond_what_the_drive_can(evidence: Evidence, reason: str) -> None:
+def test_statistics_beyond_the_drives_limits_are_refused(evidence: Evidence, reason: str) -> None:
     reading = host(evidence)
     assert reading.value is None and reason in (reading.reason or "")
 

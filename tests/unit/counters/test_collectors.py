@@ -122,7 +122,7 @@ def test_a_folder_is_a_drive(tmp_path: Path) -> None:
     assert report(evidence, CATALOGUE).readings["host_written"].value == 512 * 10**9
 
 
-def test_no_privilege_is_one_error_and_not_a_row_of_them() -> None:
+def test_missing_privilege_is_a_single_error() -> None:
     class Denied(Fake):
         def get_log(self, lid: int, length: int, lsi: int = 0, uuid_index: int = 0) -> bytes:
             raise PermissionMissing("log pages need CAP_SYS_ADMIN")
@@ -169,7 +169,7 @@ def test_a_drive_behind_a_controller_is_asked_by_its_number(
         ("Smartctl open device: /dev/sda failed: No such device", False),
     ],
 )
-def test_what_smartctl_advises_is_said_in_our_words(message: str, *, hinted: bool) -> None:
+def test_smartctl_advice_is_given_as_our_option(message: str, *, hinted: bool) -> None:
     said = json.dumps({"smartctl": {"exit_status": 2, "messages": [{"string": message}]}})
     with pytest.raises(Unsupported) as refused:
         parse_output(2, said)
@@ -184,13 +184,13 @@ def test_a_kind_of_drive_that_smartctl_does_not_have(kind: str, capsys: pytest.C
     assert "megaraid,3" in capsys.readouterr().err
 
 
-def test_a_kind_is_for_one_drive_that_is_read_now(capsys: pytest.CaptureFixture[str]) -> None:
+def test_device_type_needs_a_single_live_drive(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["counters", "--dev", "sda", "--dev", "sdb", "--type", "megaraid,3"]) == 2
     assert main(["counters", "--from", "x", "--type", "megaraid,3"]) == 2
     assert "--type" in capsys.readouterr().err
 
 
-def test_an_old_smartctl_is_asked_again_without_what_it_lacks(
+def test_old_smartctl_is_called_again_without_new_options(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = GOOD / "smartctl_exporter" / "sat-Phison_Driven_SSDs-KINGSTON_SA400M8120G-sda.json"
@@ -240,12 +240,12 @@ def test_the_table_fits_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     "argv", [["--from", "/nonexistent"], ["--dev", "nothing-here"], ["--from", "/dev/null"]]
 )
-def test_what_makes_no_sense_is_a_usage_error(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_arguments_are_usage_errors(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["counters", *argv]) == 2
     assert "opwatch:" in capsys.readouterr().err
 
 
-def test_a_poll_costs_one_command_a_page_and_no_identify_after_the_first() -> None:
+def test_poll_costs_a_command_per_page_and_identifies_once() -> None:
     class Counted(Fake):
         identified = 0
 

@@ -86,7 +86,7 @@ def test_an_even_load_is_at_the_rating_within_the_interval(
         stretch({"percentage_used": reading(1, source="log 09h")}, {"percentage_used": reading(9)}, 5.0),
     ],
 )
-def test_what_says_nothing(nothing: LoadStretch) -> None:
+def test_stretches_without_data_give_no_outlook(nothing: LoadStretch) -> None:
     assert list(outlooks_of(nothing, 10**15)) == []
 
 

@@ -115,7 +115,7 @@ def test_short_pages_are_refused(raw: bytes) -> None:
             decode(raw)
 
 
-def test_identify() -> None:
+def test_identify_pages_are_decoded() -> None:
     raw = page(4096, a=(0, 2, 0x8086), b=(77, 1, 5), c=(96, 4, 1 << 4 | 1 << 19), d=(280, 16, 10**12))
     identity = decode_controller(raw[:24] + b"MODEL  X".ljust(40) + b"FW1".ljust(8) + raw[72:])
     assert (identity.model, identity.firmware, identity.max_transfer_bytes) == ("MODEL X", "FW1", 128 << 10)
@@ -165,12 +165,12 @@ def test_smartctl_that_could_not_open_is_unsupported_and_a_sleeping_drive_is_not
         parse_output(0, "smartctl 6.6")
 
 
-def test_health_bits_of_the_exit_status_lose_nothing() -> None:
+def test_health_bits_of_the_exit_status_keep_the_data() -> None:
     good = BAD.parents[1] / "good" / "counters" / "cdi" / "MK000960GWSSD_healthy.trim.json"
     assert parse_output(0b11111100, good.read_text()).statistics
 
 
-def test_both_formats_of_nvme_cli_are_one() -> None:
+def test_both_formats_of_nvme_cli_are_equal() -> None:
     first = {
         "Physical media units written": {"hi": 1, "lo": 2},
         "Log page GUID": "0x" + CLOUD_GUID[::-1].hex(),
@@ -180,7 +180,7 @@ def test_both_formats_of_nvme_cli_are_one() -> None:
     assert parse_nvme_json({**first, "Log page GUID": "0x1"}).ocp is None
 
 
-def test_two_drives_are_not_one() -> None:
+def test_reports_of_two_drives_are_not_merged() -> None:
     with pytest.raises(UsageError, match="two different"):
         merge(Evidence(drive=DriveFacts(model="a")), Evidence(drive=DriveFacts(model="b")))
     smart = Evidence(smart=SmartLog(data_units_written=1))
@@ -260,7 +260,7 @@ def test_09h_in_another_unit_than_02h_is_refused() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_fuzz(seed: int) -> None:
+def test_fuzzed_pages_are_decoded_or_refused(seed: int) -> None:
     Fuzz(seed).run(3000)
 
 

@@ -121,7 +121,7 @@ def test_the_mean_pace_holds_the_truth_whatever_was_rounded(
     assert pace.least <= 1000 / per_cent_h <= pace.most
 
 
-def test_one_poll_has_a_pace_and_no_end() -> None:
+def test_single_poll_has_a_pace_and_no_end() -> None:
     smart = SmartLog(percentage_used=3, power_on_hours=9_000, data_units_written=10**8, write_commands=10**9)
     drive = report(Evidence(DriveFacts("nvme"), smart=smart), CATALOGUE)
     assert drive.outlooks == () and document(drive, None)["outlook"] == []
@@ -170,7 +170,7 @@ SAS = {
 }
 
 
-def test_a_sas_drive_says_its_wear_and_what_it_lost() -> None:
+def test_sas_drive_reports_wear_and_errors() -> None:
     sas = report(parse_smartctl_json(SAS), CATALOGUE)
     assert sas.readings["percentage_used"].value == 7
     assert sas.readings["host_written"].value == 7 * 10**12
@@ -231,6 +231,6 @@ def test_a_rating_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     assert "terabytes" in capsys.readouterr().err
 
 
-def test_a_drive_that_says_nothing_has_no_health() -> None:
+def test_drive_without_data_has_no_health() -> None:
     nothing = report(Evidence(DriveFacts("nvme")), load_catalogue(system=Path("/nonexistent")))
     assert nothing.health == () and nothing.outlooks == ()

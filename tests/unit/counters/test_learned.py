@@ -50,7 +50,7 @@ def host(evidence: Evidence, rules: UnitRules) -> CounterReading:
     return report(evidence, Catalogue((), rules)).readings["host_written"]
 
 
-def test_what_drives_agree_about_is_a_rule() -> None:
+def test_units_that_drives_agree_on_become_a_rule() -> None:
     rules = learn(FLEET)
     assert rules == learn(reversed(FLEET))
     assert rules.of(frozenset(IDS)) == UnitRule(241, MIB32, 12, 3)
@@ -61,7 +61,7 @@ def test_what_drives_agree_about_is_a_rule() -> None:
     assert "12 drives of 3 models" in reading.source
 
 
-def test_what_drives_disagree_about_is_contested_and_silences_what_is_near() -> None:
+def test_units_that_drives_disagree_on_are_contested() -> None:
     rules = learn([*FLEET, drive(20, GIB)])
     assert rules.exact[frozenset(IDS)].contested
     for ids in (IDS, (*IDS, 169)):
@@ -212,7 +212,7 @@ def test_a_page_that_is_a_little_older_is_no_other_unit() -> None:
     assert learn([*FLEET, late(40, 0.08)]).of(frozenset(IDS)) is None
 
 
-def test_few_drives_that_are_in_time_prove_nothing_of_a_kind_that_is_late() -> None:
+def test_few_current_drives_do_not_clear_a_lagging_set() -> None:
     in_time = [drive(number, ids=(1, *IDS)) for number in range(20, 25)]
     others = [late(number, 0.08) for number in range(30, 33)]
     assert learn([*FLEET, *in_time]).of(frozenset((1, *IDS))) is not None
@@ -220,7 +220,7 @@ def test_few_drives_that_are_in_time_prove_nothing_of_a_kind_that_is_late() -> N
     assert rules.exact[frozenset((1, *IDS))].contested and rules.of(frozenset((1, *IDS))) is None
 
 
-def test_no_block_held_more_than_it_was_erased() -> None:
+def test_host_bytes_above_the_largest_erase_count_are_refused() -> None:
     ids = (5, 9, 12, 160, 161, 163, 165, 166, 167, 241)
     rules = learn(drive(number, GIB, ids) for number in range(1, 13))
 
@@ -241,7 +241,7 @@ def test_no_block_held_more_than_it_was_erased() -> None:
 
 
 @pytest.mark.parametrize("factor", [0.1, 2, 10])
-def test_statistics_that_are_not_what_was_learned_have_no_number(factor: float) -> None:
+def test_statistics_that_contradict_the_rule_are_refused(factor: float) -> None:
     good = drive(50)
     assert good.statistics
     values = {where: round(value * factor) for where, value in good.statistics.values.items()}
@@ -249,7 +249,7 @@ def test_statistics_that_are_not_what_was_learned_have_no_number(factor: float) 
     assert reading.value is None and reading.reason
 
 
-def test_a_learned_number_is_one_that_the_drive_can_have() -> None:
+def test_learned_number_must_be_possible_for_the_drive() -> None:
     rules, good = learn(FLEET), drive(60)
     worn = Attribute(167, "Unknown_Attribute", 11, "11", 100)
     for changed in (
@@ -322,7 +322,7 @@ def test_rules_that_make_no_sense_say_where(text: str) -> None:
         parse_rules(text.encode(), "mine.toml")
 
 
-def test_judging_keeps_back_what_it_asks() -> None:
+def test_cross_validation_holds_back_the_tested_drives() -> None:
     drives = [drive(number, model=f"BRAND {number}") for number in range(1, 40)]
     by_parity = cross_validate(drives, Catalogue(()), lambda one: (one.attributes[-1].raw or 0) % 5)
     assert (by_parity.counts["right"], by_parity.counts["wrong"]) == (39, 0)
@@ -330,7 +330,7 @@ def test_judging_keeps_back_what_it_asks() -> None:
     assert all(one.share("wrong") == 0 for name, one in changed.items() if "no attribute" not in name)
 
 
-def test_the_command_writes_rules_and_says_what_to_expect(
+def test_command_writes_rules_and_prints_expected_accuracy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rules = tmp_path / "rules.toml"

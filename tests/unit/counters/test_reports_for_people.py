@@ -100,7 +100,7 @@ def test_the_text_of_nvme_smart_log_is_read(text: str) -> None:
     assert evidence_of("smart.txt", text.encode("latin-1")).smart == LOG
 
 
-def test_two_logs_in_one_text_are_refused() -> None:
+def test_two_logs_in_the_same_text_are_refused() -> None:
     with pytest.raises(UsageError, match="several logs"):
         evidence_of("smart.txt", (OLD + NEW).encode())
 

@@ -72,7 +72,7 @@ def test_memblaze_counts_sectors() -> None:
     ],
     ids=["another maker", "another layout", "no such item", "no page"],
 )
-def test_what_is_no_count_of_trims(evidence: Evidence) -> None:
+def test_other_values_are_not_trim_counts(evidence: Evidence) -> None:
     assert trim_counts(evidence, load_trims()) == []
 
 

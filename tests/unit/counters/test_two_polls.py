@@ -110,7 +110,7 @@ def test_reports_without_serial_numbers_say_so(tmp_path: Path, capsys: pytest.Ca
 @pytest.mark.parametrize(
     "last", [poll(10_001, 10**14, 15 * 10**13, 10), poll(12_000, 10**14 - 10**9, 15 * 10**13, 10)]
 )
-def test_an_interval_that_tells_nothing_has_a_reason(
+def test_interval_without_counts_has_a_reason(
     last: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert shown(tmp_path, OLD, last, more=("--json",))[0] == 0
@@ -118,7 +118,7 @@ def test_an_interval_that_tells_nothing_has_a_reason(
     assert made["interval"]["waf"] is None and made["interval"]["reason"] and made["outlook"] == []
 
 
-def test_the_same_report_twice_is_one_moment(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_repeated_report_makes_no_interval(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert shown(tmp_path, OLD, OLD, more=("--json",))[0] == 0
     assert json.loads(capsys.readouterr().out)["interval"] is None
 
@@ -136,7 +136,7 @@ def test_the_time_of_a_text_report_is_read() -> None:
         assert time_of(wrong) is None
 
 
-def test_a_lower_bound_does_not_grow_by_what_the_host_wrote(
+def test_lower_bound_does_not_grow_by_the_host_writes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Intel's SandForce drives save attribute 225 only from time to time."""

@@ -132,6 +132,6 @@ def test_telemetry_says_whether_a_drive_saved_its_state() -> None:
 @pytest.mark.parametrize(
     "raw", [header(8)[:511], header(9), header(8, saved=2), bytes([8, 1]) + header(8)[2:]]
 )
-def test_what_is_no_telemetry_header_is_refused(raw: bytes) -> None:
+def test_invalid_telemetry_headers_are_refused(raw: bytes) -> None:
     with pytest.raises(BadPage):
         decode_telemetry(raw)

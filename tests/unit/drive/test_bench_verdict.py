@@ -21,7 +21,7 @@ def measured(*rates: float) -> list[Measured]:
         ((90, 91, 92, 93), (110, 108, 107, 100), "undecided"),
     ],
 )
-def test_a_bound_is_missed_only_where_equal_servers_hold_it(
+def test_bound_is_missed_only_if_equal_servers_meet_the_bound(
     drive: tuple[float, ...], again: tuple[float, ...], verdict: str
 ) -> None:
     compared = Comparison(measured(*drive), measured(100, 100, 100, 100), measured(*again))

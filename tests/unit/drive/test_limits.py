@@ -31,7 +31,7 @@ def test_memory_is_looked_at_first(tmp_path: Path) -> None:
     assert 2 * GIB < memory_needed(Wanted("x", large, no_data=True)) < 2.35 * GIB
 
 
-def test_what_was_allowed_is_a_bound_too(tmp_path: Path) -> None:
+def test_allowed_memory_is_a_bound(tmp_path: Path) -> None:
     meminfo = tmp_path / "meminfo"
     meminfo.write_text("MemAvailable:  2097152 kB\n")
     sizes = {"user_bytes": GIB, "physical_bytes": GIB + GIB // 8}

@@ -32,7 +32,7 @@ def shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Place]:
     return some
 
 
-def test_what_can_be_read_is_listed_and_the_rest_is_unknown(
+def test_readable_drives_are_listed_and_others_are_unknown(
     shown: list[Place], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(["drive", "list"]) == 0

@@ -48,7 +48,7 @@ def test_alive_as_long_as_the_lock_is_held(tmp_path: Path) -> None:
     assert not place.is_alive()
 
 
-def test_a_record_is_read_back_and_a_broken_one_is_none(tmp_path: Path) -> None:
+def test_record_is_read_back_and_a_broken_record_is_none(tmp_path: Path) -> None:
     place = Place("x", tmp_path)
     place.make()
     assert place.record() is None
@@ -63,7 +63,7 @@ def test_a_record_is_read_back_and_a_broken_one_is_none(tmp_path: Path) -> None:
     assert places(tmp_path / "nowhere") == []
 
 
-def test_what_a_killed_create_left_half_written_goes_with_the_drive(tmp_path: Path) -> None:
+def test_leftovers_of_a_killed_create_are_removed_with_the_drive(tmp_path: Path) -> None:
     place = Place("x", tmp_path)
     place.make()
     # The state after a kill between writing the record and renaming the file.
@@ -107,7 +107,7 @@ def test_its_folder_is_its_own(tmp_path: Path) -> None:
     assert place.lock_path.stat().st_mode & 0o7777 == 0o600
 
 
-def test_what_is_not_ours_is_said_and_left(tmp_path: Path) -> None:
+def test_unknown_files_are_reported_and_left(tmp_path: Path) -> None:
     (tmp_path / "stray").write_text("a file")
     (tmp_path / "a stray folder").mkdir()
     (tmp_path / "link").symlink_to(tmp_path)

@@ -31,7 +31,7 @@ def elf() -> bytes:
     return PROGRAM.read_bytes()
 
 
-def test_its_tables_are_read_only_once_it_runs(elf: bytes) -> None:
+def test_relocation_tables_are_read_only_at_run_time(elf: bytes) -> None:
     segments = {kind: (flags, offset, size) for kind, flags, offset, size in _segments(elf)}
     assert _PT_GNU_RELRO in segments
     assert not segments[_PT_GNU_STACK][0] & 1

@@ -28,7 +28,7 @@ from opwatch.tools.commands import drive
         ("7b", 7),
     ],
 )
-def test_sizes(text: str, n_bytes: int) -> None:
+def test_size_with_unit_is_parsed(text: str, n_bytes: int) -> None:
     assert parse_size(text) == n_bytes
 
 
@@ -54,7 +54,7 @@ def test_physical_size_is_in_whole_units_and_never_less() -> None:
         assert 0 <= physical - user * (1 + op) < 4096
 
 
-def test_names() -> None:
+def test_unsafe_names_are_refused() -> None:
     assert parse_name("sim-0.a_B") == "sim-0.a_B"
     for wrong in ("", ".", "..", "a/b", "-x", "a b", "x" * 33, "a\n", "ä"):
         with pytest.raises(UsageError):
@@ -81,7 +81,7 @@ def test_names() -> None:
         ("power-loss", "power-loss"),
     ],
 )
-def test_faults(text: str, words: str) -> None:
+def test_fault_is_described_in_words(text: str, words: str) -> None:
     assert parse_fault(text).words == words
 
 

@@ -21,12 +21,12 @@ def planned(*words: str, has_clock: bool = True) -> FioPlan:
 
 
 @pytest.mark.parametrize(("word", "expected"), [("fio", True), ("/usr/bin/fio", True), ("fio-plot", False)])
-def test_what_is_fio(word: str, expected: bool) -> None:
+def test_fio_commands_are_recognised(word: str, expected: bool) -> None:
     assert is_fio([word, "job.fio"]) is expected
     assert not is_fio([])
 
 
-def test_what_the_command_says_comes_last_and_stays_as_it_is() -> None:
+def test_arguments_of_the_command_come_last_unchanged() -> None:
     made = planned("plain.fio", "--runtime=5")
     assert made.argv[0] == "fio"
     assert made.argv[-2:] == ("plain.fio", "--runtime=5")
@@ -37,7 +37,7 @@ def test_what_the_command_says_comes_last_and_stays_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("word", ["--output-format=json", "--output-f=json+", "-output-format=normal,json"])
-def test_a_format_with_json_is_left_as_it_is(word: str) -> None:
+def test_json_format_is_left_unchanged(word: str) -> None:
     made = planned(word, "plain.fio")
     assert made.is_ours and made.report == FOLDER / "report"
     assert sum("output-f" in one for one in made.argv) == 1
@@ -54,14 +54,14 @@ def test_a_format_with_json_is_left_as_it_is(word: str) -> None:
         (["--client=host"], "--client"),
     ],
 )
-def test_what_keeps_its_figures_from_us_is_said(words: list[str], reason: str) -> None:
+def test_unavailable_reports_have_a_reason(words: list[str], reason: str) -> None:
     made = planned(*words, "plain.fio")
     assert made.report is None and made.no_report is not None
     assert reason in made.no_report
     assert not [word for word in made.argv if "private/report" in word]
 
 
-def test_a_report_of_the_command_s_own_is_read_where_it_lies() -> None:
+def test_report_of_the_command_is_read_in_place() -> None:
     made = planned("--output=mine.json", "--output-format=json+", "plain.fio")
     assert (made.report, made.is_ours) == (Path("mine.json"), False)
 

@@ -60,7 +60,7 @@ def test_histograms_add_up_to_the_report() -> None:
 
 
 @given(st.integers(0, (1 << 34) - 1))
-def test_a_bin_lies_within_one_slot_of_ours(value: int) -> None:
+def test_bin_is_within_a_single_slot(value: int) -> None:
     place = Scale(bits=6, slots=29 * 64).slot(value)
     assert LATENCY.slot(bin_middle_ns(place)) == LATENCY.slot(value)
 
@@ -85,7 +85,7 @@ def test_names_of_logs(name: str) -> None:
         ("bins_clat_hist.1.log", "line 1: 3 bins, and fio has 1856"),
     ],
 )
-def test_what_is_no_log_is_refused_with_its_line(name: str, place: str) -> None:
+def test_invalid_log_is_refused_with_its_line(name: str, place: str) -> None:
     with pytest.raises(BadInput, match=place):
         parse_log((BAD / name).read_bytes(), name)
 

@@ -19,7 +19,7 @@ def log(number: int, *times_ms: int) -> FioLog:
     return parsed
 
 
-def test_a_job_begins_before_its_first_row_and_lasts_as_long_as_it_says() -> None:
+def test_job_begins_before_its_first_row_and_lasts_its_reported_time() -> None:
     first, second = REPORT.jobs
     phases, why = job_phases(REPORT, [log(1, 5500, 6050), log(2, 6600, 7150)])
     assert why is None
@@ -37,7 +37,7 @@ def test_its_last_row_is_written_after_its_end() -> None:
     assert (sparse[0].begin_ns, sparse[0].end_ns) == (5900 * MS - runtime_ns, 5900 * MS)
 
 
-def test_clones_are_one_phase() -> None:
+def test_clones_are_a_single_phase() -> None:
     clones = dataclasses.replace(REPORT, jobs=(REPORT.jobs[0], REPORT.jobs[0]))
     phases, why = job_phases(clones, [log(1, 5500, 6100), log(2, 5700, 6300)])
     assert why is None

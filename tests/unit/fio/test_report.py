@@ -38,7 +38,7 @@ def test_bins_hold_every_request_and_fio_s_own_percentiles() -> None:
             assert set(latency.percentiles.values()) <= set(middles) | {latency.max_ns}
 
 
-def test_what_else_fio_printed_is_kept_apart() -> None:
+def test_other_output_of_fio_is_separated() -> None:
     text = (GOOD / "two.txt").read_text()
     rest = without_json(text)
     assert json.loads(json_in(text))["fio version"] == "fio-3.33"
@@ -49,7 +49,7 @@ def test_what_else_fio_printed_is_kept_apart() -> None:
     assert len(rest) + len(json_in(text)) + 1 == len(text)
 
 
-def test_operations_in_one_and_latencies_of_the_whole() -> None:
+def test_mixed_operations_have_latencies_of_the_whole() -> None:
     mixed, flushed = parse_report((GOOD / "mixed.json").read_text()).jobs
     assert set(mixed.operations) == {"mixed"}
     assert mixed.operations["mixed"].requests == 23
@@ -88,6 +88,6 @@ def test_fio_without_json_is_an_error() -> None:
         ("no-json.txt", "no-json.txt: it has no JSON: run fio with"),
     ],
 )
-def test_what_is_no_report_is_refused_with_its_place(name: str, place: str) -> None:
+def test_invalid_report_is_refused_with_its_place(name: str, place: str) -> None:
     with pytest.raises(BadInput, match=place):
         parse_report((BAD / name).read_text(), name)

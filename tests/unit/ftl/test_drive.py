@@ -46,7 +46,7 @@ def test_bad_ranges() -> None:
         assert caught.value.args[0] == errno.EINVAL
 
 
-def test_part_of_a_unit_costs_a_whole_one() -> None:
+def test_partial_unit_costs_a_whole_unit() -> None:
     unit = drive(iu_bytes=16384)
     unit.core.write(0, 16384)
     unit.core.write(4096, 4096)

@@ -27,7 +27,7 @@ def test_uniform_table(spare: float) -> None:
     assert got == pytest.approx(TABLE[spare], abs=6e-4)
 
 
-def test_one_choice_is_random() -> None:
+def test_single_choice_equals_random_victim() -> None:
     assert models.d_choices(1.25, 256, 1) == pytest.approx(models.random_victim(1.25), rel=1e-6)
 
 
@@ -35,20 +35,20 @@ def test_published_point() -> None:
     assert models.fifo(models.alpha_from_user_share(0.3)) == pytest.approx(2.36, abs=0.005)
 
 
-def test_mixtures() -> None:
+def test_mixtures_match_published_values() -> None:
     hot_cold = [(0.2, 0.8), (0.8, 0.2)]
     zones = [(0.05, 0.5), (0.15, 0.3), (0.8, 0.2)]
     assert models.fifo_mixture(1.25, hot_cold) == pytest.approx(3.034, abs=1e-3)
     assert models.fifo_mixture(1.25, zones) == pytest.approx(3.257, abs=1e-3)
 
 
-def test_trim() -> None:
+def test_trimmed_share_acts_as_spare_area() -> None:
     assert models.mapped_share(0.1) == pytest.approx(0.8889, abs=1e-4)
     alpha = models.alpha_from_physical_share(0.07) / models.mapped_share(0.1)
     assert models.fifo(alpha) == pytest.approx(3.073, abs=1e-3)
 
 
-def test_partition() -> None:
+def test_static_partition_matches_published_values() -> None:
     assert models.greedy_with_static(1.0737, 256, 0.8) == pytest.approx(5.972, abs=2e-3)
     assert models.greedy(1.0737 / 0.8, 256) == pytest.approx(2.148, abs=1e-3)
     static = models.fifo_mixture(1.0737, [(0.8, 1.0), (0.2, 0.0)])

@@ -24,7 +24,7 @@ def test_steady_state(case: validate.Case) -> None:
 
 @pytest.mark.parametrize("filled", [False, True], ids=["fresh", "filled"])
 @pytest.mark.parametrize("spare", [0.07, 0.28])
-def test_cliff(spare: float, filled: bool) -> None:
+def test_cliff_comes_after_the_free_bytes(spare: float, filled: bool) -> None:
     drive, load = validate.make(validate.uniform(spare, Policy.GREEDY), PAGES // 4, 3)
     if not filled:
         drive = Drive(drive.core.config())
@@ -39,7 +39,7 @@ def test_cliff(spare: float, filled: bool) -> None:
     assert written == pytest.approx(expected, rel=0.01)
 
 
-def test_separate_collection_changes_nothing_when_writes_are_uniform() -> None:
+def test_separate_collection_has_no_effect_on_uniform_writes() -> None:
     case = validate.uniform(0.20, Policy.GREEDY)
     drive, load = validate.make(case, PAGES // 4, 5)
     own = Drive(drive.core.config() | {"gc_frontier": 1, "reserve_superblocks": 0})

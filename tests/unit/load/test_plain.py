@@ -49,12 +49,12 @@ def test_a_word_of_no_tool_is_none() -> None:
         *("rdpct=75 seekpct=100", "rdpct=75,iorate=5", "xfersize=8k,50,4k,50", "rdpct=²"),
     ],
 )
-def test_a_name_that_is_nearly_one_is_refused(text: str) -> None:
+def test_misspelt_load_name_is_refused(text: str) -> None:
     with pytest.raises(OpwatchError):
         plain_of(text)
 
 
-def test_a_workload_of_a_sweep_by_such_a_name_is_what_fio_does() -> None:
+def test_named_load_becomes_fio_options() -> None:
     assert load("4k-100-random").jobs[0].options.items() >= {("rw", "randwrite"), ("bs", "4096")}
     mixed = load("rdpct=75,seekpct=30,xfersize=8k,threads=16").jobs[0]
     assert mixed.options.items() >= {
@@ -84,7 +84,7 @@ def test_a_file_of_vdbench_has_the_loads_of_its_runs() -> None:
     ]
 
 
-def test_of_a_file_of_several_loads_a_sweep_wants_one() -> None:
+def test_file_with_several_loads_is_refused_for_a_sweep() -> None:
     with pytest.raises(UsageError, match=r"mixed.vdb: it has 2 loads \(small, large\)"):
         load(str(GOOD / "mixed.vdb"))
     assert only([PlainLoad("a", 0, 100, 4096)], "it").name == "a"
@@ -116,7 +116,7 @@ def test_a_file_of_iometer_has_the_specifications_of_its_workers() -> None:
         ("xfersize=8k", "xfersize=(4k,50,8k,50)", 4, "no list"),
     ],
 )
-def test_what_is_not_understood_of_vdbench_is_refused_by_its_line(
+def test_unsupported_vdbench_line_is_refused_with_its_number(
     old: str, new: str, line: int, what: str
 ) -> None:
     assert old in VDBENCH
@@ -140,7 +140,7 @@ def test_what_is_not_understood_of_vdbench_is_refused_by_its_line(
         ("specs\n\t4 KiB; 0% Read", "specs\n\t9 KiB; 0% Read", 52, "no access specification"),
     ],
 )
-def test_what_is_not_understood_of_iometer_is_refused_by_its_line(
+def test_unsupported_iometer_line_is_refused_with_its_number(
     old: str, new: str, line: int, what: str
 ) -> None:
     assert old in ICF

@@ -42,7 +42,7 @@ numjobs=2
 
 
 @pytest.mark.parametrize("name", names())
-def test_what_comes_with_opwatch_is_sound(name: str) -> None:
+def test_packaged_workload_is_valid(name: str) -> None:
     pattern = load(name)
     assert pattern.left_out == ()
     assert len(pattern.description) > 20
@@ -63,7 +63,7 @@ def test_what_comes_with_opwatch_is_sound(name: str) -> None:
         ("rw=randrw\nnumjobs=4", 0.1, True),
     ],
 )
-def test_what_is_written_in_order_is_written_as_a_whole(lines: str, ratio: float, is_taken: bool) -> None:
+def test_sequential_writes_must_cover_the_whole_range(lines: str, ratio: float, is_taken: bool) -> None:
     """fio starts each round at the first byte, so with a partial range the rest is never written."""
     pattern = parse_job_file(f"[a]\n{lines}\n".encode(), "mine.fio")
     if is_taken:
@@ -85,7 +85,7 @@ def test_what_is_written_in_order_is_written_as_a_whole(lines: str, ratio: float
         ("sync=none", True),
     ],
 )
-def test_on_files_no_write_takes_the_file_systems_own_with_it(line: str, is_taken: bool) -> None:
+def test_syncs_that_write_metadata_are_refused_on_files(line: str, is_taken: bool) -> None:
     pattern = parse_job_file(f"[a]\nrw=randwrite\n{line}\n".encode(), "mine.fio")
     if is_taken:
         require_data_alone(pattern)
@@ -99,7 +99,7 @@ def test_which_are_uniform() -> None:
     assert uniform == {"random-4k", "pts-enterprise", "pts-client", "mixed-70-30"}
 
 
-def test_a_job_file_of_fio_is_taken_without_what_the_sweep_decides(tmp_path: Path) -> None:
+def test_fio_job_file_loses_the_options_of_the_sweep(tmp_path: Path) -> None:
     file = tmp_path / "mine.fio"
     file.write_bytes(USERS)
     pattern = load(str(file))
@@ -158,7 +158,7 @@ def test_a_job_file_of_fio_is_taken_without_what_the_sweep_decides(tmp_path: Pat
         "direct=false",
     ],
 )
-def test_what_leads_elsewhere_or_writes_nothing_is_refused(line: str) -> None:
+def test_options_with_side_effects_or_without_writes_are_refused(line: str) -> None:
     with pytest.raises(BadInput, match=r"mine\.fio"):
         parse_job_file(f"[a]\nrw=randwrite\n{line}\n".encode(), "mine.fio")
 
@@ -169,7 +169,7 @@ def test_memory_of_its_own_and_no_page_cache_are_taken(line: str) -> None:
     assert job.options["direct"] == "1"
 
 
-def test_an_include_is_refused_as_what_it_is() -> None:
+def test_include_is_refused_with_a_remedy() -> None:
     with pytest.raises(BadInput, match=r"line 3: .*put what it has into this file"):
         parse_job_file(b"[a]\nrw=randwrite\ninclude other.fio\n", "mine.fio")
 
@@ -185,7 +185,7 @@ def test_an_include_is_refused_as_what_it_is() -> None:
         b"\xff\xfe[a]",
     ],
 )
-def test_what_is_no_job_file_is_refused(raw: bytes) -> None:
+def test_invalid_job_file_is_refused(raw: bytes) -> None:
     with pytest.raises(BadInput):
         parse_job_file(raw, "mine.fio")
 
@@ -202,7 +202,7 @@ def test_what_is_no_job_file_is_refused(raw: bytes) -> None:
         "description = 5\n[[job]]\nrw = 'randwrite'",
     ],
 )
-def test_what_is_no_workload_is_refused(text: str) -> None:
+def test_invalid_workload_is_refused(text: str) -> None:
     with pytest.raises(BadInput):
         parse_workload(text.encode(), "mine.toml")
 

@@ -82,7 +82,7 @@ def test_cross_stimulus_recovery_is_three_stretches_by_the_minute() -> None:
     assert not round_loads(order, order.parts[0], 512)
 
 
-def test_an_order_is_read_as_it_was_written_and_no_other() -> None:
+def test_order_is_read_back_and_invalid_orders_are_refused() -> None:
     order = PtsOrder("iops", "client", 0.01, 7, "me", {"device": "D", "firmware": None})
     assert order_of(Fields(order.document(), "it")) == order
     for key, value in (("name", "foo"), ("class_name", "x"), ("scale", 0), ("scale", 2)):

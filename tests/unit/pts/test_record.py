@@ -88,7 +88,7 @@ def test_the_matrix_is_of_the_window_alone() -> None:
     assert (point.max_ns, point.five_nines_ns, point.loads) == (7 * 10**7, 7e6, 5)
 
 
-def test_a_round_that_was_not_done_whole_counts_for_nothing() -> None:
+def test_incomplete_round_does_not_count() -> None:
     order = PtsOrder("iops")
     samples = rounds_of("iops", [3e6] * 5)
     assert part_of(order, order.parts[0], record(samples)).is_whole
@@ -162,7 +162,7 @@ def test_the_document_is_as_its_schema_says() -> None:
         assert list(validator.iter_errors(raw | {"parts": 3}))
 
 
-def test_a_report_says_in_what_it_does_not_conform() -> None:
+def test_report_lists_its_deviations() -> None:
     plain, *_, scaled, _ = documents()
     assert (plain["is_conforming"], plain["deviations"], plain["is_whole"]) == (True, [], True)
     assert "NOT CONFORMING" not in "\n".join(pts_lines(plain))
@@ -185,7 +185,7 @@ def test_another_document_is_none() -> None:
         list(pts_lines(documents()[0] | {"parts": [{"name": 3}]}))
 
 
-def test_a_journal_has_it_as_it_was(tmp_path: Path) -> None:
+def test_journal_keeps_the_finished_parts(tmp_path: Path) -> None:
     request = request_of(PtsOrder("throughput", "client", 0.5, header=HEADER))
     done = record(rounds_of("throughput", [6e4] * 5))
     entries = [
@@ -218,7 +218,7 @@ def test_a_damaged_record_is_none() -> None:
         record_of_part(Fields(fine | {"samples": [fine["samples"][0] | {"seconds": 0}]}, "it"))
 
 
-def test_what_is_left_of_a_plan_is_of_the_parts_that_are_left() -> None:
+def test_remaining_plan_covers_the_unfinished_parts() -> None:
     request = request_of(PtsOrder("wsat"))
     state = SweepState(replace(request, budget=replace(request.budget, is_of_plan=True)))
     assert state.allowed(None).write_bytes == 4 * REQUEST.identity.size_bytes

@@ -25,7 +25,7 @@ BAD = [line.split("\t", 1) for line in (FIXTURES / "bad" / "rules" / "rules.txt"
         ("mean<-250us", (None, "mean", False, -250e3, LimitKind.CHANGE, None)),
     ],
 )
-def test_what_a_rule_says(text: str, rule: tuple[str | None, str, bool, float, LimitKind, float]) -> None:
+def test_rule_is_parsed(text: str, rule: tuple[str | None, str, bool, float, LimitKind, float]) -> None:
     op, metric, is_above, limit, kind, lasting_s = rule
     read = parse_rule(text)
     assert read.limit == pytest.approx(limit)
@@ -47,7 +47,7 @@ def test_bad_rules_are_refused_with_their_column(column: str, text: str) -> None
     assert f"column {column}: " in str(error.value)
 
 
-def test_the_mark_stands_below_what_is_wrong() -> None:
+def test_mark_is_below_the_error() -> None:
     for text in ("p99>+5 parsecs", " " * 70 + "read.p99>+5%, please"):
         with pytest.raises(BadRule) as error:
             parse_rule(text)
@@ -55,7 +55,7 @@ def test_the_mark_stands_below_what_is_wrong() -> None:
         assert shown[mark.index("^") :][:1] == text[error.value.column - 1]
 
 
-def test_what_a_terminal_would_obey_is_not_shown() -> None:
+def test_control_characters_in_a_rule_are_not_shown() -> None:
     with pytest.raises(BadRule) as error:
         parse_rule("p99>\x1b[2J")
     assert error.value.log.split("\n")[0].isprintable()
@@ -67,7 +67,7 @@ def test_no_rule_is_too_long() -> None:
         parse_rule("p99>+5%" + " " * MOST_LENGTH)
 
 
-def test_beyond() -> None:
+def test_limit_is_exceeded_in_the_rules_direction() -> None:
     above, below = parse_rule("p99>+5%"), parse_rule("iops<-3%")
     assert [above.is_beyond(share) for share in (0.06, 0.05, -1)] == [True, False, False]
     assert [below.is_beyond(share) for share in (-0.04, -0.03, 1)] == [True, False, False]

@@ -52,13 +52,13 @@ def fired(rules: list[str], entries: Iterable[RunEntry]) -> list[tuple[str, int]
 FAST, SLOW = [MS] * 100, [30 * MS] * 100
 
 
-def test_a_rule_fires_when_it_begins_to_be_met_and_again_once_it_was_not() -> None:
+def test_rule_fires_again_after_its_condition_was_false() -> None:
     seconds = [FAST, SLOW, SLOW, SLOW, FAST, SLOW, [], SLOW]
     rule = "read.p99>20ms"
     assert fired([rule], run_of(seconds)) == [(rule, 3), (rule, 7), (rule, 9)]
 
 
-def test_it_has_to_last() -> None:
+def test_condition_must_last_for_the_given_time() -> None:
     rule = "read.p99>20ms for 3s"
     assert fired([rule], run_of([SLOW, SLOW, FAST, SLOW, SLOW])) == []
     assert fired([rule], run_of([SLOW, SLOW, FAST, SLOW, SLOW, SLOW, SLOW])) == [(rule, 7)]
@@ -79,7 +79,7 @@ def test_it_has_to_last() -> None:
         "write.iops<1",
     ],
 )
-def test_what_is_met(rule: str) -> None:
+def test_rule_fires_if_its_condition_is_true(rule: str) -> None:
     assert fired([rule], run_of([SLOW])) == [(rule, 2)]
 
 
@@ -87,7 +87,7 @@ def test_what_is_met(rule: str) -> None:
     "rule",
     ["read.iops>101", "read.mean<29ms", "write.p99>1ns", "write.iops>0", "waf>0.1", "read.max>31ms", "waf<9"],
 )
-def test_what_is_not_met(rule: str) -> None:
+def test_rule_is_silent_if_its_condition_is_false(rule: str) -> None:
     assert fired([rule], run_of([SLOW])) == []
 
 
@@ -116,7 +116,7 @@ def test_a_disk_that_ends_the_watch_has_gone_once() -> None:
     assert fired(["gone"], entries) == [("gone", 2), ("gone", 3)]
 
 
-def test_disks_are_held_against_it_one_by_one() -> None:
+def test_each_disk_is_evaluated_separately() -> None:
     entries: list[RunEntry] = [
         Began(0, at(1, [])),
         Began(1, at(1, [], device="sdb")),
@@ -130,7 +130,7 @@ def test_disks_are_held_against_it_one_by_one() -> None:
     assert firings[0].words.endswith(" ms")
 
 
-def test_what_cannot_be_a_rule_is_said() -> None:
+def test_rules_unfit_for_a_watch_are_refused() -> None:
     with pytest.raises(UsageError, match="a change needs something to compare with"):
         RuleWatch.of(["read.p99>+5%"])
     with pytest.raises(BadRule):

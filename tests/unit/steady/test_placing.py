@@ -7,16 +7,16 @@ import random
 from opwatch.steady.placing import FileMap, FileRun, joined_runs
 
 
-def test_pieces_that_follow_each_other_in_both_are_one() -> None:
+def test_runs_adjacent_in_file_and_disk_are_joined() -> None:
     runs = [FileRun(500, 200, 50), FileRun(100, 0, 100), FileRun(200, 100, 100), FileRun(300, 250, 10)]
     assert joined_runs(runs) == [FileRun(100, 0, 200), FileRun(500, 200, 50), FileRun(300, 250, 10)]
 
 
-def test_without_a_file_the_drive_is_what_is_written() -> None:
+def test_empty_map_is_the_drive_itself() -> None:
     assert list(FileMap().parts(8192, 4096)) == [(8192, 4096)]
 
 
-def test_each_byte_of_a_write_is_where_the_file_has_it() -> None:
+def test_each_byte_of_a_write_maps_to_its_place_in_the_file() -> None:
     rng = random.Random(1)
     places = rng.sample(range(0, 2000, 20), 30)
     runs = [FileRun(place, 20 * at, 20) for at, place in enumerate(places)]

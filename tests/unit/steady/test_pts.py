@@ -32,7 +32,7 @@ def test_every_variable_has_to_be_steady_in_the_same_window() -> None:
     assert [fit.variable for fit in verdict.fits] == ["4k", "64k"]
 
 
-def test_after_25_rounds_it_is_not_reached_and_the_last_window_is_reported() -> None:
+def test_verdict_after_25_rounds_is_not_reached_with_the_last_window() -> None:
     verdict = judge_pts({"iops": [1000.0 * 0.8**x for x in range(25)] + FLAT})
     assert not verdict.is_steady and verdict.rounds == 25 and verdict.window == (21, 25)
     report = verdict.report()

@@ -18,7 +18,7 @@ def test_a_round_of_the_matrix_takes_56_minutes() -> None:
 
 
 @pytest.mark.parametrize("test", PTS_TESTS, ids=lambda test: test.name)
-def test_what_has_to_be_steady_is_a_point_of_the_test(test: object) -> None:
+def test_steady_points_belong_to_the_test(test: object) -> None:
     assert test in PTS_TESTS
     for one in PTS_TESTS:
         points = {

@@ -32,7 +32,7 @@ def _first_pass(series: Series) -> StrictVerdict | None:
 @pytest.mark.parametrize("round_ratio", SIZES)
 @pytest.mark.parametrize("is_filled", [True, False], ids=["filled", "fresh"])
 @pytest.mark.parametrize("op_ratio", [0.07, 0.28])
-def test_what_it_accepts_is_within_two_percent_of_the_truth(
+def test_accepted_window_is_within_two_percent_of_the_true_value(
     op_ratio: float, is_filled: bool, round_ratio: float
 ) -> None:
     series = Series(op_ratio, is_filled, round_ratio)
@@ -46,7 +46,7 @@ def test_what_it_accepts_is_within_two_percent_of_the_truth(
 @pytest.mark.parametrize(
     ("op_ratio", "policy"), [(0.12, Policy.FIFO), (0.5, Policy.GREEDY), (1.0, Policy.FIFO)]
 )
-def test_so_it_is_at_other_levels_and_with_other_collectors(op_ratio: float, policy: Policy) -> None:
+def test_other_levels_and_collectors_are_accepted_correctly(op_ratio: float, policy: Policy) -> None:
     series = Series(op_ratio, True, 0.1, policy)
     verdict = _first_pass(series)
     assert verdict and verdict.window and verdict.window.whole.waf == pytest.approx(series.truth, rel=0.02)
@@ -106,7 +106,7 @@ def test_calm_rounds_pass() -> None:
         ([replace(CALM, ios=80 + 40 * (i % 2)) for i in range(12)], GROUND, "IOPS: at most"),
     ],
 )
-def test_what_is_not_proven_does_not_pass(rounds: list[Round], ground: SteadyGround, reason: str) -> None:
+def test_unproven_series_do_not_pass(rounds: list[Round], ground: SteadyGround, reason: str) -> None:
     verdict = judge_strict(rounds, ground)
     assert verdict.state is StrictState.NOT_REACHED
     assert reason in verdict.reason
@@ -120,7 +120,7 @@ def test_what_is_not_proven_does_not_pass(rounds: list[Round], ground: SteadyGro
         ([CALM] * 12, replace(GROUND, spread=None), "coverage: not measured"),
     ],
 )
-def test_what_was_not_measured_leaves_it_unproven(
+def test_missing_measurements_leave_the_verdict_unproven(
     rounds: list[Round], ground: SteadyGround, reason: str
 ) -> None:
     verdict = judge_strict(rounds, ground)
@@ -162,7 +162,7 @@ def test_a_host_that_is_too_noisy_passes_nowhere() -> None:
 @pytest.mark.parametrize("round_ratio", [0.01, 0.1])
 @pytest.mark.parametrize("is_filled", [True, False], ids=["filled", "fresh"])
 @pytest.mark.parametrize("op_ratio", [0.07, 0.28])
-def test_nothing_passes_earlier_for_the_noise_of_a_host(
+def test_noise_of_the_host_does_not_cause_an_early_pass(
     op_ratio: float, is_filled: bool, round_ratio: float
 ) -> None:
     series = Series(op_ratio, is_filled, round_ratio, noise=0.05)
@@ -212,7 +212,7 @@ def test_a_workload_with_a_hot_spot_is_not_uniform() -> None:
     assert spread.coverage_ratio == 1.0 and spread.is_uniform is False
 
 
-def test_a_part_of_a_unit_covers_nothing_and_what_lies_outside_neither() -> None:
+def test_partial_units_and_bytes_outside_cover_no_unit() -> None:
     written = WriteMap(10 * 4096)
     written.add(2048, 4096)
     written.add(9 * 4096, 3 * 4096)

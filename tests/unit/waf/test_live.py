@@ -79,13 +79,13 @@ def test_a_host_that_is_idle_is_said_to_be_idle() -> None:
     assert "have not moved" not in (live(bench.trail).reason or "")
 
 
-def test_one_look_is_a_sentence() -> None:
+def test_single_poll_reports_too_few_readings() -> None:
     bench = Bench(VirtualDrive(OCP, 1))
     bench.poll()
     assert live(bench.trail).reason == "the drive's counters were read once so far; it takes two looks"
 
 
-def test_a_look_that_reads_nothing_is_noticed() -> None:
+def test_poll_without_counters_is_noticed() -> None:
     bench = Bench(VirtualDrive(OCP, 1))
     bench.polls(3)
     assert not stale(bench.trail)
@@ -132,7 +132,7 @@ def test_a_thread_that_fails_leaves_its_reason_and_not_the_last_value() -> None:
     assert other.figure and other.figure.reason == words
 
 
-def test_looks_say_what_polls_say() -> None:
+def test_readings_and_polls_give_the_same_figure() -> None:
     """With another path the measurement restarts without the earlier figure."""
     drive = VirtualDrive(OCP, 5)
     bench, trail = Bench(drive), LiveTrail(lambda: CATALOGUE)
@@ -152,7 +152,7 @@ def test_looks_say_what_polls_say() -> None:
     assert anew and anew.reason == "the drive's counters were read once so far; it takes two looks"
 
 
-def test_a_look_that_fails_says_why_and_one_that_works_again_has_a_figure() -> None:
+def test_failed_reading_has_a_reason_and_recovery_has_a_figure() -> None:
     drive = VirtualDrive(OCP, 5)
     trail, drive.rate = LiveTrail(lambda: CATALOGUE), 100e6
     for _ in range(30):

@@ -77,7 +77,7 @@ def test_a_path_that_comes_begins_the_count_anew(tree: Tree) -> None:
     assert waf.samples() == []
 
 
-def test_a_drive_is_polled_while_any_disk_leads_to_it(tree: Tree) -> None:
+def test_drive_is_polled_while_any_disk_belongs_to_the_drive(tree: Tree) -> None:
     first, second = tree.devices.leaves(tree["nvme1n1"])
     waf = LiveWaf(tree.devices, drives, 5)
     waf.add([first, second])

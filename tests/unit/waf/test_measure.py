@@ -78,7 +78,7 @@ def test_without_a_host_counter_the_kernel_is_not_contradicted_and_not_confirmed
     assert "other writers" in (result.stretch.host.why or "")
 
 
-def test_waf_below_one_is_a_number() -> None:
+def test_waf_below_1_is_a_number() -> None:
     polls = [*[(1000, 5000, 9000)] * 3, (2000, 6000, 9400), (2000, 6000, 9400)]
     result = measured(polls, 2, 3)
     assert result.waf == 0.4

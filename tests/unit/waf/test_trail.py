@@ -48,12 +48,12 @@ def test_the_period_is_learned_and_never_underrated(period: int, phase: int) -> 
     assert period * SECOND <= period_ns <= (period + 2) * SECOND
 
 
-def test_too_few_changes_teach_nothing() -> None:
+def test_too_few_changes_give_no_period() -> None:
     seconds = range(25)
     assert trail([t // 10 for t in seconds], list(seconds)).period_ns() is None
 
 
-def test_an_idle_host_teaches_nothing() -> None:
+def test_idle_host_gives_no_period() -> None:
     seconds = range(100)
     assert trail([t // 10 for t in seconds], [5] * 100).period_ns() is None
 
@@ -72,7 +72,7 @@ def test_a_mark_lies_between_two_polls() -> None:
     assert track.mark(3, SECOND).written == Span(200, 400)
 
 
-def test_the_moment_of_a_poll_lies_between_what_was_read_then_and_what_is_of_later() -> None:
+def test_poll_is_bounded_by_its_reading_and_later_readings() -> None:
     track = trail([5, 5, 7, 9], [100, 200, 300, 400])
     boxed = track.mark_at(1, LONGEST_NS)
     assert boxed and (boxed.value, boxed.written) == (Span(5, 7), Span(200, 200))

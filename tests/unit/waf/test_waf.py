@@ -40,7 +40,7 @@ def test_the_truth_is_within_the_error(
 
 
 @given(st.floats(0.5, 10), st.sampled_from(QUANTA), st.sampled_from(QUANTA))
-def test_as_many_bytes_as_it_says_give_one_percent(waf: float, host_step: int, nand_step: int) -> None:
+def test_needed_bytes_give_an_error_of_a_percent(waf: float, host_step: int, nand_step: int) -> None:
     host = needed(host_step - 1, nand_step - 1, waf * 0.99) + 2 * host_step
     ratio = amplify(grown(0, int(host * waf), nand_step, up=False), grown(0, host, host_step, up=False))
     assert ratio.waf is not None and ratio.error is not None
@@ -65,12 +65,12 @@ def test_an_idle_host_has_no_ratio() -> None:
     assert ratio.waf is None and "nothing" in (ratio.reason or "")
 
 
-def test_what_nobody_knows_has_no_ratio() -> None:
+def test_unknown_bytes_have_no_ratio() -> None:
     ratio = amplify(Span(10**9, 10**9), Span(5, math.inf))
     assert ratio.waf is None and "not shown" in (ratio.reason or "")
 
 
-def test_spans() -> None:
+def test_span_arithmetic_is_exact() -> None:
     assert Span(10, 12).minus(Span(1, 4)) == Span(6, 11)
     assert Span(1, 2).minus(Span(5, 9)) == Span(0, 0)
     assert Span(1, 5).meet(Span(4, 9)) == Span(4, 5)
@@ -107,6 +107,6 @@ def test_the_split_refuses_a_drive_that_changes_its_way(seed: int, begin: int) -
     assert parts.a is None and "worked in another way" in (parts.reason or "")
 
 
-def test_the_split_refuses_what_cannot_be_told_apart() -> None:
+def test_split_refuses_too_few_or_too_even_intervals() -> None:
     assert "too few" in (split([IntervalBytes(1, 1, 1.0)]).reason or "")
     assert "too even" in (split([IntervalBytes(10**9, 2 * 10**9, 1.0)] * 20).reason or "")

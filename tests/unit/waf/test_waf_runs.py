@@ -29,7 +29,7 @@ FEW = range(1000, 1002)
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
-def test_the_truth_is_within_an_error_that_is_no_wider_than_it_must_be(
+def test_true_value_is_within_an_error_that_is_no_wider_than_necessary(
     scenario: Scenario, model: Model
 ) -> None:
     runs = row(model, scenario, FEW if scenario.seconds > 1000 else SEEDS)
@@ -52,7 +52,7 @@ def test_writes_that_fail_are_within_the_error(refresh_s: float, refused: float)
     assert any(outcome.measured.waf is not None for outcome in runs)
 
 
-def test_too_little_for_a_step_is_refused_with_what_is_missing() -> None:
+def test_too_few_bytes_for_a_step_are_refused_with_the_missing_amount() -> None:
     model = replace(PHISON, nand_quantum=1)  # so that no more than 4 GB are written
     drive = VirtualDrive(model, 7)
     bench = Bench(drive)
@@ -67,7 +67,7 @@ def test_too_little_for_a_step_is_refused_with_what_is_missing() -> None:
     assert measured.stretch and (measured.stretch.amplification.needed_bytes or 0) > 50 * GIB
 
 
-def test_what_the_drive_does_besides_is_told_apart() -> None:
+def test_internal_writes_of_the_drive_are_separated() -> None:
     """The drive's own writes have a rate, both idle and as part of the split."""
     inside = 0
     for seed in range(5):

@@ -140,7 +140,7 @@ def test_no_command_is_no_reason() -> None:
     assert "read: none" in shown
 
 
-def test_what_the_drive_added() -> None:
+def test_growth_between_two_drive_readings() -> None:
     early, late = drive_of([Request(1000, 0)]), drive_of([Request(1000, 0), Request(50_000, 0)])
     added = grown(early, late)
     assert isinstance(added, DirectionTimes)

@@ -36,7 +36,7 @@ SCHEMA = strict(json.loads((Path(__file__).parents[4] / "docs" / "schema" / "lat
         ("ocp-log-c3.bin", pages.slow_page),
     ],
 )
-def test_fixtures_are_what_the_specification_makes(name: str, made: Callable[[], bytes]) -> None:
+def test_fixtures_match_the_pages_built_from_the_specification(name: str, made: Callable[[], bytes]) -> None:
     assert (FOLDER / name).read_bytes() == made()
 
 
@@ -96,7 +96,7 @@ def test_quantiles_are_as_wide_as_the_slots_allow() -> None:
         ),
     ],
 )
-def test_what_is_no_page_of_amazons(raw: bytes) -> None:
+def test_invalid_amazon_pages_are_refused(raw: bytes) -> None:
     with pytest.raises(BadPage):
         decode_amazon(raw)
 
@@ -121,7 +121,7 @@ def test_the_latency_monitor() -> None:
 @given(
     st.integers(0, 3), st.integers(0, 2), st.integers(0, 2**32 - 1), st.integers(1, 2**16 - 1), st.booleans()
 )
-def test_each_cell_is_where_it_belongs(
+def test_each_cell_is_decoded_at_its_offset(
     bucket: int, direction: int, count: int, ms: int, static: bool
 ) -> None:
     cells = {(bucket, direction): (count, ms, 77)}
@@ -148,7 +148,7 @@ def test_each_cell_is_where_it_belongs(
         monitor_page({}, thresholds=(9, 8, 7, 6)),
     ],
 )
-def test_what_is_no_latency_monitor(raw: bytes) -> None:
+def test_invalid_latency_monitors_are_refused(raw: bytes) -> None:
     with pytest.raises(BadPage):
         decode_monitor(raw)
 
@@ -173,7 +173,7 @@ def shown(*names: str) -> list[str]:
     return lines(latency_of(read_recorded([FOLDER / name for name in names])))
 
 
-def test_lines_say_all_of_it_in_80_columns() -> None:
+def test_report_lines_fit_in_80_columns() -> None:
     text = shown("instance-storage-log-d0.bin", "ocp-log-c3.bin") + shown("ebs-log-d0.bin")
     assert all(len(line) <= 80 for line in text)
     whole = " ".join(" ".join(text).split())

@@ -33,7 +33,7 @@ def of(made: list[FirmwareSample]) -> Estimate:
     return amplification(made, lambda: CATALOGUE)
 
 
-def test_it_is_that_of_the_whole_run_with_its_error() -> None:
+def test_waf_covers_the_whole_run_with_its_error() -> None:
     drive = VirtualDrive(OCP, 3)
     drive.rate = 40e6
     drive.advance(5)

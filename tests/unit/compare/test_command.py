@@ -73,7 +73,7 @@ def compare(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     return run
 
 
-def test_lines(compare: Shown) -> None:
+def test_text_output_marks_differences(compare: Shown) -> None:
     status, out, err = compare("a.opw", "b.opw", "a.opw")
     assert (status, err) == (0, "")
     assert all(len(line) <= 80 for line in out.splitlines())
@@ -88,7 +88,7 @@ def test_lines(compare: Shown) -> None:
     assert "[1] " in out
 
 
-def test_json(compare: Shown) -> None:
+def test_json_has_all_runs_and_figures(compare: Shown) -> None:
     status, out, err = compare("a.opw", "b.opw", "--json", "--fail-if", "p99>+5%", "--op", "read")
     document: dict[str, Any] = json.loads(out)
     assert (status, err, len(out.splitlines())) == (1, "", 1)
@@ -133,7 +133,7 @@ def test_cpu_time_is_compared(compare: Shown) -> None:
     assert document["rules"][0]["ruling"] == "fires"
 
 
-def test_what_the_command_took_stands_beside_it(compare: Shown, folder: Path) -> None:
+def test_cpu_time_of_the_command_is_a_separate_figure(compare: Shown, folder: Path) -> None:
     made = (folder / "light.opw").read_bytes()
     (folder / "with-command.opw").write_bytes(made)
     with closing(sqlite3.connect(folder / "with-command.opw")) as connection, connection:
@@ -152,7 +152,7 @@ def test_what_the_command_took_stands_beside_it(compare: Shown, folder: Path) ->
     assert "        cmd/IO        50.0u         50.0u   1.000" in out
 
 
-def test_one_that_has_none_is_held_against_nothing(compare: Shown) -> None:
+def test_recording_without_cpu_time_leaves_the_rule_undecided(compare: Shown) -> None:
     status, out, _ = compare("light.opw", "a.opw", "--fail-if", "cpu>+1%")
     assert status == 0
     assert "cpu>+1%: not decided, CPUs of B (nvme0n1); this recording has no CPU time" in " ".join(
@@ -172,7 +172,7 @@ def test_markdown_is_text_of_nobody_else(compare: Shown) -> None:
     assert "- **p99\\>+5%: FIRES" in out
 
 
-def test_what_means_something_in_markdown_is_escaped() -> None:
+def test_markdown_characters_are_escaped() -> None:
     assert escaped("a|b") == "a\\|b"
     assert escaped("@user #1 [x](y)") == "\\@user \\#1 \\[x\\](y)"
     # Characters that matter only at the start of a line are not escaped elsewhere.
@@ -212,7 +212,7 @@ def test_rules_decide_the_exit_status(
     assert words in " ".join(out.split())
 
 
-def test_quiet_says_what_fires_and_nothing_else(compare: Shown) -> None:
+def test_quiet_prints_only_fired_rules(compare: Shown) -> None:
     status, out, err = compare("a.opw", "b.opw", "-q", "--fail-if", "p99>+5%", "--fail-if", "p50>+5%")
     assert (status, out) == (1, "")
     assert err.startswith("opwatch: p99>+5%: FIRES, read p99 of B")
@@ -234,7 +234,7 @@ def test_quiet_says_what_fires_and_nothing_else(compare: Shown) -> None:
         (("a.opw", "b.opw", "--json", "--markdown"), 2, "not allowed with argument --json"),
     ],
 )
-def test_errors(compare: Shown, words: tuple[str, ...], status: int, error: str) -> None:
+def test_error_status_and_message(compare: Shown, words: tuple[str, ...], status: int, error: str) -> None:
     said, out, err = compare(*words)
     assert (said, out) == (status, "")
     assert error in err
@@ -247,7 +247,7 @@ def test_a_file_of_something_else(compare: Shown, folder: Path) -> None:
     assert "text.opw" in err
 
 
-def test_a_short_run_says_how_much_it_takes(compare: Shown) -> None:
+def test_short_run_names_the_required_length(compare: Shown) -> None:
     status, out, _ = compare("a.opw", "short.opw")
     assert status == 0
     assert "5 intervals are too few, 12 are needed" in out

@@ -77,7 +77,7 @@ def test_figures_have_the_error_of_the_kernel_s_counts() -> None:
     assert cpu_io.value == pytest.approx(1e9 * busy_s / sum(one.requests for one in of_run.stretches))
 
 
-def test_what_is_not_known_has_a_reason() -> None:
+def test_unknown_cpu_time_has_a_reason() -> None:
     def reasons(of_run: DiskCourse) -> set[str | None]:
         every = cpu_estimates(of_run).values()
         assert not any(estimate.is_judged for estimate in every)
@@ -95,7 +95,7 @@ def test_what_is_not_known_has_a_reason() -> None:
     assert reasons(course(1, seconds=11)) == {"11 intervals are too few, 12 are needed"}
 
 
-def test_without_requests_there_is_no_time_for_one() -> None:
+def test_idle_run_has_no_cpu_time_per_request() -> None:
     idle = course(1)
     for stretch in idle.stretches:
         stretch.requests = 0
@@ -113,7 +113,7 @@ def test_neighbours_that_are_added_up_stay_the_same() -> None:
     assert cpu.is_judged
 
 
-def test_what_a_command_took_is_exact_and_says_nothing_of_another_run() -> None:
+def test_cpu_time_of_a_command_is_exact_and_not_compared() -> None:
     of_run = course(1)
     requests = sum(stretch.requests for stretch in of_run.stretches)
     value = 1.5e9 / requests

@@ -63,7 +63,7 @@ def known(value: float, *, width: float = 0.0, scatter: float = 0.01, in_slots: 
         (NOTHING_KNOWN, Estimate(0.0), Statement.UNKNOWN),
     ],
 )
-def test_statements(first: Estimate, other: Estimate, statement: Statement) -> None:
+def test_statement_follows_the_difference(first: Estimate, other: Estimate, statement: Statement) -> None:
     said = difference(first, other, 0.05)
     assert said.statement is statement
     assert (said.reason is not None) == (statement is Statement.UNKNOWN)
@@ -108,7 +108,7 @@ def test_ratios_invert(one: Estimate, two: Estimate, in_slots: bool) -> None:
 
 
 @given(estimates, estimates, st.booleans())
-def test_a_real_difference_has_one_side(one: Estimate, two: Estimate, in_slots: bool) -> None:
+def test_real_difference_has_a_single_sign(one: Estimate, two: Estimate, in_slots: bool) -> None:
     first, other = replace(one, is_in_slots=in_slots), replace(two, is_in_slots=in_slots)
     said = difference(first, other, 0.05)
     assert said.ratio and said.low is not None and said.high is not None
@@ -200,7 +200,7 @@ def test_an_operation_that_ended() -> None:
         ("write.p99>+5%", Ruling.UNKNOWN),
     ],
 )
-def test_rulings(text: str, ruling: Ruling) -> None:
+def test_rulings_of_rules(text: str, ruling: Ruling) -> None:
     (decision,) = decide([check(parse_rule(text))], compare(steady(), steady(2_200_000)))
     assert decision.ruling is ruling
     assert (decision.why is None) == (ruling in (Ruling.FIRES, Ruling.WITHIN))

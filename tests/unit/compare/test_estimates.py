@@ -86,7 +86,7 @@ def test_the_moments_of_the_samples_bound_a_rate() -> None:
     assert rate.high == pytest.approx(1000 / (1 - 1e-5))
 
 
-def test_too_little_says_how_much_it_takes() -> None:
+def test_too_few_values_name_the_required_number() -> None:
     few = reads(exponential(1, LEAST_INTERVALS - 1))
     assert few["iops"].reason == "11 intervals are too few, 12 are needed"
     rare = reads([{"read": {100_000: 10}}] * 30)
@@ -117,7 +117,7 @@ def test_a_long_run_is_added_up_exactly() -> None:
     assert merged == slots
 
 
-def test_a_run_without_an_end_is_sampled_as_far_as_it_goes() -> None:
+def test_run_without_an_end_is_sampled_to_its_last_tick() -> None:
     run = list(entries(exponential(1, 20)))
     ticks: list[RunEntry] = [entry for entry in run if isinstance(entry, Ticked)]
     whole = sampled(run).disks["nvme0n1"]
@@ -172,7 +172,7 @@ def under_noise(chance: random.Random, count: int) -> list[float]:
     ],
     ids=["share 0.9", "share 0.98", "two states", "under noise"],
 )
-def test_what_lasts_for_long_makes_no_differences(
+def test_long_lasting_states_make_no_differences(
     series_of: Callable[[random.Random, int], list[float]],
 ) -> None:
     """Each of four figures gets a quarter of the 5 %, as in a comparison."""
@@ -188,7 +188,7 @@ def test_what_lasts_for_long_makes_no_differences(
     assert wrong <= 0.05 * pairs + 2 * math.sqrt(0.05 * pairs)
 
 
-def test_a_correlated_run_says_how_long_it_would_have_to_be() -> None:
+def test_correlated_run_names_the_required_length() -> None:
     series = [100 + 5 * value for value in lasting(random.Random(5), 60, 0.9)]
     estimate = mean_of(series)
     assert not estimate.is_judged

@@ -71,12 +71,12 @@ def test_asked_for() -> None:
         ("/", "a.opw has no disk ''"),
     ],
 )
-def test_asked_for_what_is_not_there(asked: str, words: str) -> None:
+def test_unknown_device_is_refused_with_the_available_devices(asked: str, words: str) -> None:
     with pytest.raises(UsageError, match="^" + words):
         paired([run("sda", "sdb"), run("sda", "sdc")], [asked], FILES)
 
 
-def test_none_in_common_says_what_to_write() -> None:
+def test_runs_without_a_common_disk_name_the_option() -> None:
     with pytest.raises(UsageError) as error:
         paired([run("sda", "sdb"), run("sdc")], (), FILES)
     assert str(error.value).endswith("a.opw has sda, sdb; b.opw has sdc. Say which: --dev sda/sdc")

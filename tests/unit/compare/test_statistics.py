@@ -21,7 +21,7 @@ from opwatch.compare.student import threshold, two_sided
     # From tables of the distribution.
     [(0.05, 1, 12.7062), (0.05, 10, 2.2281), (0.01, 5, 4.0321), (0.001, 30, 3.6460), (0.05, 1e7, 1.95996)],
 )
-def test_student(chance: float, freedom: float, value: float) -> None:
+def test_student_threshold_and_probability(chance: float, freedom: float, value: float) -> None:
     assert threshold(chance, freedom) == pytest.approx(value, rel=1e-4)
     assert two_sided(value, freedom) == pytest.approx(chance, rel=1e-3)
 
@@ -40,7 +40,7 @@ def lasting(chance: random.Random, count: int, share: float) -> list[float]:
     return series
 
 
-def test_autocorrelations() -> None:
+def test_autocorrelations_of_a_known_process() -> None:
     series = lasting(random.Random(1), 20_000, 0.6)
     correlations = autocorrelations(series, 3)
     assert correlations[0] == 1
@@ -91,7 +91,7 @@ def test_the_scatter_is_that_of_the_law(share: float, length: int) -> None:
     assert fmean(value for value in estimated if value) == pytest.approx(true, rel=0.15)
 
 
-def test_what_often_has_no_value_has_no_scatter() -> None:
+def test_ratio_that_is_often_undefined_has_no_deviation() -> None:
     rare = [0] * 59 + [1]
     assert scatter(ratio_of(rare, rare), 60, 1) is None
     assert scatter(ratio_of([3] * 60, [1] * 60), 60, 4) == 0

@@ -122,13 +122,13 @@ def test_a_job_that_rested_is_not_made_to_have_worked() -> None:
         (["far_iops.1.log", "other_iops.1.log"], "are of one job"),
     ],
 )
-def test_what_no_run_wrote_is_refused(names: list[str], words: str) -> None:
+def test_contradictory_logs_are_refused(names: list[str], words: str) -> None:
     with pytest.raises(BadInput, match=words):
         read_fio_logs([(name, (BAD / name).read_bytes()) for name in names], average_ms=500)
 
 
 @pytest.mark.parametrize("name", ["columns_iops.1.log", "operation_clat.1.log", "words_bw.1.log"])
-def test_what_is_no_log_is_refused_with_its_line(name: str) -> None:
+def test_invalid_fio_log_is_refused_with_its_line(name: str) -> None:
     with pytest.raises(BadInput, match=f"{name}, line "):
         read_fio_logs([(name, (FIXTURES / "bad" / "fio" / name).read_bytes())])
 
@@ -170,7 +170,7 @@ def test_intervals_without_requests_do_not_stretch_the_others() -> None:
     assert other.interval.ops["write"].count == 24
 
 
-def test_logs_of_means_alone_are_refused_because_they_do_not_say_of_what_time() -> None:
+def test_logs_of_averages_without_their_interval_are_refused() -> None:
     logs, _ = of_run("sparse")
     with pytest.raises(BadInput, match="--log-avg-msec MS"):
         read_fio_logs(logs)

@@ -204,7 +204,7 @@ def test_partial_requeued_failed_and_unfinished_requests() -> None:
         *(("D", "discard"), ("DS", "discard"), ("N", None), ("WZS", "write_zeroes")),
     ],
 )
-def test_operations(flags: str, op: str | None) -> None:
+def test_operation_from_trace_flags(flags: str, op: str | None) -> None:
     assert operation(flags) == op
 
 
@@ -222,7 +222,7 @@ def test_operations(flags: str, op: str | None) -> None:
         ("../fio/no-json.txt", "it has no JSON: run fio with"),
     ],
 )
-def test_a_file_that_is_none_leaves_nothing(
+def test_refused_import_leaves_no_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, words: str
 ) -> None:
     program = ["--from-program", "blkparse"] if name in ("no-event.txt", "nothing-ends.txt") else []
@@ -243,7 +243,7 @@ def test_imports_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "did not measure it" in " ".join(out.split())
 
 
-def test_a_discard_of_all_operations_in_one_is_refused() -> None:
+def test_unified_operations_with_a_discard_are_refused() -> None:
     mixed = FIXTURES / "good" / "fio" / "mixed.json"
     with pytest.raises(BadInput, match="unified_rw_reporting"):
         read_fio(mixed.read_bytes(), "mixed.json")

@@ -97,7 +97,7 @@ def test_megabytes_without_a_mean_size_are_refused_when_they_are_too_coarse() ->
         ("free.txt", "unknown format: import the output of fio --output-format=json"),
     ],
 )
-def test_other_output_is_refused_with_what_to_run(
+def test_other_output_is_refused_with_the_command_to_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, words: str
 ) -> None:
     recording = tmp_path / "a.opw"

@@ -129,7 +129,7 @@ def test_recordings_are_apart_so_that_those_kept_cover_hours(tmp_path: Path, clo
     assert {later - earlier for earlier, later in pairwise(times)} == {300}
 
 
-def test_short_ring_has_recordings_half_of_it_apart(tmp_path: Path, clock: Clock) -> None:
+def test_short_ring_spaces_recordings_by_half_its_length(tmp_path: Path, clock: Clock) -> None:
     """A firing must still be inside the ring when its recording is written."""
     rules = Rules()
     one = catcher(tmp_path, rules, most=50, keep_s=100.0)
@@ -175,7 +175,7 @@ def test_only_recordings_of_a_flight_recorder_are_removed(tmp_path: Path) -> Non
     assert CaughtRecordings(tmp_path / "caught", 20).make_room() == []
 
 
-def test_name_of_a_recording_is_one_that_is_removed_in_time(tmp_path: Path) -> None:
+def test_recording_name_is_recognised_for_removal(tmp_path: Path) -> None:
     folder = CaughtRecordings(tmp_path / "caught", 1)
     for device in ("nvme0n1", "cciss/c0d0", "dm-3"):
         path = folder.new_path(device)

@@ -61,7 +61,7 @@ def test_rates_do_not_break(by_s: int) -> None:
 
 
 @pytest.mark.parametrize("by_s", STEPS_S)
-def test_a_recording_of_it_says_the_same(tmp_path: Path, by_s: int) -> None:
+def test_recording_of_a_clock_step_shows_the_same(tmp_path: Path, by_s: int) -> None:
     path, run = tmp_path / "run.opw", list(stepped(a_run(), by_s))
     record(path, run)
     recording = RecordedRun(path)

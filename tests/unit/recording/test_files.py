@@ -111,7 +111,7 @@ def test_slow_requests_of_version_3_are_read_for_ever(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", [1, 2, 3, 4, 5, 6])
-def test_one_that_was_killed_is_read_for_ever(tmp_path: Path, version: int) -> None:
+def test_killed_recordings_of_every_version_are_read(tmp_path: Path, version: int) -> None:
     recording = RecordedRun(unpacked(f"good/recordings/{version}-killed.opw.gz", tmp_path))
     entries = [entry for entry in recording.entries() if not isinstance(entry, Slowed)]
     assert len(entries) == 10
@@ -119,7 +119,7 @@ def test_one_that_was_killed_is_read_for_ever(tmp_path: Path, version: int) -> N
     recording.close()
 
 
-def test_what_a_command_took_of_the_cpus_is_read_for_ever(tmp_path: Path) -> None:
+def test_cpu_time_of_a_recorded_command_is_read(tmp_path: Path) -> None:
     with closing(RecordedRun(unpacked("good/recordings/5-command.opw.gz", tmp_path))) as recording:
         assert command_cpu(recording) == CommandCpu(1.25, 0.5)
     with closing(RecordedRun(unpacked("good/recordings/5.opw.gz", tmp_path))) as recording:
@@ -162,7 +162,7 @@ def two_minutes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_cut_anywhere_it_opens_or_says_what_is_missing(tmp_path: Path) -> None:
+def test_file_cut_at_any_page_opens_or_is_refused(tmp_path: Path) -> None:
     run, opened, path = list(a_run(75)), 0, tmp_path / "cut.opw"
     record(tmp_path / "whole.opw", run)
     whole = (tmp_path / "whole.opw").read_bytes()
@@ -184,7 +184,7 @@ def test_cut_anywhere_it_opens_or_says_what_is_missing(tmp_path: Path) -> None:
     assert opened > 0
 
 
-def test_a_name_with_anything_in_it_is_a_name(two_minutes: Path, tmp_path: Path) -> None:
+def test_any_file_name_works(two_minutes: Path, tmp_path: Path) -> None:
     for name in (b"a run?mode=rwc&x#%41.opw", b"\xff\xfe.opw", b"\x1b[31m\n.opw"):
         path = tmp_path / os.fsdecode(name)
         path.write_bytes(two_minutes.read_bytes())
@@ -194,7 +194,7 @@ def test_a_name_with_anything_in_it_is_a_name(two_minutes: Path, tmp_path: Path)
         assert all_of(new) == list(a_run(3))
 
 
-def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+def test_other_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="no regular file"):
         RecordedRun(tmp_path)
     (tmp_path / "text.opw").write_text("this is no recording\n" * 500)

@@ -43,7 +43,7 @@ WORDS = Layout().words
 NUMBERS = st.integers(0, MODULUS - 1)
 
 
-def test_a_number_takes_as_many_bytes_as_it_needs() -> None:
+def test_number_takes_the_fewest_bytes() -> None:
     for value, length in ((0, 1), (127, 1), (128, 2), (MODULUS - 1, 10)):
         out = bytearray()
         put(out, value)
@@ -70,7 +70,7 @@ def test_numbers_come_back(numbers: list[int], changes: list[int]) -> None:
 
 
 @pytest.mark.parametrize("raw", [b"", b"\x80", b"\xff" * 9 + b"\x02", b"\x80" * 10 + b"\x01", b"\xff" * 500])
-def test_what_is_no_number_is_refused(raw: bytes) -> None:
+def test_malformed_numbers_are_refused(raw: bytes) -> None:
     with pytest.raises(BadInput, match=r"run\.opw"):
         Varints(raw, "run.opw").number()
 
@@ -171,7 +171,7 @@ def test_a_group_that_has_no_place_is_not_left_out_in_silence() -> None:
         FrameWriter().streams(1, replace(sample, reading=replace(sample.reading, before=stat)), 0)
 
 
-def test_what_only_grows_does_not_go_back() -> None:
+def test_growing_counters_do_not_go_back() -> None:
     words = [0] * WORDS
     words[0] = words[1] = 5
     first = DiskSample(
@@ -245,7 +245,7 @@ def test_columns_come_back(rows: list[list[int]]) -> None:
         changes.change()
 
 
-def test_columns_take_what_their_noise_takes() -> None:
+def test_packed_columns_need_the_bytes_of_their_noise() -> None:
     chance = random.Random(3)
     rows = [[1_000_000_000 + chance.randrange(-500, 500), 7] for _ in range(1000)]
     # About 10 bits of noise per row; the second column needs no bytes.
@@ -264,7 +264,7 @@ def test_columns_take_what_their_noise_takes() -> None:
         (b"\x02\x02\x00\x01", "more than its columns"),
     ],
 )
-def test_what_are_no_columns_is_refused(raw: bytes, words: str) -> None:
+def test_malformed_columns_are_refused(raw: bytes, words: str) -> None:
     with pytest.raises(BadInput, match=words):
         unpacked(raw, 1, 5, "run.opw")
 

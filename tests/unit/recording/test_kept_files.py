@@ -115,7 +115,7 @@ def test_a_phase_that_is_not_there_names_those_that_are(tmp_path: Path) -> None:
             phase_named(run, "b")
 
 
-def test_what_fio_said_stands_beside_the_disks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fio_results_are_shown_beside_the_disks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     logs = {f"fio/fio_{kind}.2.log": (FIO / f"two_{kind}.2.log").read_bytes() for kind in ("bw", "clat")}
     path = made(tmp_path / "a.opw", {REPORT_NAME: REPORT, **logs}, ("steady", 6, 15))
     with closing(RecordedRun(path)) as run:
@@ -159,7 +159,7 @@ def test_phases_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert "no phase 'other', but 'steady'" in capsys.readouterr().err
 
 
-def test_two_phases_of_one_recording_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_phases_of_a_recording_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = str(made(tmp_path / "a.opw", {}, ("level 0 %", 1, 13), ("level 28 %", 13, 24), seconds=25))
     levels = ["--at-phase", "level 0 %", "--at-phase", "level 28 %"]
     assert main(["compare", "--json", path, path, *levels]) == 0

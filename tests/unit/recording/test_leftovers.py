@@ -58,7 +58,7 @@ def test_all_that_was_committed_is_read(killed: Path) -> None:
     assert {path.name: path.read_bytes() for path in killed.parent.iterdir()} == before
 
 
-def test_what_is_planted_beside_it_is_not_written_to(killed: Path, tmp_path: Path) -> None:
+def test_planted_side_files_are_not_written(killed: Path, tmp_path: Path) -> None:
     precious = tmp_path / "precious"
     precious.write_text("precious")
     for side in ("-shm", "-journal"):
@@ -72,7 +72,7 @@ def test_what_is_planted_beside_it_is_not_written_to(killed: Path, tmp_path: Pat
     assert precious.read_text() == "precious"
 
 
-def test_it_is_read_by_another_name_as_well(killed: Path, tmp_path: Path) -> None:
+def test_killed_recording_is_read_through_a_symlink(killed: Path, tmp_path: Path) -> None:
     (tmp_path / "link.opw").symlink_to(killed)
     assert read(tmp_path / "link.opw") == RUN
 
@@ -85,7 +85,7 @@ def frames(log: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 @pytest.mark.parametrize("moved", [1, 2, 40])
-def test_nothing_is_missing_when_the_recorder_was_killed_while_its_log_was_moved(
+def test_recorder_that_is_killed_while_its_log_is_being_moved_loses_no_pages(
     killed: Path, moved: int
 ) -> None:
     """A checkpoint copies the first page first, which counts pages that exist only in the log."""
@@ -100,7 +100,7 @@ def test_nothing_is_missing_when_the_recorder_was_killed_while_its_log_was_moved
         assert list(recording.entries()) == RUN
 
 
-def test_what_is_missing_is_in_neither_file(killed: Path) -> None:
+def test_pages_in_neither_file_are_missing(killed: Path) -> None:
     log = killed.with_name("run.opw-wal")
     pages = dict(frames(log.read_bytes()))
     with killed.open("r+b") as file:
@@ -120,7 +120,7 @@ def test_sparse_log_takes_neither_time_nor_room(killed: Path) -> None:
     assert time.process_time() - begin < 5
 
 
-def test_nothing_is_left_where_it_was_put_together(
+def test_reading_leaves_no_temporary_files(
     killed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "temporary").mkdir()
@@ -135,7 +135,7 @@ def test_nothing_is_left_where_it_was_put_together(
     assert os.listdir(tmp_path / "temporary") == []
 
 
-def test_without_room_for_it_it_says_so(
+def test_missing_temporary_space_is_reported(
     killed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))

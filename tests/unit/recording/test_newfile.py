@@ -61,7 +61,7 @@ def is_full(*_: object) -> None:
 
 
 @pytest.mark.parametrize("call", ["_write_header", "put", "commit", "end"])
-def test_of_an_import_onto_a_full_disk_nothing_stays(
+def test_failed_import_on_a_full_disk_leaves_no_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
     monkeypatch.setattr(RecordingWriter, call, is_full)
@@ -80,7 +80,7 @@ def test_a_recording_without_samples_on_a_full_disk_is_an_error(
     assert os.listdir(tmp_path) == []
 
 
-def test_what_took_its_name_is_not_removed(tmp_path: Path) -> None:
+def test_file_that_took_the_name_is_not_removed(tmp_path: Path) -> None:
     path = tmp_path / "a.opw"
     new = NewDatabase(path)
     path.rename(tmp_path / "mine")

@@ -43,7 +43,7 @@ def taking(path: Path, take: Callable[[str], str | None], within_s: float | None
         taker.close()
 
 
-def test_a_note_comes_in_while_it_is_written(tmp_path: Path) -> None:
+def test_note_is_stored_while_the_recording_runs(tmp_path: Path) -> None:
     path = tmp_path / "a.opw"
     target = RecordingFile(path, HEADER)
     recorder = Recorder(target, pytest.fail)
@@ -81,7 +81,7 @@ def test_a_ring_takes_notes_by_its_folder(tmp_path: Path) -> None:
         assert [(event.kind, event.words) for event in joined.events] == [(NOTE, "the backup began")]
 
 
-def test_what_goes_on_for_ever_takes_notes_again_when_old_ones_have_gone(
+def test_endless_recording_takes_notes_again_once_old_notes_are_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [100.0]
@@ -106,7 +106,7 @@ def test_many_at_once_are_all_kept_in_their_order(tmp_path: Path) -> None:
     assert taken == [f"note {number}" for number in range(200)]
 
 
-def test_what_cannot_be_kept_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refused_notes_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with taking(tmp_path / "a", lambda text: "its disk is full") as descriptor:
         with pytest.raises(OpwatchError, match="a: its disk is full"):
             send_note(descriptor, "a", "x")
@@ -128,7 +128,7 @@ def test_nobody_listens_for_another_file(tmp_path: Path) -> None:
         send_note(file.fileno(), "b", "x")
 
 
-def test_a_name_that_is_taken_ends_nothing(tmp_path: Path) -> None:
+def test_second_taker_of_a_name_reports_a_problem(tmp_path: Path) -> None:
     with taking(tmp_path / "a", pytest.fail):
         status = (tmp_path / "a").stat()
         second = NoteTaker(status.st_dev, status.st_ino, pytest.fail)
@@ -152,7 +152,7 @@ def test_another_user_is_refused_on_either_side(tmp_path: Path, monkeypatch: pyt
             assert mine.recv(99) == b"it is another user's"
 
 
-def test_whoever_connects_and_says_nothing_holds_nobody_up(
+def test_silent_connection_does_not_block_other_notes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(notes, "_PATIENCE_S", 0.05)
@@ -166,7 +166,7 @@ def test_whoever_connects_and_says_nothing_holds_nobody_up(
     assert taken == ["x"]
 
 
-def test_the_time_of_a_note_is_by_the_clocks_before_it(tmp_path: Path) -> None:
+def test_note_time_uses_the_clocks_before_the_note(tmp_path: Path) -> None:
     path = tmp_path / "a.opw"
     target = RecordingFile(path, HEADER)
     target.begin()

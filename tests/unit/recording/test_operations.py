@@ -28,7 +28,7 @@ def _sample(chance: random.Random, before: list[int]) -> OpSample:
 
 
 @given(st.integers(0, 1 << 32))
-def test_the_extension_writes_what_python_does(seed: int) -> None:
+def test_extension_writes_the_same_bytes_as_python(seed: int) -> None:
     chance = random.Random(seed)
     values = [0] * _WIDTH
     then, now = (_sample(chance, values) for _ in range(2))
@@ -63,7 +63,7 @@ _HISTOGRAMS = tuple(words([0] * slots) for slots in SLOTS)
         (_COUNTERS, None),
     ],
 )
-def test_what_is_no_operation_is_refused(wrong: tuple[object, object]) -> None:
+def test_malformed_operations_are_refused(wrong: tuple[object, object]) -> None:
     right = (_COUNTERS, _HISTOGRAMS)
     for arguments in ((*wrong, *right), (*right, *wrong)):
         with pytest.raises((ValueError, TypeError)):

@@ -34,7 +34,7 @@ def entries_in(path: Path) -> list[RunEntry]:
 
 
 @pytest.mark.parametrize("seconds", [3, 60, 61, 130])
-def test_what_is_read_is_what_was_recorded(tmp_path: Path, seconds: int) -> None:
+def test_entries_read_back_are_those_recorded(tmp_path: Path, seconds: int) -> None:
     run = list(a_run(seconds, seed=seconds))
     record(tmp_path / "run.opw", run)
     assert entries_in(tmp_path / "run.opw") == run
@@ -81,7 +81,7 @@ def test_without_an_end_there_is_all_that_was_committed(tmp_path: Path, seconds:
     recording.close()
 
 
-def test_the_file_says_what_it_is(tmp_path: Path) -> None:
+def test_file_header_identifies_a_recording(tmp_path: Path) -> None:
     path = tmp_path / "run.opw"
     record(path, a_run(3))
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -98,7 +98,7 @@ def test_the_file_says_what_it_is(tmp_path: Path) -> None:
     recording.close()
 
 
-def test_of_long_ago_only_what_is_watched_is_read(tmp_path: Path) -> None:
+def test_old_blocks_are_read_only_for_the_watched_disks(tmp_path: Path) -> None:
     run = list(a_run(250))
     record(tmp_path / "run.opw", run)
     at = next(place for place in range(len(run) - 60, len(run)) if isinstance(run[place], Ticked))
@@ -134,7 +134,7 @@ def test_pages_that_do_not_change_are_kept_once(tmp_path: Path) -> None:
     assert all(length < 40 for base, _, length in rows if base is not None)
 
 
-def test_a_recorder_takes_what_it_is_given(tmp_path: Path) -> None:
+def test_recorder_stores_every_entry(tmp_path: Path) -> None:
     run, words = list(a_run(20)), list[str]()
     recorder = Recorder(RecordingFile(tmp_path / "run.opw", HEADER), words.append)
     recorder.event("command started", "fio job.fio")
@@ -154,7 +154,7 @@ def test_a_recorder_takes_what_it_is_given(tmp_path: Path) -> None:
     recording.close()
 
 
-def test_what_the_disk_is_too_slow_for_is_left_out_and_counted(
+def test_entries_are_dropped_and_counted_on_a_slow_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     may_go_on, commit = threading.Event(), RecordingWriter.commit
@@ -211,7 +211,7 @@ def test_an_error_ends_the_recording_and_not_the_run(tmp_path: Path, monkeypatch
     recording.close()
 
 
-def test_nothing_is_overwritten_or_followed(tmp_path: Path) -> None:
+def test_existing_files_and_links_are_refused(tmp_path: Path) -> None:
     target = tmp_path / "target"
     target.write_text("precious")
     (tmp_path / "link.opw").symlink_to(target)
@@ -230,7 +230,7 @@ def test_nothing_is_overwritten_or_followed(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == ["dangling.opw", "link.opw", "target"]
 
 
-def test_a_file_that_was_swapped_while_it_was_opened_is_refused(
+def test_file_that_is_swapped_during_opening_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connect, theirs = sqlite3.connect, tmp_path / "theirs"
@@ -246,7 +246,7 @@ def test_a_file_that_was_swapped_while_it_was_opened_is_refused(
     assert (tmp_path / "new.opw").read_bytes() == b""
 
 
-def test_a_wal_that_was_planted_while_it_was_opened_is_refused(
+def test_wal_that_is_planted_during_opening_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connect, target = sqlite3.connect, tmp_path / "target"

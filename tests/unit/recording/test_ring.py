@@ -78,7 +78,7 @@ def test_segments_joined_are_the_run(tmp_path: Path, seed: int) -> None:
         assert len(again.segments()) > 2
 
 
-def test_the_newest_segment_can_be_had_while_it_is_written(folder: RingFolder) -> None:
+def test_newest_segment_is_readable_on_request(folder: RingFolder) -> None:
     run, ring = list(a_run(20)), Ring(folder, HEADER, BOUNDS)
     put(ring, run[:9])
     with pytest.raises(NotEnoughData):
@@ -94,7 +94,7 @@ def test_the_newest_segment_can_be_had_while_it_is_written(folder: RingFolder) -
     ring.end("done", 99, 0)
 
 
-def test_it_stays_within_its_bytes_and_shows_the_last_of_them(folder: RingFolder) -> None:
+def test_ring_stays_within_its_size_and_keeps_the_newest(folder: RingFolder) -> None:
     most = 200_000
     run, ring = list(a_run(120)), Ring(folder, HEADER, RingBounds(keep_s=10**6, most_bytes=most))
     for at in range(0, len(run), 5):
@@ -112,7 +112,7 @@ def test_it_stays_within_its_bytes_and_shows_the_last_of_them(folder: RingFolder
     ring.end("done", 99, 0)
 
 
-def test_what_is_too_old_goes_whatever_the_wall_clock_does(
+def test_old_segments_are_removed_despite_clock_steps(
     folder: RingFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1000.0
@@ -129,7 +129,7 @@ def test_what_is_too_old_goes_whatever_the_wall_clock_does(
     ring.end("done", 99, 0)
 
 
-def test_nothing_goes_while_somebody_reads(folder: RingFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_segments_are_kept_during_a_read(folder: RingFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
     monkeypatch.setattr("time.monotonic", lambda: now)
     ring = Ring(folder, HEADER, RingBounds(keep_s=16, most_bytes=64 << 20))
@@ -168,7 +168,7 @@ def test_a_recorder_that_was_killed_leaves_a_ring_that_can_be_read(tmp_path: Pat
         assert len(left.segments()) == 3
 
 
-def test_a_damaged_segment_is_said_and_what_follows_it_is_shown(folder: RingFolder) -> None:
+def test_damaged_segment_is_reported_and_later_segments_are_shown(folder: RingFolder) -> None:
     run, ring = list(a_run(30)), Ring(folder, HEADER, BOUNDS)
     for at in range(0, len(run), 6):
         put(ring, run[at : at + 6])
@@ -194,7 +194,7 @@ def test_a_header_that_lies_is_refused(tmp_path: Path, lie: dict[str, str | int]
             entries_of(folder)
 
 
-def test_one_recorder_a_ring(folder: RingFolder) -> None:
+def test_second_recorder_of_a_ring_is_refused(folder: RingFolder) -> None:
     with (
         closing(RingFolder(folder.path)) as other,
         pytest.raises(OpwatchError, match="already"),
@@ -227,7 +227,7 @@ def test_a_folder_of_others_is_refused(tmp_path: Path) -> None:
             RingFolder(foreign, make=True)
 
 
-def test_names_of_others_in_it_are_no_segments(tmp_path: Path) -> None:
+def test_unrelated_files_are_not_segments(tmp_path: Path) -> None:
     with closing(RingFolder(tmp_path / "ring", make=True)) as folder:
         for name in ("1.opw", "0000000001.opw.old", "000000000x.opw", "0000000001"):
             (folder.path / name).touch()

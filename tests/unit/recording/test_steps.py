@@ -54,7 +54,7 @@ def in_one(path: Path, step_ns: int, begin_ns: int | None, end_ns: int | None, *
 
 
 @pytest.mark.parametrize(("seed", "with_discards"), [(0, False), (1, True), (2, True), (3, False)])
-def test_what_is_shown_is_the_same(tmp_path: Path, seed: int, with_discards: bool) -> None:
+def test_skipping_samples_shows_the_same_output(tmp_path: Path, seed: int, with_discards: bool) -> None:
     path, chance = tmp_path / "run.opw", random.Random(seed)
     run = list(run_of(seed, with_discards=with_discards))
     is_ended = seed % 2 == 0

@@ -34,14 +34,14 @@ def test_steps_add_up() -> None:
     assert counts(in_steps(run, Steps(3 * S, S)), "summary") == counts(run, "summary")
 
 
-def test_what_does_not_fill_a_step_is_shown_at_the_end() -> None:
+def test_incomplete_step_is_shown_at_the_end() -> None:
     run = list(a_run(8))
     run[-1] = Ended(run[-1].samples) if isinstance(run[-1], Ended) else run[-1]
     assert len(counts(in_steps(run, Steps(3 * S, S)), "interval")) == 3
     assert sum(counts(in_steps(run, Steps(3 * S, S)), "interval")) == sum(counts(run, "interval"))
 
 
-def test_a_disk_that_left_is_not_in_what_does_not_fill_a_step() -> None:
+def test_removed_disk_is_not_in_the_incomplete_step() -> None:
     run = MadeUpRun()
     entries: list[RunEntry] = [run.begin(0, "nvme0n1"), run.begin(1, "sda")]
     entries += [run.tick([0, 1]), run.tick([0, 1]), run.leave(1)]
@@ -61,7 +61,7 @@ def test_a_disk_that_comes_and_goes_keeps_its_events() -> None:
     assert events == ["came", "not_watched", "left"]
 
 
-def test_a_part_begins_with_the_last_samples_before_it() -> None:
+def test_part_begins_with_the_last_samples_before() -> None:
     run = list(a_run(20))
     ticks = [first_moment(entry) for entry in run if isinstance(entry, Ticked)]
     part = list(between(run, ticks[4], ticks[9]))
@@ -84,7 +84,7 @@ def test_a_part_without_a_begin_or_an_end_is_the_rest() -> None:
     assert counts(rest, "interval") == counts(run, "interval")[3:]
 
 
-def test_what_had_left_before_is_not_in_it() -> None:
+def test_disks_removed_before_the_part_are_absent() -> None:
     run = list(a_run(30))
     gone = next(first_moment(entry) for entry in run if isinstance(entry, Left))
     part = list(between(run, gone + 1, None))
@@ -92,7 +92,7 @@ def test_what_had_left_before_is_not_in_it() -> None:
     assert not any(isinstance(entry, NotWatched | Left) for entry in part)
 
 
-def test_a_run_without_an_end_gets_one() -> None:
+def test_run_without_an_end_is_ended() -> None:
     run = list(a_run(9))
     assert list(ended(run)) == run
     cut = list(ended(run[:-3]))

@@ -29,7 +29,7 @@ def second(at: int, latencies: list[int], op: str = "read") -> TimeBin:
     return TimeBin(at * S, (at + 1) * S, 1.0, 1, ops if latencies else {})
 
 
-def test_nothing_is_lost_and_no_outlier_hidden() -> None:
+def test_merged_intervals_keep_every_request_and_outlier() -> None:
     chance = random.Random(3)
     course, everything = BinnedCourse(most=64), list[int]()
     for at in range(1000):

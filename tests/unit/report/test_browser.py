@@ -62,7 +62,7 @@ def test_pages_are_whole_at_every_width(chromium: Browser, tmp_path: Path) -> No
             assert all(min(plot["size"]) > 100 for plot in look.plots)
 
 
-def test_what_is_wrong_with_a_page_is_noticed(chromium: Browser, tmp_path: Path) -> None:
+def test_layout_problems_are_noticed(chromium: Browser, tmp_path: Path) -> None:
     page = tmp_path / "bad.html"
     page.write_text(
         "<!doctype html><main><div style='width:3000px'>wide</div><img src=https://example.invalid/x.png>"
@@ -126,7 +126,7 @@ def test_a_browser_that_ends_early_is_an_error(
     assert "ended" in capsys.readouterr().err
 
 
-def test_without_a_browser_it_is_refused(
+def test_png_without_a_browser_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_recording(tmp_path / "a.opw", entries([{}] * 3))

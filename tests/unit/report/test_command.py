@@ -122,7 +122,7 @@ def hostile_run() -> Iterator[RunEntry]:
             yield entry
 
 
-def test_nothing_from_outside_is_markup(report: Shown) -> None:
+def test_hostile_names_are_not_markup(report: Shown) -> None:
     name = "a<b>|*x*\u202e.opw"
     record(Path(name), hostile_run())
     assert report(name, "-o", "page.html")[0] == 0
@@ -142,7 +142,7 @@ def test_nothing_from_outside_is_markup(report: Shown) -> None:
     assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {9}
 
 
-def test_where_it_goes(report: Shown) -> None:
+def test_output_path_is_required_and_checked(report: Shown) -> None:
     record(Path("a.opw"), short_run())
     status, _, err = report("a.opw")
     assert status == 2
@@ -180,7 +180,7 @@ def test_a_part_of_a_recording(report: Shown) -> None:
     assert document["devices"][0]["intervals"] == 10
 
 
-def test_what_has_no_intervals_is_refused(report: Shown) -> None:
+def test_recordings_without_intervals_are_refused(report: Shown) -> None:
     for name in ("2-waf", "3-audit"):
         Path("kept.opw").write_bytes(gzip.decompress((FIXTURES / f"{name}.opw.gz").read_bytes()))
         status, _, err = report("kept.opw", "-o", "x.html")
@@ -189,7 +189,7 @@ def test_what_has_no_intervals_is_refused(report: Shown) -> None:
         assert not Path("x.html").exists()
 
 
-def test_sentences(report: Shown) -> None:
+def test_sentences_summarise_the_run(report: Shown) -> None:
     write_recording(Path("a.opw"), entries(steady()))
     write_recording(Path("idle.opw"), entries([{}] * 5))
     _, out, _ = report("a.opw", "--json")
@@ -309,7 +309,7 @@ def test_plots_are_lines_with_their_values(report: Shown) -> None:
     assert ReadPage(page).problems == []
 
 
-def test_a_plot_of_one_interval_shows_it(report: Shown) -> None:
+def test_plot_of_a_single_interval_is_visible(report: Shown) -> None:
     """A line with a single point is invisible in every browser."""
     write_recording(Path("a.opw"), entries(steady(1)))
     report("a.opw", "-o", "a.html", "-q")

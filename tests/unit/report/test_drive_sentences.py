@@ -27,13 +27,13 @@ def sentences(*own_rates: float, seconds: int = 60) -> str:
     return " ".join(drive_sentences(course))
 
 
-def test_of_a_drive_that_changes_its_way_it_says_so() -> None:
+def test_changed_write_amplification_is_mentioned() -> None:
     said = sentences(0, 40e6)
     assert "write amplification" in said
     assert _CHANGED in said
 
 
-def test_of_one_that_goes_on_as_it_began_it_does_not() -> None:
+def test_constant_write_amplification_is_not_a_change() -> None:
     said = sentences(6e6, 6e6)
     assert "the host caused" in said
     assert _CHANGED not in said

@@ -69,7 +69,7 @@ def test_levels_of_a_saturation_have_colours_and_names() -> None:
     assert [layer.count("dots") for layer in time.layers] == [1, 1, 1, 0, 0, 0]
 
 
-def test_a_level_that_falls_by_half_has_a_drop_where_it_falls() -> None:
+def test_level_that_falls_by_half_is_marked_at_the_drop() -> None:
     document = _document("write-saturation")
     for level in document["levels"]:
         one = {"host_bytes": 1 << 20, "p99_ns": None, "nand_bytes": None}
@@ -81,7 +81,7 @@ def test_a_level_that_falls_by_half_has_a_drop_where_it_falls() -> None:
     assert [flag.place for flag in time.flags if flag.name == "drop 6.9 %"] == [pytest.approx(1667, abs=100)]
 
 
-def test_where_seconds_were_counted_a_dot_is_one_of_them() -> None:
+def test_dots_are_seconds_if_seconds_were_counted() -> None:
     """Steps are found in seconds too, and are placed by time and by bytes."""
     document = _document("write-saturation")
     for level in document["levels"]:
@@ -124,7 +124,7 @@ def test_rounds_of_less_than_a_second_stand_beside_seconds_of_others() -> None:
     assert [layer.count("M") for layer in time.layers[:3]] == [50] * 3
 
 
-def test_where_an_untrimmed_drive_falls_stands_beside_where_it_had_to() -> None:
+def test_untrimmed_cliff_is_drawn_beside_the_prediction() -> None:
     (figure,) = experiment_figures(_document("untrimmed-cliff"))
     assert [flag.name for flag in figure.flags] == ["cliff A, as foretold"]
     assert [name for _, name in figure.legend] == ["A untrimmed", "B shrunk", "C trimmed"]
@@ -137,7 +137,7 @@ def test_a_drive_that_falls_elsewhere_has_both_places() -> None:
     assert [flag.name for flag in figure.flags] == ["cliff A", "foretold A"]
 
 
-def test_lines_of_free_space_are_beside_the_published_one() -> None:
+def test_free_space_lines_are_drawn_beside_the_published_line() -> None:
     (figure,) = experiment_figures(_document("free-space"))
     assert [name for _, name in figure.legend][2] == "published, by the smallest file"
 
@@ -150,12 +150,12 @@ def test_ratios_are_bars_side_by_side() -> None:
 
 
 @pytest.mark.parametrize("path", BAD, ids=lambda path: path.stem)
-def test_what_no_experiment_writes_is_refused(path: Path) -> None:
+def test_other_documents_are_refused(path: Path) -> None:
     with pytest.raises(BadInput):
         experiment_page([(path.name, json.loads(path.read_text()))])
 
 
-def test_the_command_makes_one_page_of_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_writes_a_page_of_all_experiments(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page, files = tmp_path / "five.html", [str(path) for path in GOOD]
     assert main(["report", *files, "-o", str(page)]) == 0
     text = page.read_text()
@@ -175,7 +175,7 @@ def test_the_command_makes_one_page_of_all(tmp_path: Path, capsys: pytest.Captur
         (["--markdown", str(FIXTURES / "good" / "recordings" / "2-fio.opw.gz")], "one kind at a time"),
     ],
 )
-def test_what_is_for_recordings_is_refused(
+def test_options_for_recordings_are_refused(
     words: list[str], reason: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["report", str(GOOD[0]), *words]) == 2

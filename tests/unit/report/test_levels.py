@@ -59,7 +59,7 @@ def heavy(chance: random.Random, count: int) -> list[float]:
 
 
 @pytest.mark.parametrize("spread", [0.0, 0.02, 0.1, 0.3])
-def test_a_cliff_is_where_it_is(spread: float) -> None:
+def test_cliff_is_found_at_its_place(spread: float) -> None:
     levels = levels_of(series(noisy([(50, 1000), (70, 300)], spread)))
     (step,) = levels.steps
     assert abs(step.at_ns - 50 * S) <= 2 * S
@@ -70,7 +70,7 @@ def test_a_cliff_is_where_it_is(spread: float) -> None:
     assert step.before.value == pytest.approx(1000, rel=0.15)
 
 
-def test_two_steps_and_one_up() -> None:
+def test_several_steps_and_a_rise_are_found() -> None:
     levels = levels_of(series(noisy([(40, 1000), (50, 400), (60, 250)], 0.1)))
     assert [round(step.at_ns / S) for step in levels.steps] == [40, 90]
     assert [step.is_cliff for step in levels.steps] == [True, False]
@@ -79,7 +79,7 @@ def test_two_steps_and_one_up() -> None:
     assert not step.is_cliff
 
 
-def test_what_is_less_than_a_quarter_is_no_step() -> None:
+def test_changes_below_a_quarter_are_not_steps() -> None:
     assert levels_of(series(noisy([(60, 1000), (60, 1150)], 0.02))).steps == ()
 
 
@@ -124,7 +124,7 @@ def test_a_slow_wave_of_a_day_is_no_period() -> None:
     assert period_of(rising) is None
 
 
-def test_rest() -> None:
+def test_steady_end_of_a_run_is_found() -> None:
     rest = levels_of(series(noisy([(60, 1000), (60, 300)], 0.05))).rest
     assert rest and rest.is_steady and rest.level.begin_ns == 60 * S
     falling = [1000 * 0.997**second * (1 + 0.01 * (second % 3)) for second in range(100)]
@@ -149,7 +149,7 @@ def test_period_is_none_for_noise_on_a_slow_wave(wave: int, noise: float, fall: 
 
 
 @pytest.mark.parametrize("length", [4, 8, 12, 20])
-def test_a_period_is_as_long_as_it_is(length: int) -> None:
+def test_period_has_its_true_length(length: int) -> None:
     chance = random.Random(length)
     dips = [(1.0 if at % length < length - 2 else 0.4) * (1 + 0.1 * chance.gauss(0, 1)) for at in range(200)]
     period = period_of(dips)

@@ -60,6 +60,6 @@ def test_another_operation_that_takes_its_share() -> None:
     )
 
 
-def test_without_queue_depths_it_is_not_known() -> None:
+def test_load_change_is_unknown_without_queue_depths() -> None:
     assert figures(seconds(write=second(0.0)), seconds(write=second(0.0, rate=300))) is None
     assert figures([], seconds(write=second())) is None

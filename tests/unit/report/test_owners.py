@@ -56,7 +56,7 @@ def rows_of(markdown: str, title: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
 
 
-def test_one_recording_has_the_same_numbers_everywhere(report: Report) -> None:
+def test_recording_has_the_same_numbers_everywhere(report: Report) -> None:
     record(Path("a.opw"), a_run(12, seed=3))
     final = finals_of(a_run(12, seed=3))["nvme0n1"]
     replayed = [json.loads(line) for line in report("a.opw", "--json", command="replay").splitlines()]
@@ -87,7 +87,7 @@ def test_one_recording_has_the_same_numbers_everywhere(report: Report) -> None:
     assert rows[-1][4] == f"{sum(op['count'] for op in summary['ops'].values()):,}"
 
 
-def test_each_interval_is_the_one_on_the_screen(report: Report) -> None:
+def test_each_interval_matches_the_dashboard(report: Report) -> None:
     record(Path("a.opw"), a_run(12, seed=3))
     past, _ = shown_past(a_run(12, seed=3))
     document = json.loads(report("a.opw", "--json"))
@@ -164,7 +164,7 @@ def test_write_back_is_shown_as_such(report: Report) -> None:
         (("trust: none is kept",), "what was imported does not say"),
     ],
 )
-def test_where_nobody_knows_it_says_why(report: Report, lacks: tuple[str, ...], reason: str) -> None:
+def test_missing_owners_have_a_reason(report: Report, lacks: tuple[str, ...], reason: str) -> None:
     def run() -> Iterator[RunEntry]:
         for entry in entries([{"read": {90_000: 100}}] * 5):
             yield _lacking(entry, lacks)

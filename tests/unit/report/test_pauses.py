@@ -34,7 +34,7 @@ def reads_and_writes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("flying", [0, 3])
-def test_what_was_in_flight_during_a_pause(flying: int) -> None:
+def test_pause_reports_the_requests_in_flight(flying: int) -> None:
     pause = pause_of(flying)
     assert (pause.begin_ns, pause.end_ns, pause.in_flight) == (50 * S, 60 * S, (flying, flying))
 

@@ -41,7 +41,7 @@ def test_every_scale_has_names_that_differ() -> None:
     assert [name for _, name in linear(40, " °C", 33).ticks] == ["32 °C", "34 °C", "36 °C", "38 °C", "40 °C"]
 
 
-def test_what_is_beyond_an_end_stands_at_it() -> None:
+def test_values_beyond_an_end_are_drawn_at_the_end() -> None:
     scale = linear(10)
     assert (scale.at(-5), scale.at(0), scale.at(5), scale.at(99)) == (0, 0, EXTENT // 2, EXTENT)
     assert nines(1000).at(1.0) == EXTENT
@@ -65,5 +65,5 @@ def test_what_is_beyond_an_end_stands_at_it() -> None:
         (span(86_400 * 2), "2 d"),
     ],
 )
-def test_amounts(shown: str, words: str) -> None:
+def test_amounts_have_their_units(shown: str, words: str) -> None:
     assert shown == words

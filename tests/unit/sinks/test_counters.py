@@ -16,7 +16,7 @@ REPORTS = Path(__file__).parents[2] / "fixtures" / "good" / "counters" / "smartc
 
 
 @pytest.mark.parametrize("width", [80, 72, 60, 40])
-def test_nothing_is_wider_than_the_terminal(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_line_is_wider_than_the_terminal(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folding, "width_of", lambda _: width)
     catalogue = load_catalogue([])
     for path in sorted(REPORTS.glob("*.json")):

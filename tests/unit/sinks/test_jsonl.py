@@ -46,7 +46,7 @@ def written(interval: Observation) -> dict[str, Any]:
     return document
 
 
-def test_every_class_is_there_and_an_idle_one_has_no_latency() -> None:
+def test_every_class_is_present_and_idle_classes_have_no_latency() -> None:
     document = written(observation(read=BUSY))
     assert document["schema"] == "opwatch/1"
     assert (document["type"], document["device"], document["origin"]) == ("interval", "sda", "dm-0")

@@ -86,7 +86,7 @@ def test_a_step_is_in_units_of_the_value(step: int, shown: str) -> None:
     assert f" 960 GB     {shown} " in row
 
 
-def test_a_summary_says_what_the_machine_worked() -> None:
+def test_summary_reports_cpu_use() -> None:
     use = CpuUse(10.0, 4, 12.0, 3.0, 0.04, 0.5)
     assert cpu_line(use) == "CPU: 1.504 ± 0.009 of 4 busy (user 1.20, system 0.30, stolen 0.05)"
     assert cpu_line(CpuUse(1.0, 1, 0.0, 0.0, 0.0, 0.0)) == "CPU: 0.00 ± 0.06 of 1 busy"

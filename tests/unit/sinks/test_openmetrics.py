@@ -99,7 +99,7 @@ def test_quantiles_errors_and_names_that_need_escapes() -> None:
     assert len(times) == 3
 
 
-def test_nothing_is_an_exposition_too() -> None:
+def test_empty_exposition_is_valid() -> None:
     stream = io.StringIO()
     OpenMetrics(stream).end()
     assert stream.getvalue() == "# EOF\n"

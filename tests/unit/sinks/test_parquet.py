@@ -63,7 +63,7 @@ def intervals(capsys: pytest.CaptureFixture[str], name: str) -> list[dict[str, A
     return [tree for tree in trees if tree["type"] == "interval"]
 
 
-def test_what_is_read_back_is_what_replay_says(runs: Any, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: ANN401
+def test_rows_read_back_match_replay(runs: Any, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: ANN401
     names = "device, op, end_mono_ns, requests, bytes, p50_ns, p99_9_ns, max_ns, interval_s"
     for name in ("1.opw", "2.opw"):
         rows = set(runs.execute(f"SELECT {names} FROM runs WHERE recording = ?", [name]).fetchall())
@@ -123,7 +123,7 @@ def test_quantiles_of_a_day_are_those_of_the_summary(
         assert rows["A_Model", op] == [latency["p50"], latency["p99"]]
 
 
-def test_the_query_for_all_three_counts_what_there_was(runs: Any) -> None:  # noqa: ANN401
+def test_query_over_all_recordings_counts_every_request(runs: Any) -> None:  # noqa: ANN401
     rows = runs.execute(STATEMENTS[3]).fetchall()
     total = runs.execute("SELECT sum(requests) FROM runs").fetchone()[0]
     assert sum(row[3] for row in rows) == total > 0
@@ -168,7 +168,7 @@ def test_no_model_leads_out_of_the_folder(model: str | None, name: str) -> None:
         (("1.opw", "-O", "parquet", "-o", "full"), 3),
     ],
 )
-def test_what_makes_no_sense_is_refused(
+def test_contradictory_options_are_refused(
     folder: Path, options: tuple[str, ...], status: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "full").mkdir()
@@ -179,7 +179,7 @@ def test_what_makes_no_sense_is_refused(
     assert not (folder / "new").exists()
 
 
-def test_without_duckdb_it_says_what_to_install(
+def test_missing_duckdb_names_the_install_command(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "duckdb", None)
@@ -204,14 +204,14 @@ class Killed(ParquetRows):
         os._exit(9)
 
 
-def test_interrupted_dump_leaves_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_dump_leaves_no_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dump, "ParquetRows", Interrupted)
     before = sorted(os.listdir())
     assert dumped("1.opw", "2.opw", "-O", "parquet", "-o", "new") == 130
     assert sorted(os.listdir()) == before
 
 
-def test_killed_dump_leaves_nothing_under_the_name_of_the_data_set(
+def test_killed_dump_leaves_no_file_under_the_final_name(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dump, "ParquetRows", Killed)

@@ -60,7 +60,7 @@ def test_without_colours_they_are_the_same_text(watched: list[Observation]) -> N
     assert len(LEGEND) <= 80
 
 
-def test_a_terminal_of_80_columns_is_shown_what_a_pipe_is(
+def test_terminal_of_80_columns_shows_the_same_as_a_pipe(
     watched: list[Observation], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for columns in ("80", "119"):
@@ -68,7 +68,7 @@ def test_a_terminal_of_80_columns_is_shown_what_a_pipe_is(
         assert shown(watched, stream=_Terminal()) == shown(watched)
 
 
-def test_what_went_wrong_stands_out(watched: list[Observation]) -> None:
+def test_problems_are_highlighted(watched: list[Observation]) -> None:
     text = shown(watched, inked=True)
     for wrong in (
         "  ! not traced: 2 requests, cause unknown",
@@ -82,7 +82,7 @@ def test_what_went_wrong_stands_out(watched: list[Observation]) -> None:
     assert any(f"{Ink.ALARM.value}3" in row for row in rows)
 
 
-def test_a_loss_with_a_known_cause_is_one_line_and_no_alarm() -> None:
+def test_loss_with_a_known_cause_is_a_single_line_without_alarm() -> None:
     lost = with_account(
         observation(read=Op([20_000], [4096])),
         is_blind=True,
@@ -118,7 +118,7 @@ def test_a_wide_terminal_gets_more_columns(
     assert len(lines[2]) > 80
 
 
-def test_the_widest_has_what_iostat_says(watched: list[Observation], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wide_layout_has_iostats_columns(watched: list[Observation], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "119")
     assert shown(watched, stream=_Terminal()) == shown(watched)
     monkeypatch.setenv("COLUMNS", "120")
@@ -149,7 +149,7 @@ def test_bars_say_how_latencies_are_spread() -> None:
     assert wide.shape(Histogram.of(LATENCY, [10**6] * 10_000 + [10**9])).count("▁") == 1
 
 
-def test_nothing_from_outside_is_obeyed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_control_sequences_in_names_are_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")
     evil = replace(observation(read=BUSY), device="sd\x1b[2J\u202e\n", origin="sd\x1b[2J\u202e\n")
     text = shown([evil, replace(evil, final=True)], stream=_Terminal(), inked=True)

@@ -101,7 +101,7 @@ def test_a_part_in_longer_intervals(kept: str, capsys: pytest.CaptureFixture[str
 @pytest.mark.parametrize(
     "options", [(), ("-O", "xml"), ("-O", "csv", "-f", "a,,b"), ("-O", "csv", "-f", "a.b")]
 )
-def test_what_makes_no_sense_is_refused(
+def test_contradictory_dump_options_are_refused(
     options: tuple[str, ...], kept: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     try:

@@ -57,11 +57,11 @@ def lines() -> list[dict[str, Any]]:
     ]
 
 
-def test_the_schema_is_one() -> None:
+def test_schema_is_valid_json_schema() -> None:
     importlib.import_module("jsonschema").Draft202012Validator.check_schema(SCHEMA)
 
 
-def test_every_line_is_as_described_and_has_nothing_else() -> None:
+def test_every_line_matches_the_schema_exactly() -> None:
     every = lines()
     assert {line["type"] for line in every} == {"interval", "summary", "event"}
     for name in ("waf", "discards", "slow", "owners", "arrival", "leaving"):
@@ -77,7 +77,7 @@ def test_busy_operations_with_errors_are_described() -> None:
     assert not problems(tree)
 
 
-def test_what_is_described_is_there() -> None:
+def test_every_name_in_the_schema_is_printed() -> None:
     """The schema contains no name that no line has."""
     names = {name for part in SCHEMA["$defs"].values() for name in part["properties"]}
     printed: set[str] = set()

@@ -64,7 +64,7 @@ def test_the_document_is_as_its_schema_says() -> None:
     assert _problems(broken)
 
 
-def test_the_table_says_what_the_drive_behaves_like_and_what_more_gives() -> None:
+def test_table_reports_effective_spare_area_and_returns() -> None:
     text = "\n".join(lines(document(_result(5.713, 3.522, 1.936))))
     assert "behaves like 9.9 % of spare area" in text
     assert "up to 28 % every step has paid" in text
@@ -77,7 +77,7 @@ def test_a_figure_that_is_missing_has_its_reason() -> None:
     assert "no years: nobody says" in text
 
 
-def test_nothing_is_said_of_spare_area_where_no_amplification_was_measured() -> None:
+def test_spare_area_is_not_fitted_without_a_measured_waf() -> None:
     text = "\n".join(lines(document(_result(None, None))))
     assert "no level amplifies" not in text
     assert "no WAF was measured: there is nothing to fit spare area to" in text
@@ -86,7 +86,7 @@ def test_nothing_is_said_of_spare_area_where_no_amplification_was_measured() -> 
     )
 
 
-def test_models_of_uniform_writes_say_nothing_of_others() -> None:
+def test_models_of_uniform_writes_are_not_applied_to_other_loads() -> None:
     shown = document(replace(_result(5.713, 3.522, 1.936), is_uniform=False))
     assert _problems(shown) == []
     assert shown["fit"] is None
@@ -97,7 +97,7 @@ def test_models_of_uniform_writes_say_nothing_of_others() -> None:
     assert "this workload does not write everywhere alike" in text
 
 
-def test_a_model_is_called_one() -> None:
+def test_model_results_are_labelled() -> None:
     model = ModelScale("big", 0.004, 2048, 65536, (0.004, 0.003))
     result = _result(5.7, 3.5)
     shown = document(SweepResult("x", "window", "w", result.outcomes, model=model))
@@ -117,7 +117,7 @@ def test_a_model_is_called_one() -> None:
         {"advice": None},
     ],
 )
-def test_what_is_no_sweep_is_refused(damage: dict[str, Any]) -> None:
+def test_other_documents_are_not_shown_as_sweeps(damage: dict[str, Any]) -> None:
     with pytest.raises(BadInput):
         list(lines(document(_result(5.7, 3.5)) | damage))
 
@@ -128,7 +128,7 @@ def _plan(*refusals: SweepRefusal, speed: SweepSpeed | None = None) -> SweepPlan
     return SweepPlan("sda", "window", "random 4k", levels, steps, refusals, life_reason="not rated")
 
 
-def test_a_plan_says_every_step_and_what_is_in_its_way() -> None:
+def test_plan_lists_every_step_and_the_obstacles() -> None:
     refusal = SweepRefusal("mounts", "sda1 is mounted at /", "unmount it")
     plan = _plan(refusal)
     text = "\n".join(plan_lines(plan))
@@ -191,14 +191,14 @@ def test_a_sweep_on_simulated_flash_is_kept_and_shown(
         (["show", "/nonexistent"], 2, "cannot read"),
     ],
 )
-def test_what_makes_no_sense_is_refused(
+def test_contradictory_sweep_options_are_refused(
     words: list[str], status: int, complaint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["sweep", *words]) == status
     assert complaint in capsys.readouterr().err
 
 
-def test_a_plan_and_the_list_print_what_they_know(capsys: pytest.CaptureFixture[str]) -> None:
+def test_plan_and_list_print_their_values(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sweep", "plan", "--virtual", "wd-blue-1tb", "--rated", "400TB", "--json"]) == 0
     plan = json.loads(capsys.readouterr().out)
     assert _problems(plan) == [] and plan["life_ratio"]["least"] > 0.01 and plan["is_model"]
@@ -220,7 +220,7 @@ def test_a_sweep_that_was_kept_is_shown(capsys: pytest.CaptureFixture[str]) -> N
 
 
 @pytest.mark.parametrize("path", BAD, ids=[path.stem for path in BAD])
-def test_what_was_kept_and_is_damaged_is_refused(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_damaged_sweep_documents_are_refused(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sweep", "show", str(path)]) == 1
     answer = capsys.readouterr()
     assert answer.err.startswith("opwatch: ") and not answer.out
@@ -239,7 +239,7 @@ def test_a_level_that_is_not_steady_has_no_number_and_leads_to_none() -> None:
     assert all(len(line) <= 80 for line in text.split("\n"))
 
 
-def test_a_level_that_only_a_busy_host_disturbs_has_its_waf_and_nothing_else() -> None:
+def test_level_disturbed_by_a_busy_host_keeps_only_its_waf() -> None:
     steady, other = _result(5.713, 3.522).outcomes
     draw = random.Random(7)
     rounds = [replace(ROUND, ios=round(ROUND.ios * draw.gauss(1, 0.3))) for _ in range(40)]

@@ -43,7 +43,7 @@ def printing_calls(source: str) -> list[str]:
     return [name for name in called if name in ("print", "input", *forbidden)]
 
 
-def test_nothing_else_prints() -> None:
+def test_only_the_terminal_module_prints() -> None:
     modules = [
         path
         for top in ("tools", "opwatch", "collectors")
@@ -113,7 +113,7 @@ def test_no_sink_lets_an_escape_through(name: str) -> None:
     assert harmless(text)
 
 
-def test_a_name_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_name_is_printed_on_a_single_line(capsys: pytest.CaptureFixture[str]) -> None:
     Writer(sys.stdout).line(EVIL)
     say(EVIL)
     cli.report(OpwatchError(EVIL))
@@ -125,7 +125,7 @@ def test_a_name_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     "argv", [["--" + EVIL], [EVIL], ["waf", "--dev", "sda", EVIL], ["drive", EVIL], ["trim", EVIL]]
 )
-def test_what_was_typed_comes_back_harmless(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_printed_arguments_have_no_control_codes(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with contextlib.suppress(SystemExit):
         assert cli.main(argv) == 2
     output = capsys.readouterr()

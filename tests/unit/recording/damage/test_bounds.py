@@ -130,7 +130,7 @@ def first_leaf_everywhere(raw: bytearray, root: int) -> None:
                 raw[at : at + 4] = leaf.to_bytes(4)
 
 
-def test_many_pointers_to_one_row_are_refused(tmp_path: Path) -> None:
+def test_many_pointers_to_the_same_row_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "run.opw"
     events_of(path, iter([2 * MIB, *[300] * 400]))
     with closing(sqlite3.connect(path)) as connection:

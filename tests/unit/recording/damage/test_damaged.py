@@ -73,7 +73,7 @@ def test_every_row_has_its_checksum(whole: Path) -> None:
                 assert row[-1] == row_check(table, row[:-1])
 
 
-def test_checksum_is_what_the_document_says() -> None:
+def test_checksum_matches_the_documented_algorithm() -> None:
     """Computed without zlib."""
     crc = 0xFFFFFFFF
     for byte in b"clocks" + b"i1:7" + b"t1:7" + b"b2:\x00\xff" + b"n4:None":
@@ -126,7 +126,7 @@ def test_damaged_minute_with_disks_that_come_and_go(tmp_path: Path) -> None:
     assert any(isinstance(entry, Began | Ticked) for entry in entries)
 
 
-def test_interval_behind_the_gap_covers_it(path: Path, whole: Path) -> None:
+def test_interval_after_the_gap_covers_the_gap(path: Path, whole: Path) -> None:
     change(path, "UPDATE blocks SET crc = crc + 1 WHERE block = 2")
     of_both = []
     for one in (path, whole):

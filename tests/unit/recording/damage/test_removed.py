@@ -74,7 +74,7 @@ def test_recorder_has_a_problem_when_its_file_is_removed_right_before_the_end(tm
     assert os.listdir(tmp_path) == []
 
 
-def test_recording_is_whole_under_its_new_name_when_it_is_renamed(tmp_path: Path) -> None:
+def test_recording_is_complete_under_a_new_name(tmp_path: Path) -> None:
     run, words, path = list(a_run(30)), list[str](), tmp_path / "run.opw"
     target = RecordingFile(path, HEADER)
     recorder = Recorder(target, words.append)

@@ -46,7 +46,7 @@ def test_the_newest_is_at_the_right_and_the_slowest_at_the_top() -> None:
     assert max(max(cell.upper, cell.lower) for row in grid if (cell := row[9])) == 1
 
 
-def test_both_lines_in_one_cell_are_p99() -> None:
+def test_both_lines_in_the_same_cell_are_p99() -> None:
     rows = heat_map([Column({bucket_of(1000): 5}, 1000.0, 1001.0)], 1, 4).rows
     lines = [cell.line for row in cells(rows) for cell in row if cell]
     assert lines.count(Line.P99) == 1

@@ -149,7 +149,7 @@ def test_the_panel_of_owners_reports_a_full_table(width: int, height: int) -> No
         assert sum("fio (1)" in line for line in lines) == 1
 
 
-def test_why_there_are_no_owners_is_one_line() -> None:
+def test_reason_for_missing_owners_is_a_single_line() -> None:
     past = Past()
     past.write(replace(observation(read=BUSY), lacks=(f"{OWNERS}: the kernel {EVIL} refused",)))
     for width, height in ((80, 24), (250, 60)):
@@ -159,7 +159,7 @@ def test_why_there_are_no_owners_is_one_line() -> None:
     assert not any("owners" in line for line in screen_text(past, View(), 80, 24))
 
 
-def test_what_is_unexplained_is_always_in_sight() -> None:
+def test_unexplained_losses_are_always_visible() -> None:
     past, _ = shown_past(a_run(3))
     lost = observation(read=BUSY)
     past.write(with_account(lost, overwritten=2, no_drift=None))
@@ -183,7 +183,7 @@ def test_a_loss_with_a_known_cause_is_shown_and_is_no_alarm() -> None:
     assert not any(tone is Tone.ALARM for text, tone in rows[1])
 
 
-def test_what_a_drive_says_is_shown_as_it_was_then() -> None:
+def test_drive_health_is_shown_as_of_the_cursor() -> None:
     run = MadeUpRun()
     entries: list[RunEntry] = [run.begin(0, "nvme0n1"), run.tick([0])]
     for celsius in (35, 70):
@@ -203,7 +203,7 @@ def test_what_a_drive_says_is_shown_as_it_was_then() -> None:
 EVIL = "sd\x1b[31mA\u202eB\nC\x07\x9b|<script>"
 
 
-def test_nothing_from_outside_commands_a_terminal() -> None:
+def test_control_sequences_in_names_do_not_reach_the_terminal() -> None:
     past = Past()
     evil = replace(observation(read=BUSY), device=EVIL, origin=EVIL + "2", level=EVIL)
     evil = replace(evil, trust=replace(evil.trust, no_drift=EVIL))
@@ -359,7 +359,7 @@ def test_an_hour_is_kept_and_no_more() -> None:
     assert [moment.end_ns for moment in past.disks["sda"].moments] == ends[-10:]
 
 
-def test_what_is_too_long_ends_with_a_mark() -> None:
+def test_overlong_text_ends_with_an_ellipsis() -> None:
     assert fit([("abcdef", Tone.PLAIN)], 4) == [("abc…", Tone.PLAIN)]
     assert fit([("ab", Tone.GOOD), ("cdef", Tone.PLAIN)], 2)[:1] == [("ab", Tone.GOOD)]
 

@@ -21,7 +21,7 @@ def end_of(view: View) -> int:
     return moment.end_ns
 
 
-def test_it_is_live_until_somebody_stops_it() -> None:
+def test_view_is_live_until_paused() -> None:
     view = View()
     assert end_of(view) == ENDS[-1]
     view.pause(PAST)
@@ -47,7 +47,7 @@ def test_scrolling_goes_by_columns_and_ends_at_both_ends(zoom_place: int) -> Non
     assert end_of(view) == ENDS[0]
 
 
-def test_columns_of_several_intervals_stay_what_they_are() -> None:
+def test_columns_of_several_intervals_are_stable() -> None:
     """At any scroll position, complete columns contain the same intervals."""
     disk = PAST.disks["nvme0n1"]
     live = View(zoom_place=2)
@@ -69,7 +69,7 @@ def test_columns_are_full_however_uneven_the_intervals_are() -> None:
     assert sizes == [5, 5, 5, 5, 5, 5, 3]
 
 
-def test_disks_come_one_after_the_other() -> None:
+def test_next_disk_cycles_through_all_disks() -> None:
     view, names = View(), list(PAST.disks)
     for place in (1, 2, 0):
         view.next_disk(PAST, 1)
@@ -101,7 +101,7 @@ def test_the_busiest_operation_in_the_map_is_shown_until_another_is_chosen() -> 
     assert View(chosen_op="flush").op(columns) == "flush"
 
 
-def test_map_keeps_what_came_after_while_the_cursor_moves_back() -> None:
+def test_map_keeps_later_intervals_when_the_cursor_moves_back() -> None:
     disk = PAST.disks["nvme0n1"]
     view = View(disk_name="nvme0n1")
     view.scroll(PAST, -5)
@@ -138,7 +138,7 @@ def test_cursor_is_in_its_column_however_many_intervals_a_column_has(zoom_place:
             assert end in [moment.end_ns for moment in columns[place]]
 
 
-def test_map_does_not_move_while_it_is_paused() -> None:
+def test_map_stands_still_during_a_pause() -> None:
     run = list(a_run(50, seed=4))
     past, intervals = shown_past(run[: len(run) // 2])
     view = View(disk_name="nvme0n1")

@@ -38,7 +38,7 @@ def names_alike(sys: Path, name: str) -> list[str]:
     return [other.name for other in alike(devices, disk, identity_of_disk(devices, disk))]
 
 
-def test_disks_of_one_serial_number_or_one_worldwide_name_are_alike(tmp_path: Path) -> None:
+def test_disks_with_an_equal_serial_or_wwid_are_alike(tmp_path: Path) -> None:
     a_disk(tmp_path, "sda", device__serial="S1", device__wwid="naa.1")
     a_disk(tmp_path, "sdb", device__serial="S2", device__wwid="naa.1")
     a_disk(tmp_path, "sdc", device__serial="S1", device__wwid="naa.3")
@@ -50,7 +50,7 @@ def test_disks_of_one_serial_number_or_one_worldwide_name_are_alike(tmp_path: Pa
     assert names_alike(tmp_path, "sdd") == names_alike(tmp_path, "sde") == []
 
 
-def test_paths_below_a_head_are_what_is_counted_and_are_no_other_disks(tmp_path: Path) -> None:
+def test_paths_of_a_multipath_head_are_counted_and_are_not_other_disks(tmp_path: Path) -> None:
     a_disk(tmp_path, "nvme0n1", serial="S1", wwid="eui.1")
     a_disk(tmp_path, "nvme0c0n1", serial="S1", wwid="eui.1", hidden="1")
     devices = Devices(tmp_path)

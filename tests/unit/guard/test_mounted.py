@@ -73,7 +73,7 @@ def test_a_few_requests_are_the_file_systems_own() -> None:
         (replace(MOUNTED, openers=("process 9 (dd)",)), "process 9 (dd) has it open"),
     ],
 )
-def test_what_is_asked_of_a_whole_drive_is_asked_here(facts: object, what: str) -> None:
+def test_checks_of_a_whole_drive_apply_to_a_mount(facts: object, what: str) -> None:
     reasons = obstacles(of_other_parts(facts, "nvme0n1p2"), CONSENT)  # type: ignore[arg-type]  # of the table
     assert [what in reason.what for reason in reasons] == [True]
 

@@ -72,7 +72,7 @@ def with_part(**facts: object) -> GuardFacts:
         (replace(FACTS, identity=replace(DISK, serial=None)), "nvme0n1", "tells no serial number"),
     ],
 )
-def test_it_is_refused(facts: GuardFacts, where: str, what: str) -> None:
+def test_each_obstacle_is_refused(facts: GuardFacts, where: str, what: str) -> None:
     [reason] = obstacles(facts, CONSENT)
     assert reason.where == where
     assert what in reason.what
@@ -82,7 +82,7 @@ def test_it_is_refused(facts: GuardFacts, where: str, what: str) -> None:
 
 
 @pytest.mark.parametrize("use", [{"mounts": ("/mnt",)}, {"holders": ("dm-0",)}, {"is_swap": True}])
-def test_a_partition_of_ours_is_no_reason_until_somebody_uses_it(use: dict[str, Any]) -> None:
+def test_own_partition_is_no_obstacle_until_used(use: dict[str, Any]) -> None:
     ours, other = PartFacts("nvme0n1p1", contents="what a load wrote"), PartFacts("nvme0n1p2")
     alone = replace(FACTS, parts=(*FACTS.parts, ours))
     assert obstacles(without_part(alone, "nvme0n1p1"), CONSENT) == []
@@ -104,7 +104,7 @@ def test_who_cannot_be_seen_is_no_reason_for_disks_of_our_own_making_alone() -> 
 
 
 @pytest.mark.parametrize("serial", ["s123", "S12", "S1234", "S123 ", "", "nvme0n1", "*"])
-def test_what_is_nearly_the_serial_number_is_another_ones(serial: str) -> None:
+def test_similar_serial_number_is_not_a_confirmation(serial: str) -> None:
     [reason] = obstacles(FACTS, replace(CONSENT, serial=serial))
     assert f"--confirm {serial} is another drive's" in reason.what
 
@@ -128,7 +128,7 @@ def test_the_same_drive_by_another_path_is_refused(mine: dict[str, str], other: 
 @pytest.mark.parametrize(
     "change", [{"nsid": 2, "wwid": "eui.2"}, {"wwid": "eui.3"}, {"wwid": None}, {"nsid": 9}]
 )
-def test_a_serial_number_that_others_have_too_confirms_nothing(change: dict[str, object]) -> None:
+def test_shared_serial_number_is_not_a_confirmation(change: dict[str, object]) -> None:
     other = replace(DISK, name="nvme0n2", **change)  # type: ignore[arg-type]  # one field a row of the table
     shared = replace(FACTS, alike=(other,))
     [reason] = obstacles(shared, CONSENT)
@@ -152,7 +152,7 @@ def test_a_wwid_confirms_only_where_a_serial_number_does_not() -> None:
     assert "another drive's" in reason.what
 
 
-def test_without_the_words_nothing_is_destroyed_and_a_plan_has_no_other_reason() -> None:
+def test_missing_consent_is_the_only_obstacle_of_a_plan() -> None:
     reasons = obstacles(FACTS, Consent())
     assert reasons == [NO_DESTROY, NO_CONFIRM]
     assert without_consent(reasons) == []
@@ -173,7 +173,7 @@ def test_a_disk_of_our_own_making_is_taken_when_that_is_said() -> None:
     assert len(obstacles(virtual, CONSENT)) == 2
 
 
-def test_to_allow_virtual_disks_allows_nothing_else() -> None:
+def test_allowing_virtual_disks_allows_no_other_disks() -> None:
     real = replace(FACTS, unseen=("a container",), claimed=True)
     assert obstacles(real, replace(CONSENT, allow_virtual=True)) == obstacles(real, CONSENT)
 
@@ -201,14 +201,14 @@ def test_a_drive_keeps_its_identity_under_another_name_and_after_another_boot() 
     assert differences(DISK, replace(DISK, boot="boot-2", diskseq=7)) == []
 
 
-def test_a_number_of_one_boot_is_no_drives_in_another() -> None:
+def test_sequence_number_of_another_boot_is_not_accepted() -> None:
     loop = DiskIdentity("loop1", (7, 1), "boot-1", 5, 1 << 30, serial="diskseq-5")
     assert differences(loop, loop) == []
     [unlike] = differences(loop, replace(loop, boot="boot-2"))
     assert "of another boot" in unlike
 
 
-def test_an_identity_is_read_as_it_was_written() -> None:
+def test_identity_is_read_back_as_written() -> None:
     for identity in (DISK, DiskIdentity("loop1", (7, 1), "b", None, 5)):
         assert identity_of(Fields(identity.document(), "a journal")) == identity
     for wrong in ({"dev": [1]}, {"dev": [1, "2"]}, {"size_bytes": -1}, {"boot": None}, {"serial": 5}):
@@ -231,14 +231,14 @@ BEFORE = Health(host_bytes=1000, percentage_used=3, available_spare=100, spare_t
         ({"host_bytes": 999}, 0, "written bytes went backwards"),
     ],
 )
-def test_a_budget_that_is_overdrawn_ends_it(change: dict[str, int], written: int, words: str) -> None:
+def test_exceeded_budget_ends_the_load(change: dict[str, int], written: int, words: str) -> None:
     now = replace(BEFORE, **change)
     [reason] = overdrawn(Budget(100), BEFORE, now, written, "nvme0n1")
     assert words in reason.what
     assert reason.where == "nvme0n1"
 
 
-def test_within_its_budget_it_goes_on() -> None:
+def test_load_within_its_budget_continues() -> None:
     now = replace(BEFORE, host_bytes=1100, percentage_used=4, celsius=69, critical_warning=0)
     assert overdrawn(Budget(100), BEFORE, now, 100, "nvme0n1") == []
     assert overdrawn(Budget(100), Health(), Health(), 100, "nvme0n1") == []

@@ -110,6 +110,6 @@ def test_a_disk_that_knows_no_reservations_has_none(sense: str, monkeypatch: pyt
 @pytest.mark.parametrize(
     "error", [refusal("70000b000000000a"), refusal(""), PermissionError(1, "no"), BadInput("x")]
 )
-def test_what_cannot_be_told_is_no_permission(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_reservation_is_an_obstacle(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     [reason] = sharers(monkeypatch, error, error)
     assert reason.startswith("whether it is reserved cannot be told")

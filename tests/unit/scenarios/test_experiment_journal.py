@@ -57,7 +57,7 @@ def _written(folder: Path) -> Path:
         return journal.path
 
 
-def test_it_is_read_as_it_was_written(tmp_path: Path) -> None:
+def test_experiment_journal_is_read_back_as_written(tmp_path: Path) -> None:
     path = _written(tmp_path)
     assert path.stat().st_mode & 0o777 == 0o600
     journal, state = experiment_again(tmp_path, REQUEST.name)
@@ -69,7 +69,7 @@ def test_it_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert has_experiment(tmp_path, REQUEST.name) and not has_experiment(tmp_path, "another")
 
 
-def test_runs_are_kept_with_what_their_rounds_write(tmp_path: Path) -> None:
+def test_runs_are_stored_with_their_round_size(tmp_path: Path) -> None:
     request = replace(REQUEST, scenario="untrimmed-cliff", loads=(), places=REQUEST.places[:1])
     with begin_experiment(tmp_path, request) as journal:
         journal.append("run", run_entry(RUN, 4096))
@@ -78,7 +78,7 @@ def test_runs_are_kept_with_what_their_rounds_write(tmp_path: Path) -> None:
     assert (state.runs, state.round_bytes, state.is_ended) == ([RUN], 4096, True)
 
 
-def test_cut_anywhere_it_goes_on_from_the_last_whole_entry(tmp_path: Path) -> None:
+def test_truncated_experiment_continues_from_the_last_complete_entry(tmp_path: Path) -> None:
     raw = _written(tmp_path).read_bytes()
     ends = [at + 1 for at, byte in enumerate(raw) if byte == ord("\n")]
     for size in range(ends[0], len(raw), 11):
@@ -89,7 +89,7 @@ def test_cut_anywhere_it_goes_on_from_the_last_whole_entry(tmp_path: Path) -> No
         assert state.done == sum(end <= size for end in (ends[1], ends[3]))
 
 
-def test_a_sound_one_is_read_and_a_damaged_one_refused() -> None:
+def test_intact_experiment_is_read_and_damaged_experiments_are_refused() -> None:
     good = FIXTURES / "good" / "scenarios" / "two-loads.experiment"
     assert parse_experiment(good.read_bytes(), "it").is_ended
     for path in sorted((FIXTURES / "bad" / "scenarios").glob("*.experiment")):
@@ -128,7 +128,7 @@ def test_an_entry_that_cannot_be_is_refused(tmp_path: Path, change: dict[str, ob
         parse_experiment(journal.path.read_bytes(), "it")
 
 
-def test_a_list_has_what_can_be_resumed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_names_resumable_experiments(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _written(tmp_path)
     (tmp_path / "broken.experiment").write_bytes(b"\0\n")
     kept = dict(experiments(tmp_path))
@@ -144,7 +144,7 @@ def test_a_list_has_what_can_be_resumed(tmp_path: Path, capsys: pytest.CaptureFi
     assert listed[REQUEST.name]["done"] == 2 and listed["broken"]["problem"]
 
 
-def test_words_of_a_sweep_of_a_drive_mean_nothing_to_it(
+def test_options_for_a_sweep_of_a_drive_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _written(tmp_path)

@@ -39,7 +39,7 @@ def _space(
     return free_space(_line(*whole), _line(*reserved), 4096, published)
 
 
-def test_what_an_author_found_is_reproduced() -> None:
+def test_published_result_is_reproduced() -> None:
     result = _space((1000.0, 800.0, 400.0), (1010.0, 800.0, 396.0))
     assert _verdicts(result) == [ScenarioVerdict.REPRODUCED] * 3
     point = result.points[2]
@@ -59,16 +59,16 @@ def test_rates_that_rise_again_are_no_fall() -> None:
     )
 
 
-def test_where_nothing_falls_nothing_is_told() -> None:
+def test_constant_rates_leave_the_verdict_open() -> None:
     fall = _space((1000.0, 1000.0, 999.0), (1000.0, 1000.0, 999.0)).statements[1]
     assert fall.verdict is ScenarioVerdict.UNTOLD and "interface" in fall.why
 
 
-def test_without_rest_nothing_is_told() -> None:
+def test_missing_steady_state_leaves_the_verdict_open() -> None:
     assert _verdicts(_space((1000.0, None, 400.0), (1000.0, 800.0, 400.0))) == [ScenarioVerdict.UNTOLD] * 3
 
 
-def test_other_levels_than_the_authors_have_nothing_to_be_compared_with() -> None:
+def test_unpublished_levels_have_no_comparison() -> None:
     result = _space((1000.0, 800.0, 400.0), (1000.0, 800.0, 400.0), published=(10, 4))
     assert result.statements[2].verdict is ScenarioVerdict.UNTOLD and result.flash_as_published is None
 
@@ -96,7 +96,7 @@ def test_the_lines_coincide_on_a_small_drive(tmp_path: Path, capsys: pytest.Capt
     assert capsys.readouterr().out == shown
 
 
-def test_a_file_beyond_what_is_left_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_file_beyond_the_free_space_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     drive = tmp_path / "small.toml"
     drive.write_text(DRIVE)
     words = ("--scenario", "free-space", "--virtual", str(drive), "--bs", "4K", "-q", "--op", "60,10%")

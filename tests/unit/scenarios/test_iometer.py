@@ -55,7 +55,7 @@ def test_the_authors_own_table_says_more_than_he_does() -> None:
     assert "12.5 %" in scenario_of("iometer-op10").remark and "24.6 %" in scenario_of("iometer-op10").remark
 
 
-def test_what_is_as_published_is_reproduced() -> None:
+def test_published_gains_are_reproduced() -> None:
     assert _verdicts(_result())[:3] == [ScenarioVerdict.REPRODUCED] * 3
 
 
@@ -67,14 +67,14 @@ def test_other_gains_are_not() -> None:
     assert "1.34 of what it shows" in why
 
 
-def test_without_rest_and_at_its_interface_nothing_is_told() -> None:
+def test_missing_steady_state_or_interface_limit_leaves_the_verdict_open() -> None:
     verdicts = _verdicts(_result(None))
     assert verdicts[0] is verdicts[2] is ScenarioVerdict.UNTOLD
     limited = iometer_statements(_result(1.0, 1.0), PUBLISHED, PROFILE)[2]
     assert limited.verdict is ScenarioVerdict.UNTOLD and "interface" in limited.why
 
 
-def test_a_read_that_is_faster_than_flash_is_none_of_it() -> None:
+def test_read_faster_than_flash_leaves_the_verdict_open() -> None:
     word = iometer_statements(_result(), PUBLISHED, PROFILE)[3]
     assert word.verdict is ScenarioVerdict.UNTOLD and "hold nothing" in word.why
 
@@ -90,7 +90,7 @@ def test_constants_say_where_the_interface_ends_and_the_flash_begins() -> None:
     assert foretold_iops(PROFILE, READ_FULL, whole, deep) == pytest.approx(99_844, rel=0.001)
 
 
-def test_a_profile_without_times_foretells_nothing() -> None:
+def test_profile_without_times_has_no_prediction() -> None:
     with pytest.raises(UsageError, match="no command_ns"):
         foretold_iops(profiles.load("ideal"), WRITE_FULL, LEVELS[0], LOAD)
 
@@ -102,7 +102,7 @@ def test_flash_behind_a_fall() -> None:
     assert flash == pytest.approx(1340, rel=0.01)
 
 
-def test_a_small_drive_gains_what_was_foretold(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_small_drive_gains_as_predicted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     drive, kept = tmp_path / "small.toml", tmp_path / "kept.json"
     drive.write_text(
         DRIVE.replace("user_bytes = 1073741824", "user_bytes = 536870912").replace("1153433600", "576716800")
@@ -126,7 +126,7 @@ def test_a_small_drive_gains_what_was_foretold(tmp_path: Path, capsys: pytest.Ca
     assert capsys.readouterr().out == shown
 
 
-def test_other_levels_than_the_authors_have_nothing_published(
+def test_iometer_levels_of_other_sizes_are_not_compared(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     drive = tmp_path / "small.toml"

@@ -77,7 +77,7 @@ def test_its_gain_is_held_against_models_of_its_flash(gain: float, verdict: Scen
     assert _verdicts(_outcomes(gain))[0] is verdict
 
 
-def test_of_flash_that_nobody_knows_nothing_is_foretold() -> None:
+def test_unknown_flash_size_has_no_prediction() -> None:
     outcomes = _outcomes(1.24, None)
     result = iometer_of_drive(outcomes)
     assert result.gain(WRITE_FULL).foretold is None
@@ -126,7 +126,7 @@ def test_a_plan_has_the_probes_and_their_bytes() -> None:
     assert [step.seconds for step in probes] == [10.0] * 3
 
 
-def test_one_level_has_no_gain() -> None:
+def test_single_level_has_no_gain() -> None:
     with pytest.raises(UsageError, match="two levels at least"):
         drive_levels(SCENARIO, GIB, None, "10%")
 

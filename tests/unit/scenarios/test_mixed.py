@@ -62,13 +62,13 @@ def test_sets_are_compared_as_they_were_there() -> None:
     assert _verdicts(_set("md-raid1", 200), _set("disk", 400)) == [ScenarioVerdict.UNTOLD] * 2
 
 
-def test_a_rate_that_the_processor_limits_tells_nothing() -> None:
+def test_rate_limited_by_the_cpu_leaves_the_verdict_open() -> None:
     sets = (_set("md-raid1", 200), _set("md-raid10", 200, cpu=0.95))
     assert _verdicts(*sets) == [ScenarioVerdict.UNTOLD] * 2
     assert "processor" in mix_statements(sets, SCENARIO.published)[0].why
 
 
-def test_a_rate_at_which_members_wait_tells_nothing() -> None:
+def test_rate_with_idle_members_leaves_the_verdict_open() -> None:
     idle = COUNT._replace(active_ms=400)
     sets = (_set("md-raid1", 200), _set("md-raid10", 200, sdb=idle))
     assert _verdicts(*sets) == [ScenarioVerdict.UNTOLD] * 2

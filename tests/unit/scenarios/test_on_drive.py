@@ -19,7 +19,7 @@ GIB = 1 << 30
 SATURATION, FREE = scenario_of("write-saturation"), scenario_of("free-space")
 
 
-def test_levels_of_a_saturation_are_shares_of_what_is_shown() -> None:
+def test_saturation_levels_are_shares_of_the_capacity() -> None:
     levels = drive_levels(SATURATION, 240 * GIB, None)
     assert [level.label for level in levels] == ["0 %", "11.4 %", "30.1 %"]
     shares = [level.usable_bytes / (240 * GIB) for level in levels]
@@ -35,7 +35,7 @@ def test_free_space_has_its_levels_again_on_three_quarters() -> None:
         drive_levels(FREE, 320 * GIB, None, "10,50%")
 
 
-def test_what_comes_of_them_is_two_lines() -> None:
+def test_outcomes_are_split_into_two_lines() -> None:
     outcome = RECORD.outcome(REQUEST.levels[1])
     assert both_lines([outcome] * 6) == ([outcome] * 3, [outcome] * 3)
 
@@ -51,7 +51,7 @@ def test_an_experiment_without_levels_is_none_of_a_whole_drive() -> None:
         drive_levels(scenario_of("untrimmed-cliff"), GIB, None)
 
 
-def test_a_journal_keeps_which_experiment_it_is() -> None:
+def test_journal_keeps_the_experiments_name() -> None:
     document = REQUEST.document()
     assert request_of(Fields(document, "it")).scenario is None
     del document["scenario"]
@@ -73,7 +73,7 @@ def test_figures_without_rest_are_no_rate_at_rest() -> None:
 
 
 @pytest.mark.parametrize("words", [["--virtual", "ideal"], ["--test", "wsat"]])
-def test_what_does_not_go_with_a_drive_is_refused_before_it_is_looked_at(
+def test_options_unfit_for_a_drive_are_refused_before_the_drive_is_opened(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["sweep", "plan", "--scenario", "write-saturation", "--dev", "nothing", *words]) == 2

@@ -28,7 +28,7 @@ def test_every_scenario_on_simulated_flash_can_be_planned(
     assert shown[-1] == "nothing was written" and all(len(line) <= 80 for line in shown)
 
 
-def test_a_filling_is_what_it_will_be(capsys: pytest.CaptureFixture[str]) -> None:
+def test_planned_fills_have_their_sizes(capsys: pytest.CaptureFixture[str]) -> None:
     words = ("--scenario", "untrimmed-cliff", "--virtual", "intel-545s-256", "--set", "rounds=7")
     plan = _plan(capsys, *words)
     steps = plan["steps"]
@@ -51,7 +51,7 @@ def test_a_filling_is_what_it_will_be(capsys: pytest.CaptureFixture[str]) -> Non
         (("--virtual", "ideal", "--on", "a=/"), 2, "--scenario"),
     ],
 )
-def test_what_cannot_be_planned_is_refused(
+def test_impossible_plans_are_refused(
     words: tuple[str, ...], status: int, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["sweep", "plan", *words]) == status

@@ -28,7 +28,7 @@ def _run(folder: Path, seed: int, name: str, profile: str, *words: str) -> dict[
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_more_over_provisioning_gains_what_models_say(seed: int, tmp_path: Path) -> None:
+def test_more_over_provisioning_gains_as_modelled(seed: int, tmp_path: Path) -> None:
     """Levels of 7, 18 and 35 % of the whole flash gain 1, 2.4 and 4.5 times."""
     levels = _run(tmp_path, seed, "write-saturation", "intel-520-240")["scenario"]["levels"]
     assert [level["likeness"] for level in levels] == ["reproduced"] * 3
@@ -62,7 +62,7 @@ def test_a_tenth_left_free_is_for_writes_alone(seed: int, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_an_untrimmed_drive_is_out_of_room_where_it_was_foretold(seed: int, tmp_path: Path) -> None:
+def test_untrimmed_drive_is_full_as_predicted(seed: int, tmp_path: Path) -> None:
     untrimmed, shrunk, _ = _run(tmp_path, seed, "untrimmed-cliff", "intel-545s-256")["runs"]
     assert abs(untrimmed["error_ratio"]) <= 0.02
     assert shrunk["cliff_bytes"] is None

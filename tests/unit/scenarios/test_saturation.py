@@ -108,7 +108,7 @@ def test_models_are_no_nearer_to_a_drive_than_a_percent(part: float, likeness: S
     assert level.likeness is likeness
 
 
-def test_a_level_at_rest_is_compared_by_what_both_have() -> None:
+def test_steady_level_is_compared_by_the_common_figure() -> None:
     at_rest = replace(_outcome("7%", 1000.0), figures=LevelFigures(iops=1000.0, waf=7.4, waf_error=0.0))
     [_, second] = saturated([at_rest, _disturbed("18%", 3.1)], 1.0)
     assert second.gain == pytest.approx(7.4 / 3.1) and second.is_by_waf
@@ -119,7 +119,7 @@ def test_of_a_drive_with_a_cache_no_cliff_is_predicted() -> None:
     assert level.cliff is not None and level.predicted_bytes is None
 
 
-def test_a_drive_that_moves_nothing_has_no_cliff() -> None:
+def test_drive_without_relocation_has_no_cliff() -> None:
     outcome = replace(_outcome("7%", 1000.0), rounds=(FRESH,) * 20)
     [level] = saturated([outcome], 1.0)
     assert level.cliff is None
@@ -140,12 +140,12 @@ def test_a_gain_is_held_against_the_models(iops: float, likeness: ScenarioVerdic
     assert second.likeness is likeness and why in second.why
 
 
-def test_a_level_that_its_interface_limits_tells_nothing() -> None:
+def test_level_limited_by_its_interface_leaves_the_verdict_open() -> None:
     _, second = saturated([_outcome("7%", 9000.0), _outcome("18%", 9900.0)], 1.0)
     assert second.likeness is ScenarioVerdict.UNTOLD and "interface" in second.why
 
 
-def test_what_did_not_come_to_rest_is_not_compared() -> None:
+def test_level_without_a_steady_state_is_not_compared() -> None:
     tired = _outcome("7%", None, NOT_REACHED)
     first, second = saturated([tired, _outcome("18%", 2400.0)], 1.0)
     assert (first.gain, second.gain) == (None, None)
@@ -159,7 +159,7 @@ def test_every_scenario_can_be_read() -> None:
         assert scenario.levels.endswith("%") or scenario.setup.table
 
 
-def test_a_small_drive_gains_what_the_models_say(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_small_drive_gains_as_modelled(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     drive, kept = tmp_path / "small.toml", tmp_path / "kept.json"
     drive.write_text(DRIVE)
     words = ("--scenario", "write-saturation", "--virtual", str(drive), "-q", "-o", str(kept))
@@ -185,7 +185,7 @@ def test_a_small_drive_gains_what_the_models_say(tmp_path: Path, capsys: pytest.
         (("--scenario", "write-saturation", "--virtual", "ideal", "--reads", "3%"), "no scenario"),
     ],
 )
-def test_what_a_scenario_decides_itself_is_refused(
+def test_options_fixed_by_a_scenario_are_refused(
     words: tuple[str, ...], why: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["sweep", "run", *words]) == 2

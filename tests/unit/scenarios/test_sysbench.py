@@ -17,7 +17,7 @@ FIXTURES = Path(__file__).parents[2] / "fixtures"
 BAD = sorted((FIXTURES / "bad" / "sysbench").glob("*.txt"))
 
 
-def test_what_it_printed_is_read() -> None:
+def test_sysbench_output_is_parsed() -> None:
     text = (FIXTURES / "good" / "sysbench" / "rndwr.txt").read_text()
     assert parse_sysbench(text, "it") == SysbenchResult(0, 500, 0.0959, 760_000.0)
     mixed = text.replace("reads/s:                      0.00", "reads/s:    15489.39")
@@ -25,7 +25,7 @@ def test_what_it_printed_is_read() -> None:
 
 
 @pytest.mark.parametrize("path", BAD, ids=lambda path: path.name)
-def test_what_is_damaged_is_refused(path: Path) -> None:
+def test_damaged_output_is_refused(path: Path) -> None:
     with pytest.raises(BadInput, match="it: sysbench "):
         parse_sysbench(path.read_text(), "it")
 
@@ -56,7 +56,7 @@ def test_a_mix_in_order_is_none_of_its_modes() -> None:
         sysbench_words(load, 1 << 20, 4, 7)
 
 
-def test_where_it_is_not_installed_it_says_what_to_do(
+def test_missing_sysbench_names_the_package(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -71,7 +71,7 @@ def _place(*_: object) -> object:
     return MixPlace(MixConfiguration("a", "/a", "sda", "disk", 1 << 20), (), "x")
 
 
-def test_a_whole_drive_is_no_load_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_sysbench_is_refused_for_a_whole_drive(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["sweep", "run", "--scenario", "write-saturation", "--dev", "nothing", "--load", "sysbench"]
     assert main(words) == 2
     assert "--load: only with --on: sysbench writes files" in capsys.readouterr().err

@@ -46,7 +46,7 @@ def problems(answer: dict[str, Any]) -> list[str]:
     return [f"{list(error.path)}: {error.message}" for error in validator.iter_errors(answer)]
 
 
-def test_what_its_author_found_comes_out() -> None:
+def test_published_result_of_the_untrimmed_drive_is_reproduced() -> None:
     setup = _setup()
     runs = run_untrimmed(setup, MODEL)
     verdicts = [statement.verdict for statement in statements(runs, setup, PROFILE)]
@@ -61,14 +61,14 @@ def test_what_its_author_found_comes_out() -> None:
 
 
 @pytest.mark.parametrize("name", ["intel-545s-256", "intel-520-240", "wd-blue-1tb"])
-def test_the_cliff_is_where_it_was_foretold_in_any_layout(name: str) -> None:
+def test_cliff_is_at_the_predicted_place_in_any_layout(name: str) -> None:
     model = model_of(profiles.load(name), 4096)
     setup = _setup(rounds=100, round_s=10)
     for run in seeded(setup, model, range(2, 6)):
         assert run.error_ratio is not None and abs(run.error_ratio) < NEAR_RATIO / 2
 
 
-def test_trimmed_space_is_room_and_comes_to_its_end_where_it_was_foretold() -> None:
+def test_trimmed_space_lasts_as_long_as_predicted() -> None:
     *_, trimmed = run_untrimmed(_setup(rounds=100), MODEL)
     assert trimmed.error_ratio is not None and abs(trimmed.error_ratio) < NEAR_RATIO / 2
 
@@ -82,7 +82,7 @@ def test_a_seed_is_a_layout() -> None:
     assert all(one.start_bytes + one.len_bytes == two.start_bytes for one, two in itertools.pairwise(zones))
 
 
-def test_a_drive_without_a_cache_has_room_for_what_it_holds_nothing_on() -> None:
+def test_drive_without_a_cache_has_room_for_unwritten_bytes() -> None:
     model = model_of(profiles.load("intel-520-240"), 4096)
     whole = fillings(_setup(), model)[0]
     foretold = foretell(whole, model)
@@ -91,7 +91,7 @@ def test_a_drive_without_a_cache_has_room_for_what_it_holds_nothing_on() -> None
     assert foretold.cliff_bytes == foretold.room_bytes == pytest.approx(31.9e9, rel=0.01)
 
 
-def test_too_few_rounds_tell_nothing() -> None:
+def test_too_few_rounds_leave_the_verdict_open() -> None:
     setup = _setup(rounds=2)
     words = statements(run_untrimmed(setup, MODEL), setup, PROFILE)
     assert words[0].verdict is words[2].verdict is ScenarioVerdict.UNTOLD
@@ -154,7 +154,7 @@ def test_the_command_its_document_and_its_table(tmp_path: Path, capsys: pytest.C
         ((), "add --virtual intel-545s-256"),
     ],
 )
-def test_what_cannot_be_is_refused(
+def test_impossible_options_are_refused(
     words: tuple[str, ...], why: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["sweep", "run", "--scenario", "untrimmed-cliff", *words]) == 2

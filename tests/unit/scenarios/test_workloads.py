@@ -62,7 +62,7 @@ def test_a_model_has_the_load_of_that_name(
         (["--scenario", "free-space", "--workload", "rndrw"], "60 % of it reads"),
     ],
 )
-def test_what_a_model_cannot_do_is_refused(
+def test_loads_that_a_model_lacks_are_refused(
     words: list[str], reason: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["sweep", "run", "--virtual", "intel-545s-256", *words]) == 2

@@ -40,7 +40,7 @@ def test_a_drive_is_known_by_its_levels(model: str) -> None:
     assert fit.rms_ratio is not None and fit.rms_ratio < 1e-5
 
 
-def test_what_cannot_be_told_apart_is_not() -> None:
+def test_indistinguishable_models_are_both_named() -> None:
     fit = fit_spare(_levels("greedy", 0.11), 256)
     assert fit.alike == ("greedy", "FIFO") and not fit.is_one_class
     assert fit.spare_ratio(CAPACITY) == pytest.approx(0.11, abs=1e-4)
@@ -49,7 +49,7 @@ def test_what_cannot_be_told_apart_is_not() -> None:
 
 
 @pytest.mark.parametrize("waf", [1.7, 1.9, 2.3, 4.0])
-def test_one_level_is_of_the_collector_that_needs_least(waf: float) -> None:
+def test_single_level_fits_the_collector_with_the_least_spare(waf: float) -> None:
     """Every collector fits, so the level does not prove three times the spare area that a bad collector
     needs."""
     assert fit_spare([MeasuredLevel(CAPACITY, waf)]).model.name == "greedy or FIFO"

@@ -57,7 +57,7 @@ def test_a_drive_that_has_gone_ends_any_pause(seconds: float) -> None:
         bench_of(Clock(End.TICK), lambda: False).pass_time(seconds)
 
 
-def test_a_pause_lasts_as_long_as_it_was_meant_to() -> None:
+def test_pause_takes_its_full_length() -> None:
     clock = Clock(End.TICK)
     bench_of(clock).pass_time(60)
     assert clock.now() == 160
@@ -66,10 +66,10 @@ def test_a_pause_lasts_as_long_as_it_was_meant_to() -> None:
 
 
 @pytest.mark.parametrize("counted", [None, 10**9, 10**9 + 4096, 10**9 - 512])
-def test_what_nobody_else_wrote_is_no_reason(counted: int | None) -> None:
+def test_writes_of_the_sweep_itself_are_no_objection(counted: int | None) -> None:
     require_alone(counted, 10**9, "sda")
 
 
-def test_what_somebody_else_wrote_meanwhile_ends_it() -> None:
+def test_writes_by_another_process_end_the_sweep() -> None:
     with pytest.raises(RefusedError, match="sda: somebody else wrote 20000000 bytes"):
         require_alone(10**9 + 20_000_000, 10**9, "sda")

@@ -27,7 +27,7 @@ from tests.unit.sweep.test_returns import VERDICT, outcomes
         ((StrictState.UNPROVEN, StrictState.UNPROVEN), 6),
     ],
 )
-def test_what_was_not_proven_is_no_success(
+def test_unproven_steady_state_is_not_a_success(
     states: tuple[StrictState, ...], status: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     measured = [
@@ -52,7 +52,7 @@ def test_what_was_not_proven_is_no_success(
         ("--refresh", "1"),
     ],
 )
-def test_what_is_of_drives_alone_is_refused_of_a_model(
+def test_drive_options_are_refused_for_a_model(
     words: tuple[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["sweep", "run", "--virtual", "ideal", "--op", "28%", "--rounds", "5", "-q", *words]) == 2

@@ -44,12 +44,12 @@ def test_quantiles_are_of_counted_requests_or_none(share: float, value: float | 
     assert quantile_of({900: 10, 100: 990}, share) == value
 
 
-def test_of_nothing_there_is_no_quantile() -> None:
+def test_quantile_of_an_empty_histogram_is_none() -> None:
     assert quantile_of({}, 0.5) is None
 
 
 @pytest.mark.parametrize(("flash", "spare"), [(1200, 300), (None, 600)])
-def test_the_spare_area_is_known_or_the_most_that_it_can_be(flash: int | None, spare: int) -> None:
+def test_spare_area_is_exact_or_an_upper_bound(flash: int | None, spare: int) -> None:
     mib = 1 << 20
     level = OpLevel("x", 900 * mib, LevelScale(1000 * mib), flash * mib if flash else None)
     ground = ground_of(level, None)
@@ -57,7 +57,7 @@ def test_the_spare_area_is_known_or_the_most_that_it_can_be(flash: int | None, s
     assert ground.spare_is_bound is (flash is None)
 
 
-def test_a_round_is_what_fio_says() -> None:
+def test_round_takes_its_values_from_fio() -> None:
     one = round_of_evidence(a_round(), None)
     assert (one.host_bytes, one.seconds, one.ios, one.p99_ns, one.nand_bytes) == (
         4096000,
@@ -81,7 +81,7 @@ def test_a_mix_has_the_requests_of_both_directions_in_its_seconds() -> None:
     assert seconds_of([a_round((both,))]) == [80]
 
 
-def test_what_does_not_follow_has_its_reason() -> None:
+def test_missing_figures_have_a_reason() -> None:
     log = b"1000, 50, 1, 0, 0\n2000, 70, 1, 0, 0\n2400, 5, 1, 0, 0\n"
     figures = figures_of(WindowEvidence([a_round((log,)), a_round((log,))], why_untraced="no BTF"))
     assert figures.host.fio == 2 * 4096000

@@ -49,7 +49,7 @@ def result(outcomes: list[LevelOutcome]) -> SweepResult:
 
 
 @pytest.mark.parametrize("policy", [Policy.FIFO, Policy.D_CHOICES])
-def test_what_was_measured_comes_out_again(policy: Policy) -> None:
+def test_fitted_drive_reproduces_the_measured_levels(policy: Policy) -> None:
     measured = swept(drive(policy))
     profile = fitted_profile(result(measured), "20260101-000000-abcd")
     assert profile.drive["physical_bytes"] / USER == pytest.approx(1.09, abs=0.005)
@@ -63,7 +63,7 @@ def test_what_was_measured_comes_out_again(policy: Policy) -> None:
         assert now.figures.iops == pytest.approx(then.figures.iops, rel=0.1)
 
 
-def test_without_a_steady_level_that_amplifies_there_is_nothing_to_simulate() -> None:
+def test_fit_needs_a_steady_level_that_amplifies() -> None:
     [level] = parse_levels("0%", LevelScale(USER), None)
     steady = swept(drive(Policy.FIFO))[0].strict
     one = LevelOutcome(level, (), LevelFigures(iops=1000.0, waf=1.0), None, steady)

@@ -110,7 +110,7 @@ def bench_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BenchOf:
 
 
 @pytest.mark.parametrize("wishes", [Wishes(), Wishes(has_area=False, has_accessible=True)])
-def test_it_is_lowered_and_raised_again(wishes: Wishes, bench_of: BenchOf) -> None:
+def test_max_address_is_lowered_and_raised_again(wishes: Wishes, bench_of: BenchOf) -> None:
     bench = bench_of(wishes)
     require_whole(bench.address)
     bench.address.set(LEVEL)
@@ -132,7 +132,7 @@ def test_a_loss_of_power_undoes_set_max_and_not_its_successor(
     assert bench.address.shown_bytes() == left
 
 
-def test_what_comes_in_between_is_no_reason_to_give_up(bench_of: BenchOf) -> None:
+def test_interrupted_command_pair_is_repeated(bench_of: BenchOf) -> None:
     """SET MAX must directly follow READ NATIVE MAX, but smartd may send a command between the two."""
     bench, left = bench_of(Wishes()), [2]
 
@@ -162,13 +162,13 @@ def test_a_second_change_is_not_tried_again_and_again(bench_of: BenchOf) -> None
     assert log.count("refused") == 1
 
 
-def test_what_somebody_has_hidden_stays_hidden(bench_of: BenchOf) -> None:
+def test_address_hidden_by_another_tool_stays_hidden(bench_of: BenchOf) -> None:
     bench = bench_of(Wishes(hidden=8192))
     with pytest.raises(RefusedError, match="shows 12582912 of its 16777216 bytes"):
         require_whole(bench.address)
 
 
-def test_a_kernel_that_takes_it_for_another_size_is_noticed(bench_of: BenchOf) -> None:
+def test_size_mismatch_with_the_kernel_is_noticed(bench_of: BenchOf) -> None:
     bench = bench_of(Wishes())
     (bench.disk.sysfs / "size").write_text("4096\n")
     with pytest.raises(RefusedError, match="and the kernel 2097152"):

@@ -70,7 +70,7 @@ def written(folder: Path) -> Path:
         return journal.path
 
 
-def test_it_is_read_as_it_was_written(tmp_path: Path) -> None:
+def test_journal_is_read_back_as_written(tmp_path: Path) -> None:
     path = written(tmp_path / "sweeps")
     assert path.stat().st_mode & 0o777 == 0o600
     journal, state = again(path.parent, path.stem)
@@ -92,7 +92,7 @@ def test_it_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert listed.left == (0, 2)
 
 
-def test_cut_anywhere_it_goes_on_from_the_last_whole_entry(tmp_path: Path) -> None:
+def test_truncated_journal_continues_from_the_last_complete_entry(tmp_path: Path) -> None:
     raw = written(tmp_path).read_bytes()
     ends = [at + 1 for at, byte in enumerate(raw) if byte == ord("\n")]
     last = 0
@@ -106,7 +106,7 @@ def test_cut_anywhere_it_goes_on_from_the_last_whole_entry(tmp_path: Path) -> No
         parse_journal(raw[: ends[0] - 1], "it")
 
 
-def test_behind_a_cut_entry_the_next_one_is_whole(tmp_path: Path) -> None:
+def test_entry_appended_after_a_truncated_entry_is_intact(tmp_path: Path) -> None:
     path = written(tmp_path)
     os.truncate(path, path.stat().st_size - 7)
     journal, state = again(tmp_path, path.stem)
@@ -151,7 +151,7 @@ def test_damage_in_the_middle_is_told_with_its_line(line: bytes, tmp_path: Path)
         parse_journal(b"\n".join((first, line, rest)), "it")
 
 
-def test_two_at_a_time_are_one_too_many(tmp_path: Path) -> None:
+def test_second_writer_of_a_journal_is_refused(tmp_path: Path) -> None:
     path = written(tmp_path)
     with JournalFile(path), pytest.raises(RefusedError, match="is running"):
         again(tmp_path, path.stem)
@@ -224,7 +224,7 @@ def test_the_life_of_a_drive_is_that_of_the_whole_sweep(tmp_path: Path) -> None:
     assert state.allowed(5, 2) == Budget(5, 2)
 
 
-def test_how_to_go_on_is_told_with_the_folder_that_it_is_in(tmp_path: Path) -> None:
+def test_resume_command_names_the_journal_folder(tmp_path: Path) -> None:
     with begin(tmp_path, REQUEST) as journal:
         assert journal.resume_words == f"opwatch sweep resume {REQUEST.name} --journals {tmp_path}"
     for name in ("", "../x", ".x", "y" * 200, "other"):

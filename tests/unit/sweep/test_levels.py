@@ -10,7 +10,7 @@ GIB = 1 << 30
 SCALE = LevelScale(100 * GIB)
 
 
-def test_one_sign_at_the_end_stands_for_all() -> None:
+def test_single_percent_sign_covers_every_level() -> None:
     levels = parse_levels("0,7,10,20,28,50%", SCALE)
     assert [level.label for level in levels] == ["0 %", "7 %", "10 %", "20 %", "28 %", "50 %"]
     assert levels[0].usable_bytes == SCALE.capacity_bytes
@@ -55,12 +55,12 @@ def test_the_flash_behind_a_level_is_known_or_is_not() -> None:
         (",".join(["1"] * 65) + "%", "at most 64"),
     ],
 )
-def test_what_is_no_level_is_refused(text: str, complaint: str) -> None:
+def test_invalid_levels_are_refused(text: str, complaint: str) -> None:
     with pytest.raises(UsageError, match=complaint):
         parse_levels(text, SCALE)
 
 
-def test_all_of_the_whole_leaves_nothing() -> None:
+def test_level_of_the_whole_capacity_is_refused() -> None:
     with pytest.raises(UsageError, match="leaves nothing"):
         parse_levels("100%", LevelScale(100 * GIB, OpShare.WHOLE))
 

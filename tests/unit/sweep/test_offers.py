@@ -67,7 +67,7 @@ def a_disk(folder: Path, name: str, ata_page: bytes | None = None) -> BlockDevic
     return disk
 
 
-def test_identify_says_what_is_offered() -> None:
+def test_nvme_identify_lists_the_offers() -> None:
     raw = bytearray(LENGTH)
     assert decode_controller(bytes([1]) + bytes(LENGTH - 1)) == Controller(vendor_id=1)
     raw[0], raw[256], raw[524], raw[328], raw[516:518] = 1, 0b1010, 1, 2, b"\x80\x01"
@@ -84,7 +84,7 @@ def test_identify_says_what_is_offered() -> None:
     assert (controller.erases_blocks, controller.erases_keys, controller.has_peers) == (False, True, True)
 
 
-def test_an_ata_drive_says_what_it_offers() -> None:
+def test_ata_identify_lists_the_offers() -> None:
     # QEMU has READ NATIVE MAX ADDRESS, but not the feature set.
     assert features(page("page-89-qemu")) == (False, False, False, False, False)
     assert features(with_words(w82=0x0402, w85=0x0402)) == (True, False, True, False, False)
@@ -100,7 +100,7 @@ def test_an_ata_drive_says_what_it_offers() -> None:
     assert not any(features(with_words(**later | {"w119": 0xFFFF})))
 
 
-def test_an_ata_drive_says_how_large_it_is_and_who() -> None:
+def test_ata_identify_gives_size_and_serial() -> None:
     plain = decode_offers(page("page-89-qemu"))
     assert (plain.sectors, plain.sector_bytes, plain.serial) == QEMU
     large = decode_offers(with_words(w83=0x4400, w106=0x5000, w117=2048, w118=0, w101=1))
@@ -146,7 +146,7 @@ def test_no_namespace_is_replaced(
     assert why in (of_nvme(tmp_path, "namespace", controller, namespace) or "")
 
 
-def test_a_namespace_is_replaced_where_nothing_speaks_against_it(tmp_path: Path) -> None:
+def test_namespace_is_replaced_if_no_reason_is_against(tmp_path: Path) -> None:
     disk = a_disk(tmp_path, "nvme0n1")
 
     def refused(offer: NamespaceOffer) -> str | None:
@@ -184,7 +184,7 @@ def test_no_highest_address_is_lowered(ata_page: bytes | None, why: str, tmp_pat
     assert why in (method_refusal(a_disk(tmp_path, "sda", ata_page), "max-address") or "")
 
 
-def test_a_drive_that_cannot_be_asked_is_asked_when_it_is_swept(
+def test_drive_that_needs_root_is_probed_at_the_sweep(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A plan without root reports that root is missing and claims no other facts about the drive."""
@@ -235,7 +235,7 @@ def test_identify_says_which_blocks_a_namespace_has() -> None:
         (DRIVE, replace(ALONE, protection=1), "protection information"),
     ],
 )
-def test_a_format_is_of_one_namespace_as_it_is(
+def test_format_needs_a_single_plain_namespace(
     controller: Controller,
     namespace: Namespace,
     why: str | None,
@@ -271,7 +271,7 @@ def test_no_other_purge_is_done(
     assert why in (refused or "")
 
 
-def test_a_drive_is_sanitized_where_nothing_that_it_says_speaks_against_it(
+def test_sanitize_is_offered_if_there_is_no_objection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk, look = a_disk(tmp_path, "nvme0n1"), Mock(return_value=SANITIZED)
@@ -298,7 +298,7 @@ def test_every_purge_has_a_name_and_a_plan_says_which() -> None:
         purge_of("magic")
 
 
-def test_a_journal_keeps_the_purge_and_an_old_one_discards() -> None:
+def test_journal_keeps_the_purge_and_old_journals_discard() -> None:
     document = replace(REQUEST, purge="format").document()
     assert request_of(Fields(document, "it")).purge == "format"
     del document["purge"]
@@ -309,7 +309,7 @@ def test_a_journal_keeps_the_purge_and_an_old_one_discards() -> None:
             request_of(Fields(document | {key: value}, "it"))
 
 
-def test_what_was_changed_is_known_by_its_text() -> None:
+def test_undo_is_parsed_from_its_text() -> None:
     for undo in (PartitionUndo(32 << 20), HighestUndo(32 << 20, 64 << 20)):
         assert parse_undo(str(undo)) == undo
 
@@ -334,7 +334,7 @@ def test_a_change_that_is_not_known_is_not_undone(text: str) -> None:
         parse_undo(text)
 
 
-def test_some_ways_hang_on_the_drive_and_the_others_are_open_to_every_one(tmp_path: Path) -> None:
+def test_some_methods_depend_on_the_drive_and_others_do_not(tmp_path: Path) -> None:
     disk = a_disk(tmp_path, "sda")
     ways = {method.name: method_refusal(disk, method.name) for method in METHODS}
     # A sweep by namespaces needs a drive with namespaces.

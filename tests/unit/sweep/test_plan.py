@@ -49,7 +49,7 @@ def test_bytes_are_those_of_fills_and_rounds() -> None:
         assert step.at_least * step.write_bytes >= 70 * GIB > (step.at_least - 2) * step.write_bytes
 
 
-def test_the_time_left_is_that_of_the_plan_less_what_is_done() -> None:
+def test_time_left_is_the_plan_minus_finished_steps() -> None:
     speed = SweepSpeed(GIB, GIB / 4)
     whole = _plan(speed).seconds
     [first, _] = [step for step in _plan(speed).steps if step.kind is StepKind.ROUND]
@@ -74,7 +74,7 @@ def test_the_time_left_is_that_of_the_plan_less_what_is_done() -> None:
 @pytest.mark.parametrize(
     ("seconds", "said"), [(3, "3 s"), (90, "1.5 min"), (3 * 3600, "3.0 h"), (86400 * 2.25, "2.2 d")]
 )
-def test_a_time_is_as_people_estimate_it(seconds: float, said: str) -> None:
+def test_durations_are_rounded_as_people_estimate(seconds: float, said: str) -> None:
     assert roughly(seconds) == said
 
 

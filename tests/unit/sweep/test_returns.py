@@ -73,7 +73,7 @@ def test_years_are_of_nand_bytes_at_the_measured_rate() -> None:
         (((1000, 8.0), (None, None), (1000, 8.0), (1000, 8.0)), "nothing can be said"),
     ],
 )
-def test_advice_is_what_the_figures_say(figures: tuple[tuple[float, float], ...], answer: str) -> None:
+def test_advice_matches_the_figures(figures: tuple[tuple[float, float], ...], answer: str) -> None:
     assert answer in advice(outcomes(*figures))
 
 
@@ -93,7 +93,7 @@ def test_a_step_is_no_gain_only_where_both_were_measured(
     assert step.is_gain is is_gain
 
 
-def test_a_drive_that_may_amplify_within_its_error_is_not_called_one_that_does_not() -> None:
+def test_drive_that_may_amplify_within_its_error_gets_no_all_clear() -> None:
     rough = [
         replace(one, figures=replace(one.figures, waf_error=0.1)) for one in outcomes((1, 1.0), (1, 1.0))
     ]
@@ -131,7 +131,7 @@ def test_a_level_of_which_more_is_unknown_leaves_all_unsaid(other: LevelOutcome)
     )
 
 
-def test_what_was_not_measured_is_no_gain() -> None:
+def test_missing_figures_are_not_a_gain() -> None:
     [step] = level_returns([replace(one, figures=LevelFigures()) for one in outcomes((1, 1), (1, 1))])
     assert step.is_gain is None and step.iops_per_percent is None and step.waf_per_percent is None
 

@@ -32,7 +32,7 @@ ROOM = FilesystemRoom(100 * GIB, 98 * GIB, 97 * GIB, 92 * GIB)
 LEVELS = parse_levels("10,28%", LevelScale(100 * GIB), flash_bytes=110 * GIB)
 
 
-def test_a_file_is_what_a_level_leaves_and_the_rest_is_an_interval() -> None:
+def test_file_fills_the_level_and_its_over_provisioning_is_an_interval() -> None:
     for level, planned in zip(levels_of_file(LEVELS, ROOM), LEVELS, strict=True):
         assert level.usable_bytes == planned.usable_bytes
         assert level.load_bytes == level.active_bytes == planned.usable_bytes - 3 * GIB
@@ -45,7 +45,7 @@ def test_a_file_is_what_a_level_leaves_and_the_rest_is_an_interval() -> None:
         assert (ground.active_bytes, ground.spare_bytes) == (level.load_bytes, 110 * GIB - level.load_bytes)
 
 
-def test_ballast_fills_up_to_the_level_beside_a_file_of_one_size() -> None:
+def test_ballast_fills_the_level_beside_a_constant_file() -> None:
     levels = levels_of_fill(LEVELS, ROOM, None)
     assert {level.load_bytes for level in levels} == {(LEVELS[1].usable_bytes - 3 * GIB) // 2 // 4096 * 4096}
     for level, planned in zip(levels, LEVELS, strict=True):
@@ -56,7 +56,7 @@ def test_ballast_fills_up_to_the_level_beside_a_file_of_one_size() -> None:
             levels_of_fill(LEVELS, ROOM, size)
 
 
-def test_what_does_not_fit_says_what_would() -> None:
+def test_level_that_does_not_fit_names_a_size_that_does() -> None:
     levels = parse_levels("5%", LevelScale(100 * GIB))
     with pytest.raises(UsageError, match=r"some stays free: name at least ([0-9.]+)%") as refusal:
         levels_of_file(levels, ROOM)
@@ -66,7 +66,7 @@ def test_what_does_not_fit_says_what_would() -> None:
         levels_of_file(parse_levels("900%", LevelScale(100 * GIB)), replace(ROOM, free_bytes=85 * GIB))
 
 
-def test_other_files_that_come_make_it_another_level() -> None:
+def test_changed_free_space_is_another_level() -> None:
     [level, _] = levels_of_file(LEVELS, ROOM)
     full = replace(ROOM, free_bytes=100 * GIB - level.usable_bytes)
     require_as_planned(level, full, "/mnt")
@@ -117,7 +117,7 @@ def test_a_journal_keeps_where_the_files_lie_and_how_large_they_are() -> None:
             of_journal({"levels": [levels[0] | {"files": files}]})
 
 
-def test_what_is_undone_is_a_folder_at_the_mount_point_and_nothing_else() -> None:
+def test_files_undo_only_names_a_folder_at_the_mount_point() -> None:
     undo = FilesUndo(".opwatch-sweep-20260101-000000-abcd")
     assert parse_undo(str(undo)) == undo
     for text in ("files in /etc", "files in .opwatch-sweep-../..", "files in .opwatch-sweep-", "files in ."):
@@ -125,7 +125,7 @@ def test_what_is_undone_is_a_folder_at_the_mount_point_and_nothing_else() -> Non
             parse_undo(text)
 
 
-def test_the_smallest_level_of_nothing_is_no_level() -> None:
+def test_spare_bytes_ignore_the_files() -> None:
     assert replace(LEVELS[0], files=LevelFiles(GIB)).spare_bytes == LEVELS[0].spare_bytes
 
 

@@ -35,7 +35,7 @@ def a_fio(folder: Path, says: str) -> str:
     return str(path)
 
 
-def test_fio_is_asked_whether_it_has_it(tmp_path: Path) -> None:
+def test_fio_is_probed_for_sprandom(tmp_path: Path) -> None:
     old = a_fio(tmp_path, "No such command: sprandom")
     assert not has_option("sprandom", old)
     assert "no sprandom" in (sprandom_refusal(old) or "")
@@ -56,14 +56,14 @@ def test_fio_is_asked_whether_it_has_it(tmp_path: Path) -> None:
         (_GIB * 4 // 5, None, 0.32),
     ],
 )
-def test_the_spare_area_is_that_of_the_drive_or_the_usual_one(
+def test_ratio_is_the_drives_spare_area_or_the_usual_value(
     used: int, flash: int | None, ratio: float
 ) -> None:
     level = OpLevel("it", used, LevelScale(_GIB), flash)
     assert sprandom_ratio(level) == pytest.approx(ratio, abs=1e-3)
 
 
-def test_a_plan_has_one_pass_of_all_that_is_written() -> None:
+def test_plan_writes_spare_and_used_bytes_in_a_single_fill() -> None:
     pace = SweepPace(sprandom=True)
     level = OpLevel("it", _GIB, LevelScale(_GIB), int(1.28 * _GIB))
     steps = plan_steps([level], "window", pace, SweepSpeed(1e9, 1e8))
@@ -75,7 +75,7 @@ def test_a_plan_has_one_pass_of_all_that_is_written() -> None:
     assert fill_size(level, SweepPace()) == (_GIB, 2)
 
 
-def test_words_are_those_that_it_needs() -> None:
+def test_fio_arguments_of_sprandom() -> None:
     words = sprandom_words(LoadWindow("/proc/1/fd/3", _GIB), 0.28, 7)
     assert {"--sprandom=1", "--spr_op=0.28", "--rw=randwrite", "--norandommap=1"} <= set(words)
     assert {"--random_generator=lfsr", f"--size={_GIB}", "--randseed=7"} <= set(words)
@@ -84,7 +84,7 @@ def test_words_are_those_that_it_needs() -> None:
     assert not any(word.startswith("--io_size") for word in words)
 
 
-def test_a_journal_has_it_and_one_of_before_has_not() -> None:
+def test_journal_keeps_sprandom_and_old_journals_lack_the_option() -> None:
     request = replace(REQUEST, pace=SweepPace(sprandom=True))
     document = request.document()
     assert request_of(Fields(document, "it")).pace.sprandom
@@ -93,7 +93,7 @@ def test_a_journal_has_it_and_one_of_before_has_not() -> None:
     assert not request_of(Fields(document | {"pace": pace}, "it")).pace.sprandom
 
 
-def test_without_it_nothing_is_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sweep_without_fio_support_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     a_fio(tmp_path, "No such command: sprandom")
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     parser = argparse.ArgumentParser()
@@ -117,7 +117,7 @@ def test_without_it_nothing_is_begun(tmp_path: Path, monkeypatch: pytest.MonkeyP
         (("--dev", "sdzz", "--test", "iops", "--sprandom"), "--sprandom: not with --test"),
     ],
 )
-def test_it_is_of_levels_of_a_drive(
+def test_sprandom_needs_levels_of_a_drive(
     words: tuple[str, ...], reason: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["sweep", "plan", *words]) == 2
@@ -133,7 +133,7 @@ def test_it_is_of_levels_of_a_drive(
         (False, 1.0, "fio's fill", 1.0),
     ],
 )
-def test_of_a_fill_at_random_the_trace_alone_says_where_it_went(
+def test_spread_of_a_random_fill_comes_from_the_trace(
     is_traced: bool, filled_ratio: float | None, source: str, ratio: float
 ) -> None:
     trace = LevelTrace.__new__(LevelTrace)

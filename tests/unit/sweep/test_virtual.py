@@ -57,7 +57,7 @@ def test_a_small_model_of_a_large_drive_is_within_its_error() -> None:
     assert abs(figures.waf - limit) <= figures.waf_error < 0.01 * limit
 
 
-def test_a_model_of_the_full_size_has_no_error_for_it() -> None:
+def test_full_size_model_has_no_scale_error() -> None:
     model = model_of(_ideal(Policy.GREEDY, 1), 4096)
     assert model.ratio == 1.0 and model.error_ratio(1.07) == 0.0
     # Superblocks as large as the drive's: only the open superblock adds an error.
@@ -88,7 +88,7 @@ def test_settings_that_contradict_each_other_are_refused() -> None:
         model_of(broken, 4096)
 
 
-def test_an_error_of_one_level_ends_the_others() -> None:
+def test_failed_level_ends_the_sweep() -> None:
     model = model_of(_ideal(Policy.GREEDY, 1), 4096)
     levels = parse_levels("0,7,28%", LevelScale(1 << 30), flash_bytes(model))
 

@@ -165,7 +165,7 @@ def test_an_erase_that_took_its_time_and_failed_is_not_begun_again(
     assert bench.log().count('"erase begins"') == 1
 
 
-def test_what_comes_behind_prepare_is_no_reason_to_give_up(bench_of: BenchOf) -> None:
+def test_command_after_prepare_makes_the_erase_retry(bench_of: BenchOf) -> None:
     bench, left = bench_of(ABLE), [2]
 
     def meddle(command: bytes) -> None:
@@ -178,7 +178,7 @@ def test_what_comes_behind_prepare_is_no_reason_to_give_up(bench_of: BenchOf) ->
     assert (left, bench.has_content()) == ([0], False)
 
 
-def test_a_password_that_stays_is_told_with_the_words_that_take_it_away(bench_of: BenchOf) -> None:
+def test_password_that_stays_is_reported_with_the_removal_commands(bench_of: BenchOf) -> None:
     bench = bench_of(replace(ABLE, erase_fault="aborts", is_sticky=True))
     with pytest.raises(OpwatchError) as caught:
         bench.erase()
@@ -213,7 +213,7 @@ def test_after_a_kill_the_password_is_taken_away(meanwhile: str, bench_of: Bench
     assert ("unlocked" in bench.log()) == (meanwhile == "a loss of power")
 
 
-def test_a_drive_that_is_frozen_meanwhile_says_how_to_thaw_it(bench_of: BenchOf) -> None:
+def test_drive_frozen_during_the_sweep_reports_the_thaw_command(bench_of: BenchOf) -> None:
     bench = bench_of(ABLE)
     bench.state.undo.extend(UNDO)
     LockableDrive(bench.content, bench.disk).set_password()
@@ -246,7 +246,7 @@ def test_another_drive_is_neither_erased_nor_opened(bench_of: BenchOf) -> None:
 
 
 @pytest.mark.parametrize("word", [0, 0x09, 0x03, 0x07, 0x11])
-def test_what_is_refused_is_refused_before_anything(word: int, bench_of: BenchOf) -> None:
+def test_refused_erase_changes_the_drive_in_no_way(word: int, bench_of: BenchOf) -> None:
     bench = bench_of(LockWishes(word))
     with pytest.raises(Unsupported):
         bench.erase()
@@ -254,7 +254,7 @@ def test_what_is_refused_is_refused_before_anything(word: int, bench_of: BenchOf
     assert "password" not in bench.log()
 
 
-def test_what_somebody_has_hidden_is_not_erased(bench_of: BenchOf) -> None:
+def test_drive_with_a_hidden_area_is_not_erased(bench_of: BenchOf) -> None:
     bench = bench_of(ABLE)
     bench.drive.current -= 8192
     with pytest.raises(RefusedError, match="shows 12582912 of its 16777216 bytes"):
@@ -287,7 +287,7 @@ def test_a_plan_has_the_drives_own_time(tmp_path: Path) -> None:
     assert purge_as_told(a_disk(tmp_path / "c", "sda"), "secure-erase").seconds == 0
 
 
-def test_without_root_what_the_kernel_keeps_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_purge_check_without_root_uses_sysfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     able, frozen = (
         a_disk(tmp_path / str(word), "sda", with_words(w82=2, w128=word)) for word in (0x01, 0x09)
     )

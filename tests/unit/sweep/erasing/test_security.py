@@ -39,7 +39,7 @@ def identified(**words: int) -> bytes:
 ABLE = AtaSecurity(is_supported=True, has_state=True)
 
 
-def test_each_bit_is_what_the_standard_says() -> None:
+def test_each_security_bit_is_decoded() -> None:
     assert decode_security(identified(w128=0x01)) == ABLE
     all_set = decode_security(identified(w128=0x3F))
     assert (all_set.has_password, all_set.is_locked, all_set.is_frozen) == (True, True, True)
@@ -84,7 +84,7 @@ def test_a_time_is_in_two_minutes_of_8_or_of_15_bits(word: int, minutes: int | N
         (EraseTime(65532, True), None, 49 * 86400, "in more than 65532 minutes by its own word"),
     ],
 )
-def test_it_is_waited_for_longer_than_it_says(
+def test_erase_timeout_exceeds_the_reported_time(
     time: EraseTime, seconds: float | None, patience_s: int, text: str
 ) -> None:
     assert (time.seconds, time.patience_s, str(time)) == (seconds, patience_s, text)
@@ -124,7 +124,7 @@ def test_the_enhanced_erase_is_for_drives_that_have_no_other(
         ({"w128": 0x11}, "too many wrong passwords (IDENTIFY word 128 bit 4)"),
     ],
 )
-def test_it_says_why_it_is_not_erased(words: dict[str, int], why: str | None) -> None:
+def test_security_refusal_names_the_reason(words: dict[str, int], why: str | None) -> None:
     refused = security_refusal(decode_security(identified(**words)), "sda")
     assert refused is None if why is None else why in (refused or "")
 

@@ -10,7 +10,7 @@ from opwatch.errors import OpwatchError
 from opwatch.sweep.journal.logs_folder import logs_folder
 
 
-def test_what_a_killed_one_left_is_gone(tmp_path: Path) -> None:
+def test_leftover_of_a_killed_sweep_is_replaced(tmp_path: Path) -> None:
     left = tmp_path / "one.logs"
     left.mkdir()
     (left / "old").write_text("old")

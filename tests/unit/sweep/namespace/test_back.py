@@ -51,12 +51,12 @@ def test_from_whatever_a_sweep_leaves_there_is_a_way_back(there: list[SeenNamesp
         [a_namespace(16384, attached=True), SeenNamespace(2, 65536, 0x12, True)],
     ],
 )
-def test_what_no_sweep_leaves_is_somebodys(there: list[SeenNamespace]) -> None:
+def test_namespaces_of_other_tools_stay(there: list[SeenNamespace]) -> None:
     with pytest.raises(RefusedError, match="they are somebody's, and stay"):
         way_back(UNDO, there, "nvme0")
 
 
-def test_it_is_made_again_as_it_was() -> None:
+def test_namespace_is_created_with_its_old_parameters() -> None:
     made = decode_namespace(create_page(UNDO.size_lbas, UNDO.capacity_lbas, UNDO))
     assert (made.size_lbas, made.capacity_lbas, made.lba_format) == (65536, 65000, 0x12)
     assert (made.nvm_set, made.endurance_group) == (2, 3)
@@ -65,7 +65,7 @@ def test_it_is_made_again_as_it_was() -> None:
     assert flbas(0x12) == 0x22
 
 
-def test_what_is_run_by_hand_is_said() -> None:
+def test_manual_commands_recreate_the_namespace() -> None:
     words = by_hand(UNDO, "nvme0", 7)
     create = "create-ns /dev/nvme0 --nsze=65536 --ncap=65000 --flbas=34 --nvmset-id=2 --endg-id=3"
     assert create in words
@@ -73,7 +73,7 @@ def test_what_is_run_by_hand_is_said() -> None:
     assert "set-id" not in by_hand(replace(UNDO, nvm_set=0, endurance_group=0), "nvme0", 7)
 
 
-def test_a_journal_knows_it_by_its_text() -> None:
+def test_namespace_undo_is_parsed_from_its_text() -> None:
     assert parse_undo(str(UNDO)) == UNDO
     assert UNDO.size_bytes == 32 << 20
 

@@ -78,7 +78,7 @@ def test_any_list_is_survived(raw: bytes, lba_format: int) -> None:
         assert min(granularity(raw, lba_format)) >= 1
 
 
-def test_identify_says_what_a_new_namespace_needs() -> None:
+def test_identify_has_the_values_a_new_namespace_needs() -> None:
     raw = bytearray(LENGTH)
     raw[78:80], raw[96], raw[256], raw[261] = b"\x02\x01", 1 << 7, 1 << 3, 1 << 1
     controller = decode_controller(bytes(raw))
@@ -105,7 +105,7 @@ def test_identify_says_what_a_new_namespace_needs() -> None:
         (replace(OFFER, is_zoned=True), "has zones"),
     ],
 )
-def test_all_that_speaks_against_it_is_said(offer: NamespaceOffer, why: str | None) -> None:
+def test_every_objection_is_reported(offer: NamespaceOffer, why: str | None) -> None:
     reasons = reasons_against(offer)
     assert bool(reasons) == (why is not None)
     assert why is None or why in reasons[0]
@@ -119,7 +119,7 @@ def test_levels_are_held_against_the_steps_of_namespaces() -> None:
     assert refused.endswith("made in steps of 16777216: say its bytes (--op 16777216)")
 
 
-def test_the_answer_to_a_create_that_cannot_be_says_whether_there_is_one() -> None:
+def test_answer_to_an_impossible_create_shows_support() -> None:
     assert impossible_lbas(OFFER) * 512 > 64 << 20
     assert probe_refusal(0x115, "nvme0n1") is None
     assert probe_refusal(0x116, "nvme0n1") is None

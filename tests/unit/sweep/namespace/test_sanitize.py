@@ -52,7 +52,7 @@ DRIVE = Controller(can_sanitize=True, erases_blocks=True, erases_keys=True, most
 OFFER = SanitizeOffer(DRIVE, Namespace(lba_bytes=512), 1, (1,), log("never"))
 
 
-def test_the_log_says_how_far_it_is_and_how_the_last_one_ended() -> None:
+def test_sanitize_log_has_progress_and_last_result() -> None:
     assert log("never") == SanitizeLog(SanitizeState.NEVER, None, 0, {BLOCK_ERASE: 180, CRYPTO_ERASE: 2})
     under_way = log("under-way")
     assert (under_way.state, under_way.progress_ratio) == (SanitizeState.UNDER_WAY, 0.25)
@@ -98,7 +98,7 @@ def test_any_page_is_survived(raw: bytes) -> None:
         (replace(OFFER, log=log("failed")), "refuses reads and writes until that succeeds"),
     ],
 )
-def test_what_speaks_against_it_is_said(offer: SanitizeOffer, why: str) -> None:
+def test_objections_to_a_sanitize_are_reported(offer: SanitizeOffer, why: str) -> None:
     [reason] = reasons_against_sanitize(offer)
     assert why in reason
 
@@ -110,7 +110,7 @@ def test_blocks_are_erased_where_they_can_be() -> None:
     assert sanitize_action(Controller(can_sanitize=True)) == 0
 
 
-def test_it_is_told_how_far_it_is() -> None:
+def test_sanitize_progress_is_reported() -> None:
     assert sanitize_progress(log("under-way")) == (
         "the drive is sanitizing itself (block erase), 25.0 %, which takes 1.5 h in all as it says itself"
     )
@@ -131,7 +131,7 @@ def test_it_is_told_how_far_it_is() -> None:
         ),
     ],
 )
-def test_only_its_own_success_is_one(name: str, action: int, why: str | None) -> None:
+def test_only_the_requested_action_counts_as_success(name: str, action: int, why: str | None) -> None:
     failure = sanitize_failure(log(name), action, "nvme7", RESUME)
     assert failure is None if why is None else why in (failure or "")
 
@@ -144,7 +144,7 @@ def controller_that_says(*answers: SanitizeLog | Exception) -> HeldController:
     return cast("HeldController", controller)
 
 
-def test_it_is_waited_for_over_a_reset(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sanitize_is_awaited_across_a_reset(monkeypatch: pytest.MonkeyPatch) -> None:
     sent, shown = Mock(), Mock()
     monkeypatch.setattr(sanitizing, "sanitize_drive", sent)
     monkeypatch.setattr(sanitizing, "_POLL_S", 0)

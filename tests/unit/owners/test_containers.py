@@ -53,11 +53,11 @@ STATIC_UID = "0123456789abcdef0123456789abcdef"
         ("/system.slice/podman.service", None),
     ],
 )
-def test_what_a_path_says(path: str, container: Container | None) -> None:
+def test_container_is_found_in_a_path(path: str, container: Container | None) -> None:
     assert container_of(path) == container
 
 
-def test_what_a_person_calls_it() -> None:
+def test_container_has_a_readable_name() -> None:
     assert Container("containerd", ID, UID).words == "pod 6f1e2d3c containerd 1a2b3c4d5e6f"
     assert Container(None, ID, None).words == "container 1a2b3c4d5e6f"
     assert Container(None, None, UID).words == "pod 6f1e2d3c"

@@ -70,7 +70,7 @@ def test_other_closes_the_sum() -> None:
     }
 
 
-def test_what_owners_have_too_much_of_is_no_negative_rest() -> None:
+def test_excess_of_the_owners_is_not_a_negative_rest() -> None:
     begin, end = sample(), sample(read=OwnedCounts(8, 8 * 4096, 8000))
     owners = owners_between(rows({}), rows(reads({A: 3, B: 6})), begin, end)
     assert [one.total for one in owners.owners] == [
@@ -80,7 +80,7 @@ def test_what_owners_have_too_much_of_is_no_negative_rest() -> None:
     assert owners.other == {}
 
 
-def test_an_owner_that_is_no_longer_told_apart_is_one_of_the_others() -> None:
+def test_owner_that_lost_its_row_is_counted_as_other() -> None:
     begin, end = sample(read=OwnedCounts(5, 5 * 4096, 5000)), sample(read=OwnedCounts(9, 9 * 4096, 9000))
     owners = owners_between(rows(reads({A: 5})), rows(reads({B: 1})), begin, end)
     assert [one.key for one in owners.owners] == [B]
@@ -88,7 +88,7 @@ def test_an_owner_that_is_no_longer_told_apart_is_one_of_the_others() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_columns_are_the_disks_whenever_it_is_read(seed: int) -> None:
+def test_columns_add_up_to_the_disk_at_any_reading(seed: int) -> None:
     """Requests of four owners end during a reading: the disk is counted first, the owner later."""
     chance = random.Random(seed)
     keys: list[OwnerKey | None] = [A, B, C, None]

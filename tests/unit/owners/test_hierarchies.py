@@ -48,7 +48,7 @@ def test_a_hierarchy_that_is_mounted_nowhere_gives_no_names(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("controllers", ["blkio\t0\t3\t1\n", "memory\t4\t1\t1\n", "", "blkio\n"])
-def test_the_controller_is_of_version_2_unless_version_1_has_it(tmp_path: Path, controllers: str) -> None:
+def test_io_controller_is_of_version_2_unless_version_1_has_io(tmp_path: Path, controllers: str) -> None:
     assert find_io_hierarchy(made(tmp_path, controllers, UNIFIED)) == IoHierarchy(2)
 
 

@@ -48,7 +48,7 @@ def folder(proc: Path, pid: int, files: dict[str, str]) -> None:
         (proc / str(pid) / name).write_text(text)
 
 
-def test_a_process_is_the_one_that_began_then(tmp_path: Path) -> None:
+def test_process_is_identified_by_its_start_time(tmp_path: Path) -> None:
     ticks = os.sysconf("SC_CLK_TCK")
     folder(tmp_path, 5, stat_of(5, 77))
     began_ns = 77 * 10**9 // ticks + 3
@@ -68,11 +68,11 @@ def test_a_process_that_has_gone_keeps_the_name_of_its_thread() -> None:
     assert live(owned, By.PROCESS).read([8]) == {}
 
 
-def test_nothing_is_read_where_nobody_asks() -> None:
+def test_owners_are_not_read_without_a_request() -> None:
     assert LiveOwners(cast("TracerSet", None), None).read([7]) == {}
 
 
-def test_a_person_is_told_where_the_kernel_accounts_all_to_one(tmp_path: Path) -> None:
+def test_missing_group_accounting_is_noted(tmp_path: Path) -> None:
     def notes(by: By | None) -> list[str]:
         return note_of_groups(by, tmp_path, proc=tmp_path)
 

@@ -63,7 +63,7 @@ def test_only_so_many_are_remembered_and_the_sum_has_the_others() -> None:
     assert lives.whole({}, reads({A: 1, B: 1})).after == reads({A: 1, B: 10, None: 7})
 
 
-def test_an_interval_in_which_an_owner_comes_back_has_what_it_did_since() -> None:
+def test_returning_owner_counts_only_its_new_requests_in_an_interval() -> None:
     then, now = rows(reads({B: 5})), rows(reads({A: 103, B: 5}), {(A, "read"): Earlier(10, counts(100))})
     owners = owners_between(then, now, at(105, 50), at(108, 60))
     assert [(one.key, one.total.requests) for one in owners.owners] == [(A, 3)]
@@ -77,7 +77,7 @@ def test_a_whole_run_has_all_lives() -> None:
     assert owners.other == {}
 
 
-def test_what_found_no_room_is_that_of_the_interval_and_of_all_disks() -> None:
+def test_requests_without_room_are_summed_by_interval_and_disk() -> None:
     then, now = (OwnerSample(By.PROCESS, (), counts(full)) for full in (3, 10))
     owners = owners_between(then, now, at(3, 1), at(12, 9))
     assert (owners.other["read"].requests, owners.no_room) == (9, counts(7))

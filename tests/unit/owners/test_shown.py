@@ -18,7 +18,7 @@ def owned(number: int, name: str | None, requests: int) -> Owned:
     return Owned(key, name, {"read": OwnedCounts(requests, requests * 4096, requests * 1000)})
 
 
-def test_the_largest_are_shown_and_the_others_are_one_row() -> None:
+def test_largest_owners_are_shown_and_others_share_a_row() -> None:
     many = tuple(owned(number, f"/group-{number}", 1000 - number) for number in range(MOST_SHOWN + 3))
     lines = owner_lines(Owners(By.CGROUP, many, {"read": OwnedCounts(1, 4096, 1000)}), 1.0)
     assert len(lines) == 1 + MOST_SHOWN + 1
@@ -28,7 +28,7 @@ def test_the_largest_are_shown_and_the_others_are_one_row() -> None:
     assert lines[-1].split()[1] == str(995 + 994 + 993 + 1)
 
 
-def test_nobody_is_shown_where_there_was_nothing() -> None:
+def test_idle_disk_shows_no_owners() -> None:
     assert owner_lines(Owners(By.CGROUP, (), {}), 1.0) == []
 
 
@@ -42,7 +42,7 @@ def test_names_are_shortened_and_escaped() -> None:
     assert "\x1b" not in out.getvalue()
 
 
-def test_what_a_person_calls_them() -> None:
+def test_owner_has_a_readable_name() -> None:
     words = [
         owner_words(Owned(OwnerKey(kind, number, since), name, {}))
         for kind, number, since, name in (
@@ -101,7 +101,7 @@ def several() -> Owners:
     return together([one, two], By.CGROUP)
 
 
-def test_owners_of_several_disks_are_one_table() -> None:
+def test_owners_of_several_disks_share_a_table() -> None:
     lines = table_lines(several(), 1.0, Sort.BYTES, 9)
     assert [line.split()[-1] for line in lines] == ["cgroup", "/small", "/large", "other", "all"]
     assert [line.split()[3] for line in lines[1:]] == ["510", "100", "1.00", "611"]
@@ -109,13 +109,13 @@ def test_owners_of_several_disks_are_one_table() -> None:
     assert max(map(len, lines)) <= 80
 
 
-def test_what_is_not_shown_is_among_the_others() -> None:
+def test_owners_beyond_the_limit_are_counted_as_other() -> None:
     lines = table_lines(several(), 1.0, Sort.REQUESTS, 1)
     assert [line.split()[3] for line in lines[1:]] == ["510", "101", "611"]
     assert lines[2].endswith("other: 1 more")
 
 
-def test_the_first_has_most_of_what_is_asked_for() -> None:
+def test_table_is_sorted_by_the_requested_column() -> None:
     slow = Owned(OwnerKey(OwnerKind.CGROUP, 3), "/slow", {"write": OwnedCounts(1, 512, 10**9)})
     owners = Owners(By.CGROUP, (owned(2, "/busy", 100), slow), {})
     first = {sort: table_lines(owners, 1.0, sort, 9)[1].split()[-1] for sort in Sort}
@@ -139,7 +139,7 @@ def test_a_full_table_is_said_in_lines_tables_and_json() -> None:
     assert owners_document(roomy)["no_room"] == {"count": 0, "bytes": 0}
 
 
-def test_a_filter_moves_what_it_leaves_out_to_the_others() -> None:
+def test_filter_counts_excluded_owners_as_other() -> None:
     lines = table_lines(several(), 1.0, Sort.BYTES, 9, words="LARGE")
     assert [line.split()[3] for line in lines[1:]] == ["100", "511", "611"]
     assert lines[1].endswith("/large")

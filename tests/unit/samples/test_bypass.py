@@ -37,7 +37,7 @@ def test_a_kernel_with_page_calls_hides_some_io_of_memory_disks(tmp_path: Path, 
     assert "rw_page" in sentence
 
 
-def test_a_newer_kernel_hides_nothing(tmp_path: Path) -> None:
+def test_newer_kernels_pass_no_pages_unseen(tmp_path: Path) -> None:
     symbols = tmp_path / "new"
     symbols.write_text(NEW)
     assert unseen_pages(leaf_of(Disk("zram0")), symbols) == ()

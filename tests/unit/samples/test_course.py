@@ -97,7 +97,7 @@ def test_the_work_lies_between_looks_at_the_idle_drive() -> None:
     assert measured.waf == pytest.approx(truth, rel=0.02)
 
 
-def test_it_waits_for_pages_that_are_old() -> None:
+def test_settling_waits_for_fresh_pages() -> None:
     one = Measuring(refresh_s=60)
     one.course.work(one.load(200, 50 * MIB))
     one.drive.rate = 0
@@ -108,7 +108,7 @@ def test_it_waits_for_pages_that_are_old() -> None:
     assert one.course.measurement().settled()
 
 
-def test_it_says_what_an_interrupt_gives() -> None:
+def test_settling_says_the_effect_of_an_interrupt() -> None:
     for gives in ("what is known now", "ends it, and the level begins anew"):
         one = Measuring(refresh_s=60)
         plan = CoursePlan(1.0, 1.0, 700.0, 5.0, on_interrupt=gives)
@@ -119,7 +119,7 @@ def test_it_says_what_an_interrupt_gives() -> None:
         assert f"(Ctrl-C: {gives};" in one.words.said[0]
 
 
-def test_it_does_not_wait_longer_than_it_was_told() -> None:
+def test_settling_ends_at_its_time_limit() -> None:
     one = Measuring(refresh_s=600, settle_s=30)
     one.course.work(one.load(5, GIB))
     one.drive.rate = 0
@@ -129,7 +129,7 @@ def test_it_does_not_wait_longer_than_it_was_told() -> None:
     assert not one.course.measurement().settled()
 
 
-def test_a_signal_before_the_work_leaves_it_undone() -> None:
+def test_signal_before_the_work_prevents_the_start() -> None:
     one = Measuring()
     one.clock.due.append((one.clock.now() + 1.5, End.SIGNAL))
     assert one.course.work(lambda: pytest.fail("it began")) is End.SIGNAL
@@ -145,7 +145,7 @@ def test_a_drive_that_has_gone_is_not_read() -> None:
     assert len(one.course.trail.moments) == LEAD_POLLS + 1
 
 
-def test_without_work_it_lasts_as_long_as_was_asked_for() -> None:
+def test_measurement_without_work_lasts_the_requested_time() -> None:
     one = Measuring(seconds=5)
     begun = one.clock.now()
     assert one.course.work(None) is End.COUNT
@@ -153,7 +153,7 @@ def test_without_work_it_lasts_as_long_as_was_asked_for() -> None:
     assert one.words.shown[-1].startswith("5 of 5 s")
 
 
-def test_it_goes_on_until_the_error_is_small() -> None:
+def test_measurement_continues_until_the_error_is_small() -> None:
     one = Measuring(until_error=0.05)
     one.drive.rate = 20 * MIB
     assert one.course.work(None) is End.COUNT

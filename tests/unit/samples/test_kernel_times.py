@@ -24,7 +24,7 @@ def stat(text: str, at_s: float) -> StatSample:
     )
 
 
-def test_it_is_what_iostat_makes_of_the_same() -> None:
+def test_figures_match_iostat() -> None:
     times = kernel_times(stat(THEN, 10), stat(NOW, 12))
     assert times
     # r_await = (3250 - 250) / (1100 - 100) ms, and so on; no discard completed.
@@ -52,7 +52,7 @@ def test_an_older_kernel_has_fewer_groups() -> None:
     assert set(times.awaits) == {"read", "write"}
 
 
-def test_without_times_there_is_nothing() -> None:
+def test_figures_are_none_without_times() -> None:
     then, now = stat(THEN, 10), stat(NOW, 12)
     assert kernel_times(None, now) is kernel_times(then, None) is None
     assert kernel_times(replace(then, ticks=None), now) is None

@@ -31,7 +31,7 @@ MISSED = account(
 )
 
 
-def test_a_missed_completion_is_one_loss() -> None:
+def test_missed_completion_is_a_single_loss() -> None:
     [loss] = losses(MISSED)
     assert not loss.is_explained
     assert "1 read (4096 bytes)" in loss.words
@@ -53,7 +53,7 @@ def test_programs_skipped_explain_as_many_requests_and_no_more() -> None:
     assert "1 request more" in rest.words
 
 
-def test_programs_skipped_are_no_loss_of_a_disk_that_lacks_nothing() -> None:
+def test_skipped_programs_are_no_loss_of_a_complete_disk() -> None:
     assert losses(account(Reading(sample(1), stat(), stat()), misses=4)) == []
     nothing_kept = counted_as()
     unknown = trust(at_rest(sample(0), nothing_kept), at_rest(sample(1), nothing_kept), 4)
@@ -61,7 +61,7 @@ def test_programs_skipped_are_no_loss_of_a_disk_that_lacks_nothing() -> None:
     assert (loss.is_explained, "up to 4 requests" in loss.words) == (True, True)
 
 
-def test_what_could_not_be_remembered_is_one_loss() -> None:
+def test_request_without_room_in_the_map_is_a_single_loss() -> None:
     """The request is issued, and its completion finds no recorded issue."""
     read = reads(5, issued=7, map_full=2, unmatched=2, ends=7, unseen_bytes=2 * 4096)
     [loss] = losses(account(at_rest(sample(1, read=read), stat(7))))
@@ -70,7 +70,7 @@ def test_what_could_not_be_remembered_is_one_loss() -> None:
 
 
 @pytest.mark.parametrize("is_blind", [False, True])
-def test_what_no_cause_explains_stays_an_alarm(is_blind: bool) -> None:
+def test_loss_without_a_cause_stays_an_alarm(is_blind: bool) -> None:
     fewer = account(at_rest(sample(1, read=reads(23)), stat(20)))
     back = account(at_rest(sample(1, read=reads(5, clock_back=2)), stat(5)))
     for verdict, number in ((fewer, "3 reads (12288 bytes)"), (back, "2 requests")):

@@ -65,7 +65,7 @@ def linear(tree: Tree) -> Membership:
     return of(tree, "dm-7")
 
 
-def test_nothing_changes_where_nothing_does(tree: Tree) -> None:
+def test_unchanged_devices_cause_no_change(tree: Tree) -> None:
     for members in (of(tree), of(tree, "sda"), of(tree, "nvme1n1"), linear(tree)):
         assert members.look() is None
         assert members.look() is None
@@ -82,7 +82,7 @@ def test_a_table_that_is_reloaded(tree: Tree) -> None:
     assert members.vanished() is None
 
 
-def test_what_changes_further_down(tree: Tree) -> None:
+def test_changes_two_layers_down_are_seen(tree: Tree) -> None:
     """dm-7 on dm-8 on sda: the lower device's table is reloaded."""
     tree.disk("dm-8", "253:8")
     tree.stack("dm-8", "sda")
@@ -136,7 +136,7 @@ class Changing(Selection):
         return leaves
 
 
-def test_a_medium_that_comes_while_one_looks_is_seen_at_the_next_look(tree: Tree) -> None:
+def test_medium_inserted_during_a_poll_is_seen_at_the_next_poll(tree: Tree) -> None:
     """A loop device that gets its file between two reads of a poll must not stay empty."""
     write(tree["loop0"].sysfs, {"size": "0"})
     steps: list[Callable[[], None]] = [lambda: write(tree["loop0"].sysfs, {"size": "2048"})]
@@ -153,7 +153,7 @@ def test_a_medium_that_comes_while_one_looks_is_seen_at_the_next_look(tree: Tree
     assert "loop0" in names(at_start)
 
 
-def test_a_table_that_is_reloaded_while_one_looks_is_seen_at_the_next_look(tree: Tree) -> None:
+def test_table_reloaded_during_a_poll_is_seen_at_the_next_poll(tree: Tree) -> None:
     tree.disk("dm-7", "253:7", attributes={"dm/uuid": "LVM-x"})
     tree.stack("dm-7", "sda")
     steps: list[Callable[[], None]] = [lambda: restack(tree, "dm-7", "sdb")]
@@ -164,7 +164,7 @@ def test_a_table_that_is_reloaded_while_one_looks_is_seen_at_the_next_look(tree:
     assert words(members.look()) == (["sdb"], [("sda", Why.UNUSED)])
 
 
-def test_the_named_device_is_what_ends_a_watch(tree: Tree) -> None:
+def test_watch_ends_with_the_named_device(tree: Tree) -> None:
     members = of(tree, "sda", "sdb")
     assert members.vanished() is None
     remove(tree, "sdb")
@@ -180,7 +180,7 @@ def test_a_named_disk_that_has_gone_does_not_come_again(tree: Tree) -> None:
     assert members.vanished() == "loop0"
 
 
-def test_a_disk_that_goes_while_one_looks_does_not_come_again(tree: Tree) -> None:
+def test_disk_that_vanishes_during_a_poll_does_not_return(tree: Tree) -> None:
     steps: list[Callable[[], None]] = []
     members = Membership(tree.devices, Changing(tree.devices, (), lambda: steps.pop()() if steps else None))
     tree.disk("sdz", "65:144", tags=[32])
@@ -191,7 +191,7 @@ def test_a_disk_that_goes_while_one_looks_does_not_come_again(tree: Tree) -> Non
     assert words(members.look()) == (["loop0"], [])
 
 
-def test_what_stands_on_a_disk_without_a_medium_gets_it_when_there_is_one(tree: Tree) -> None:
+def test_lower_disk_is_watched_as_soon_as_its_medium_is_there(tree: Tree) -> None:
     members = linear(tree)
     write(tree["loop0"].sysfs, {"size": "0"})
     tree.stack("dm-7", "loop0")
@@ -200,7 +200,7 @@ def test_what_stands_on_a_disk_without_a_medium_gets_it_when_there_is_one(tree: 
     assert words(members.look()) == (["loop0"], [])
 
 
-def test_without_names_nothing_ends_it(tree: Tree) -> None:
+def test_watch_of_all_disks_does_not_end(tree: Tree) -> None:
     members = of(tree)
     assert "loop0" in names(members)
     write(tree["loop0"].sysfs, {"size": "0"})
@@ -209,7 +209,7 @@ def test_without_names_nothing_ends_it(tree: Tree) -> None:
     assert members.look() is None
 
 
-def test_without_names_what_gets_a_medium_comes(tree: Tree) -> None:
+def test_watch_of_all_disks_adds_a_disk_with_a_new_medium(tree: Tree) -> None:
     members = of(tree)
     assert "loop1" not in names(members)
     write(tree["loop1"].sysfs, {"size": "2048"})
@@ -234,7 +234,7 @@ def test_a_partition_that_is_resized(tree: Tree) -> None:
     assert members.look() is None
 
 
-def test_what_could_not_be_watched_comes_again(tree: Tree) -> None:
+def test_disk_that_failed_to_attach_is_tried_again(tree: Tree) -> None:
     members = linear(tree)
     tree.stack("dm-7", "sdb")
     change = members.look()
@@ -247,7 +247,7 @@ def test_what_could_not_be_watched_comes_again(tree: Tree) -> None:
     assert words(members.look())[0] == ["sdb"]
 
 
-def test_what_has_no_medium_is_refused(tree: Tree) -> None:
+def test_device_without_a_medium_is_refused(tree: Tree) -> None:
     with pytest.raises(UsageError, match="no medium"):
         of(tree, "loop1")
 
@@ -262,7 +262,7 @@ def test_too_few_descriptors_are_no_disk_that_has_gone(tree: Tree, monkeypatch: 
         Membership(tree.devices, Selection(tree.devices, [device.name]))
 
 
-def test_too_few_descriptors_for_one_that_came_do_not_end_it(
+def test_lack_of_descriptors_for_a_new_disk_does_not_end_the_watch(
     tree: Tree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     members = linear(tree)

@@ -33,7 +33,7 @@ def a_sample(at_s: int, reads: int, writes: int, *, misses: int | None = 0) -> D
     return DiskSample(DISK, reading, misses, Anchor(at_s * S, 1_760_000_000 * S + at_s * S, 40))
 
 
-def test_an_interval_has_what_came_between_its_samples() -> None:
+def test_interval_contains_the_requests_between_its_samples() -> None:
     out = io.StringIO()
     JsonLines(out).write(observe(a_sample(1, 10, 3), a_sample(3, 1009, 57, misses=4), final=False))
     document = json.loads(out.getvalue())

@@ -106,7 +106,7 @@ def drive(tree: Tree, name: str, wwid: str, number: int) -> None:
     write(folder, {"wwid": wwid})
 
 
-def test_named_drive_is_watched_again_by_its_wwid_and_another_one_is_not(tree: Tree) -> None:
+def test_named_drive_is_watched_again_by_its_wwid(tree: Tree) -> None:
     drive(tree, "nvme7n1", "eui.0001", 1)
     members = waiting(tree, "sdb", "nvme7n1")
     remove(tree, "nvme7n1")

@@ -78,13 +78,13 @@ def test_an_entry_that_was_lost_is_left_out_and_counted() -> None:
     assert counts(slow_of([entry for entry in run if entry is not lost], "summary")) == [(8, 3, 5)]
 
 
-def test_nothing_is_said_where_nobody_asked() -> None:
+def test_slow_requests_are_absent_if_not_requested() -> None:
     run = [entry for entry in a_slow_run() if not isinstance(entry, Slowed)]
     assert slow_of(run) == [None] * 4
     assert "slow" not in shown(run, plain=True)
 
 
-def test_what_is_kept_for_an_interval_and_the_summary_is_bounded() -> None:
+def test_kept_slow_requests_are_bounded() -> None:
     run = MadeUpRun(2)
     entries: list[RunEntry] = [run.begin(0, "sda"), run.slowed([0])]
     tick = run.tick([0])

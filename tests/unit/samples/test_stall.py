@@ -87,7 +87,7 @@ def test_a_disk_with_requests_in_flight_is_never_idle(stuck: list[Observation]) 
     assert "1.50s" in titles[1]
 
 
-def test_what_was_issued_before_the_watch_is_in_flight_too() -> None:
+def test_requests_issued_before_the_watch_are_in_flight() -> None:
     """The tracer has no record of the request, but the kernel counts one in flight."""
     shown = _shown([_at(at_s, issued_s=None, ended_s=None, kernel=1) for at_s in (1, 2, 3)])
     stalls = [one.stall and (one.stall.in_flight, one.stall.least_ns) for one in shown]
@@ -112,7 +112,7 @@ def test_a_stall_fires_a_rule_once(stuck: list[Observation]) -> None:
     assert fired == [[], ["stall>1s"], ["stall>2s"], [], [], []]
 
 
-def test_a_stall_is_of_the_whole_disk_and_of_one_run() -> None:
+def test_stall_rules_are_for_whole_disks_and_live_runs() -> None:
     with pytest.raises(UsageError, match="whole disk"):
         parse_rule("read.stall>2s")
     with pytest.raises(UsageError, match="stall"):

@@ -53,7 +53,7 @@ def test_any_run_shows_the_same_from_a_file(ticks: int, seed: int) -> None:
         assert shown_from_file(run, plain=plain) == shown(run, plain=plain)
 
 
-def test_what_a_run_shows() -> None:
+def test_rows_of_a_run_are_shown_in_order() -> None:
     documents = [json.loads(line) for line in shown(a_run()).splitlines()]
     rows = [
         (document["type"], document["device"], document["ops"]["read"]["count"])
@@ -82,7 +82,7 @@ def test_what_a_run_shows() -> None:
     assert documents[-1]["leaving"]["why"] == "gone"
 
 
-def test_without_a_rest_nothing_comes_between_the_last_interval_and_the_summary() -> None:
+def test_summary_follows_the_last_interval_directly_without_a_rest() -> None:
     samples = {0: disk_sample("sda", 3, 9)}
     news = {
         with_rest: [

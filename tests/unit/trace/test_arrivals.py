@@ -44,7 +44,7 @@ def arrival(
     return unwatched.arrival(device, {device.name: numbers[1]}, first, ANCHOR)
 
 
-def test_what_was_counted_since_the_last_look_is_unseen(tmp_path: Path) -> None:
+def test_requests_since_the_last_poll_are_unseen(tmp_path: Path) -> None:
     came = arrival(tmp_path, NVME, f"   0       0 nvme0c1n1 {stat(100, 20)}\n", reading(103, 31))
     assert came.unseen == {"read": 3, "write": 11, "discard": 0, "flush": 0}
     assert came.unseen_bytes == {"read": 3 * 4096, "write": 3 * 4096, "discard": 0}
@@ -70,19 +70,19 @@ def test_another_disk_under_the_same_name_has_counted_from_0(tmp_path: Path, the
     assert came.unseen == {"read": 3, "write": 0, "discard": 0, "flush": 0}
 
 
-def test_a_count_that_is_less_than_it_was_began_anew(tmp_path: Path) -> None:
+def test_lower_count_starts_from_zero(tmp_path: Path) -> None:
     came = arrival(tmp_path, NVME, f"   0       0 nvme0c1n1 {stat(100, 20)}\n", reading(3, 21))
     assert came.unseen == {"read": 3, "write": 1, "discard": 0, "flush": 0}
 
 
-def test_where_the_kernel_does_not_count_nothing_is_known(tmp_path: Path) -> None:
+def test_unseen_is_unknown_without_kernel_statistics(tmp_path: Path) -> None:
     first = replace(reading(0, 0), before=None, no_witness="statistics are off")
     came = arrival(tmp_path, NVME, "", first)
     assert came.unseen is None
     assert came.unexplained == ["what came before it was watched is not known: statistics are off"]
 
 
-def test_a_file_that_cannot_be_read_makes_it_the_whole_count(tmp_path: Path) -> None:
+def test_unreadable_diskstats_make_the_whole_count_unseen(tmp_path: Path) -> None:
     unwatched = Unwatched(tmp_path / "none")
     unwatched.end_look({NVME.name: 1})
     came = unwatched.arrival(NVME, {NVME.name: 1}, reading(100, 20), ANCHOR)
@@ -119,7 +119,7 @@ LATE = (after_writes(0, 20, 20), after_writes(7, 26, 27))
     [LATE, (after_writes(0, 19, 21), after_writes(3, 23, 23), after_writes(7, 26, 28))],
     ids=["known by the first", "known in between"],
 )
-def test_what_was_in_rows_when_it_left_is_not_unseen_when_it_comes_again(
+def test_rows_before_a_departure_are_not_unseen_on_return(
     tmp_path: Path, readings: tuple[Reading, ...]
 ) -> None:
     unwatched = departed(tmp_path, *readings)
@@ -129,7 +129,7 @@ def test_what_was_in_rows_when_it_left_is_not_unseen_when_it_comes_again(
     assert came.unseen == {"read": 0, "write": 2, "discard": 0, "flush": 0}
 
 
-def test_what_the_kernel_counts_after_the_next_look_is_not_unseen(tmp_path: Path) -> None:
+def test_requests_counted_late_are_not_unseen(tmp_path: Path) -> None:
     unwatched = departed(tmp_path, *LATE)
     unwatched.end_look({NVME.name: 1})
     (tmp_path / "diskstats").write_text(f"   0       0 nvme0c1n1 {stat(100, 26)}\n")
@@ -144,14 +144,14 @@ def test_what_the_kernel_counts_after_the_next_look_is_not_unseen(tmp_path: Path
     assert again.unseen["write"] == 3
 
 
-def test_what_comes_again_at_the_look_at_which_it_left_is_in_rows(tmp_path: Path) -> None:
+def test_rows_count_for_a_disk_that_returns_at_once(tmp_path: Path) -> None:
     """A partition that returns with a different start sector."""
     unwatched = departed(tmp_path, *LATE)
     came = unwatched.arrival(NVME, {NVME.name: 1}, reading(100, 28), ANCHOR)
     assert came.unseen == {"read": 0, "write": 1, "discard": 0, "flush": 0}
 
 
-def test_what_left_under_another_number_was_another_disk(tmp_path: Path) -> None:
+def test_disk_with_another_number_is_another_disk(tmp_path: Path) -> None:
     unwatched = departed(tmp_path, *LATE)
     unwatched.end_look({NVME.name: 2})
     unwatched.begin_look()
@@ -159,14 +159,14 @@ def test_what_left_under_another_number_was_another_disk(tmp_path: Path) -> None
     assert came.unseen == {"read": 0, "write": 9, "discard": 0, "flush": 0}
 
 
-def test_a_kernel_that_has_not_counted_all_that_is_in_rows_makes_nothing_unseen(tmp_path: Path) -> None:
+def test_kernel_count_behind_the_rows_makes_no_unseen_requests(tmp_path: Path) -> None:
     unwatched = departed(tmp_path, *LATE)
     came = unwatched.arrival(NVME, {NVME.name: 1}, reading(100, 26), ANCHOR)
     assert came.unseen == {"read": 0, "write": 0, "discard": 0, "flush": 0}
 
 
 @pytest.mark.parametrize(("ends", "unseen"), [(4, 11), (5, 10), (3, 12)])
-def test_what_ended_and_has_no_latency_yet_is_in_a_row(tmp_path: Path, ends: int, unseen: int) -> None:
+def test_completed_requests_without_a_latency_are_in_a_row(tmp_path: Path, ends: int, unseen: int) -> None:
     """The reading has latencies of four writes, and `ends` completions."""
     write = Op([1000] * 4, [512] * 4, scalars={"ends": ends})
     first = replace(reading(100, 31), sample=sample(7, write=write))
@@ -174,7 +174,7 @@ def test_what_ended_and_has_no_latency_yet_is_in_a_row(tmp_path: Path, ends: int
     assert came.unseen == {"read": 0, "write": unseen, "discard": 0, "flush": 0}
 
 
-def test_what_ends_during_the_first_reading_is_a_slack(tmp_path: Path) -> None:
+def test_completions_during_the_first_reading_are_slack(tmp_path: Path) -> None:
     first = replace(reading(103, 31), after=reading(103, 33).after)
     came = arrival(tmp_path, NVME, f"   0       0 nvme0c1n1 {stat(100, 20)}\n", first)
     assert came.slack == {"read": 0, "write": 2, "discard": 0, "flush": 0}

@@ -45,7 +45,7 @@ def test_tables_are_as_large_as_the_plan() -> None:
 
 
 @pytest.mark.parametrize("cpus", [1, 2, 3, 17, 64])
-def test_every_histogram_is_of_one_operation(cpus: int) -> None:
+def test_every_histogram_belongs_to_a_single_operation(cpus: int) -> None:
     known = bcc_source.constants(plan_of(), cpus, queue_time=True, own_queue_stamp=True)
     ops = range(len(abi.OPS))
     cold = [i for t in range(2) for op in ops[2:] for i in bcc_source.cold_hists(t, op, cpus)]
@@ -82,7 +82,7 @@ def test_the_compilers_errors_are_kept_and_its_warnings_are_not() -> None:
     assert bcc._errors("killed\n") == "killed"
 
 
-def test_without_bcc_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_bcc_names_the_packages_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "bcc", None)
     with pytest.raises(Unsupported, match="apt-get install python3-bpfcc linux-headers-"):
         bcc.import_bcc()

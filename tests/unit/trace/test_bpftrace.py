@@ -52,7 +52,7 @@ def run_slot(text: str, value: int) -> int:
 
 
 @pytest.mark.parametrize("scale", [LATENCY, SIZE], ids=["latency", "size"])
-def test_the_slot_is_the_one_that_the_kernel_side_computes(scale: Scale) -> None:
+def test_generated_slot_equals_the_kernel_sides(scale: Scale) -> None:
     text = slot("$v", scale)
     edges = {value + step for bit in range(64) for value in (1 << bit, 3 << bit) for step in (-1, 0, 1)}
     for value in sorted(edge for edge in edges if 0 <= edge < 1 << 64):
@@ -73,7 +73,7 @@ def test_disks_are_looked_up_and_partitions_and_paths_are_compared(tmp_path: Pat
     assert text.count("{") == text.count("}")
 
 
-def test_a_map_is_written_to_before_it_is_read(tmp_path: Path) -> None:
+def test_every_map_is_written_before_reads(tmp_path: Path) -> None:
     """bpftrace rejects a script with a map that is only read, and most disks are not device-mapper
     devices."""
     text = script([leaf(tmp_path, "sdb", "8:16")], "req_list")
@@ -141,7 +141,7 @@ def test_a_set_of_maps_is_complete_with_its_last() -> None:
     assert complete == [None, None, {"@_first": 1, "@ns": {"1,1": 2}, "@zz_last": 1}]
 
 
-def test_what_bpftrace_lost_is_counted() -> None:
+def test_losses_of_bpftrace_are_counted() -> None:
     frames = Frames()
     frames.feed('{"type": "helper_error", "helper": "map_update_elem", "retcode": -7, "line": 1, "col": 11}')
     frames.feed('{"type": "helper_error", "helper": "map_delete_elem", "retcode": -2, "line": 1, "col": 1}')

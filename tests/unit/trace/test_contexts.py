@@ -41,7 +41,7 @@ def test_a_program_that_sees_none_was_skipped(kernel: int, program: int, skipped
     assert Switches(kernel, program).skipped is skipped
 
 
-def test_how_many_may_be_missing_is_what_the_kernel_counted_beyond() -> None:
+def test_missing_requests_are_bounded_by_the_kernels_count() -> None:
     drift = {"read": Drift(7, 2), "write": Drift(-1, 0), "flush": Drift(3, 0)}
     assert "up to 10 completions" in missing_there(drift)
     assert "none is missing here" in missing_there({"read": Drift(0, 5)})
@@ -49,7 +49,7 @@ def test_how_many_may_be_missing_is_what_the_kernel_counted_beyond() -> None:
 
 
 @pytest.mark.parametrize("blind", [None, "this kernel runs no programs there"])
-def test_an_audit_says_it(
+def test_audit_prints_the_warning(
     blind: str | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 0)
@@ -63,7 +63,7 @@ def test_an_audit_says_it(
 
 
 @pytest.mark.parametrize("blind", [None, "this kernel runs no programs there"])
-def test_the_object_of_an_audit_has_it(
+def test_json_of_an_audit_has_the_warning(
     blind: str | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The audit waits for the probe only if requests are missing."""

@@ -9,7 +9,7 @@ from tests.unit.support.samples import Op, sample
 SECOND = 1_000_000_000
 
 
-def test_only_what_happened_in_between_counts() -> None:
+def test_interval_contains_only_new_requests() -> None:
     before = Op([1000] * 10, [4096] * 10)
     after = Op([1000] * 10 + [5000] * 20, [4096] * 10 + [8192] * 20)
     interval = derive(sample(0, read=before), sample(2 * SECOND, read=after))
@@ -76,7 +76,7 @@ def test_the_statuses_of_zones_and_after_them_have_names() -> None:
     assert write.statuses == {"zone resource": 3, "offline": 3, "duration limit": 4, "invalid": 5}
 
 
-def test_queue_time_is_none_where_it_was_not_measured() -> None:
+def test_queue_time_is_none_if_unmeasured() -> None:
     read = derive(sample(0), sample(SECOND, read=Op([1000]))).ops["read"]
     assert read.queue is None
     queued = derive(sample(0), sample(SECOND, read=Op([1000], queue_ns=[300]))).ops["read"].queue

@@ -35,12 +35,12 @@ def process(tmp_path: Path, **descriptors: str) -> Path:
     return folder.parent
 
 
-def test_what_its_programs_skipped_is_added_up(tmp_path: Path) -> None:
+def test_skipped_runs_of_all_programs_are_summed(tmp_path: Path) -> None:
     folder = process(tmp_path, _3=program(31, 4), _4=program(32, 13), _5=LINK, _6=MAP, _0="pos:\t0\n")
     assert HeldPrograms(folder).skipped() == 17
 
 
-def test_it_is_read_again_each_time(tmp_path: Path) -> None:
+def test_skipped_runs_are_read_again_each_time(tmp_path: Path) -> None:
     programs = HeldPrograms(process(tmp_path, _3=program(31, 4)))
     process(tmp_path, _3=program(31, 9))
     assert programs.skipped() == 9
@@ -56,7 +56,7 @@ def test_programs_of_another_kind_do_not_count(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("misses", [None, "many", "-1", ""])
-def test_one_that_does_not_tell_leaves_the_sum_unknown(tmp_path: Path, misses: str | None) -> None:
+def test_program_without_a_count_makes_the_sum_unknown(tmp_path: Path, misses: str | None) -> None:
     folder = process(tmp_path, _3=program(31, 4), _4=program(32, misses))
     assert HeldPrograms(folder).skipped() is None
     assert held_programs(folder, 2) is None
@@ -87,5 +87,5 @@ def test_each_probe_must_have_its_program(tmp_path: Path, probes: int, misses: i
     assert (programs.skipped() if programs else None) == misses
 
 
-def test_a_process_that_is_gone_tells_nothing(tmp_path: Path) -> None:
+def test_process_that_is_gone_has_no_programs(tmp_path: Path) -> None:
     assert held_programs(tmp_path / "4712", 2) is None

@@ -31,12 +31,12 @@ def test_slots_neither_overlap_nor_leave_gaps(scale: Scale) -> None:
 
 
 @pytest.mark.parametrize("value", [2**36, 2**40, 2**63, 2**64 - 1])
-def test_what_is_too_large_lands_in_the_last_slot(value: int) -> None:
+def test_values_beyond_the_range_are_in_the_last_slot(value: int) -> None:
     assert LATENCY.slot(value) == LATENCY.slots - 1
 
 
 @given(samples, st.sampled_from([0.0, 0.1, 0.5, 0.9, 0.99, 0.999, 1.0]))
-def test_a_quantile_is_within_1_56_percent_of_the_exact_one(values: list[int], ratio: float) -> None:
+def test_quantile_is_within_1_56_percent_of_the_exact_value(values: list[int], ratio: float) -> None:
     quantile = Histogram.of(LATENCY, values).quantile(ratio)
     parts = round(ratio * 100_000)
     exact = sorted(values)[max(1, -(-parts * len(values) // 100_000)) - 1]
@@ -61,7 +61,7 @@ def test_merging_is_counting_together(first: list[int], second: list[int]) -> No
 
 
 @given(samples, samples)
-def test_a_difference_is_what_came_in_between(before: list[int], between: list[int]) -> None:
+def test_difference_contains_only_new_values(before: list[int], between: list[int]) -> None:
     earlier = Histogram.of(LATENCY, before)
     later = Histogram.of(LATENCY, before + between)
     added, alone = later.since(earlier), Histogram.of(LATENCY, between)
@@ -70,7 +70,7 @@ def test_a_difference_is_what_came_in_between(before: list[int], between: list[i
 
 
 @given(samples, samples)
-def test_the_extension_tells_what_python_does(before: list[int], between: list[int]) -> None:
+def test_extension_computes_the_same_difference_as_python(before: list[int], between: list[int]) -> None:
     earlier = Histogram.of(LATENCY, before)
     later = Histogram.of(LATENCY, before + between)
     then, now = abi.words(earlier.counts), abi.words(later.counts)
@@ -93,7 +93,7 @@ def test_views_may_begin_between_words() -> None:
     ],
     ids=["fewer", "more than 64 bits"],
 )
-def test_what_the_extension_does_not_tell_is_told_all_the_same(
+def test_differences_that_the_extension_declines_are_computed(
     now: list[int], then: list[int], counts: list[int]
 ) -> None:
     scale = Scale(bits=1, slots=3)

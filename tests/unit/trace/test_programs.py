@@ -37,7 +37,7 @@ def test_ends_are_attached_before_beginnings() -> None:
         assert order.index(f"bio_complete{suffix}") < order.index(f"bio_queue{suffix}")
 
 
-def test_nothing_is_loaded_that_has_nothing_to_do() -> None:
+def test_only_needed_programs_are_loaded() -> None:
     only_bios = tracer_ways(requests=False, bios=True, queue_time=True)["tp_btf"]
     assert set(names(only_bios)) == set(BIO_PROGRAMS)
     without_queue = tracer_ways(requests=True, bios=False, queue_time=False)["raw_tp"]
@@ -65,7 +65,7 @@ def test_owners_are_counted_by_programs_of_their_own() -> None:
     assert {*names(by_process["raw_tp"])} >= {"rq_slow_raw", "rq_submit_raw", "rq_getrq_raw"}
 
 
-def test_the_queue_is_entered_unseen_where_the_kernel_tells_nothing() -> None:
+def test_queue_program_is_left_out_without_its_tracepoint() -> None:
     way = tracer_ways(requests=True, bios=False, queue_time=True)["tp_btf"]
     assert [program for program in way if program.needs] == [Program("rq_queue", "btf_trace_block_io_start")]
 
@@ -110,7 +110,7 @@ def test_the_first_way_that_the_kernel_takes() -> None:
     assert refusing(FIRST) == ([FIRST, SECOND], "second")
 
 
-def test_what_the_kernel_said_of_every_way_is_told() -> None:
+def test_logs_of_every_refused_set_are_reported() -> None:
     assert refusing(FIRST, SECOND) == (
         [FIRST, SECOND],
         str((errno.EINVAL, "cannot load", "log of first. log of second. ")),
@@ -123,7 +123,7 @@ def test_no_rights_are_no_reason_to_try_another_way() -> None:
     assert "log of first" in said
 
 
-def test_the_extension_refuses_programs_that_it_cannot_know() -> None:
+def test_extension_refuses_unknown_programs() -> None:
     native = pytest.importorskip("opwatch._native")
     if not hasattr(native, "Floor"):
         pytest.skip("built without the tracer")

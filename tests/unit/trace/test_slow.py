@@ -38,7 +38,7 @@ def test_who_asked(kind: int, name: bytes, submitter: Submitter | None, pid: int
     assert (one.submitter, one.pid, one.name) == (submitter, pid, name.decode() or None)
 
 
-def test_what_is_not_known_is_none() -> None:
+def test_unknown_fields_are_none() -> None:
     assert record(sector=NONE).sector is None
     assert record(size=0).sector is None
     [one] = decode_slow(LAYOUT.pack(9, 20, NONE, 0, 0, 4096, 1, 0, 1, PROCESS, b"x"))
@@ -65,5 +65,5 @@ def test_whatever_the_bytes_are_they_are_records(seed: int) -> None:
         (one.name or "").encode()
 
 
-def test_what_had_no_room_is_counted_by_leaf() -> None:
+def test_records_left_out_are_counted_by_leaf() -> None:
     assert decode_left_out(struct.pack("=64Q", *range(64))) == list(range(64))

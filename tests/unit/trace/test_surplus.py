@@ -74,7 +74,7 @@ def account(shown: Observation) -> tuple[int, int]:
     return least, least + shown.arrival.slack["write"]
 
 
-def test_what_ends_while_the_first_reading_is_taken_is_in_an_account() -> None:
+def test_completions_during_the_first_reading_are_accounted_for() -> None:
     disk, story = Disk(), Story()
     disk.kernel += 690
     [news] = story.take(came(disk.read(before=1, after=2)))
@@ -90,7 +90,7 @@ def test_what_ends_while_the_first_reading_is_taken_is_in_an_account() -> None:
     assert {drift.drift for drift in final.trust.drift.values()} == {0}
 
 
-def test_while_it_never_rests_the_account_is_an_interval() -> None:
+def test_account_of_a_busy_disk_is_an_interval() -> None:
     disk, story = Disk(), Story()
     story.take(came(disk.read(before=3, after=4)))
     disk.write(100)
@@ -104,7 +104,7 @@ def test_while_it_never_rests_the_account_is_an_interval() -> None:
 
 
 @pytest.mark.parametrize("seed", range(7))
-def test_every_request_is_in_the_account_whenever_it_ends(seed: int) -> None:
+def test_every_request_is_accounted_for_at_any_time(seed: int) -> None:
     chance, disk, story = random.Random(seed), Disk(), Story()
     disk.kernel += chance.randrange(1000)
     story.take(came(disk.read(chance.randrange(5), chance.randrange(5))))
@@ -118,7 +118,7 @@ def test_every_request_is_in_the_account_whenever_it_ends(seed: int) -> None:
     assert least == most == disk.kernel - AT_THE_LOOK
 
 
-def test_what_was_lost_later_did_not_come_before() -> None:
+def test_later_losses_are_not_attributed_to_the_arrival() -> None:
     disk, story = Disk(), Story()
     story.take(came(disk.read()))
     disk.kernel += 5

@@ -27,7 +27,7 @@ def leaves(count: int) -> list[Leaf]:
 
 
 @pytest.mark.parametrize(("count", "parts"), [(1, 1), (64, 1), (65, 2), (70, 2), (200, 4)])
-def test_more_disks_than_one_tracer_takes(count: int, parts: int) -> None:
+def test_many_disks_are_spread_over_several_tracers(count: int, parts: int) -> None:
     attaching = Attaching()
     tracers = TracerSet(attaching)
     wanted = leaves(count)
@@ -102,7 +102,7 @@ def test_all_or_none_is_attached() -> None:
     assert tracers.read() == {}
 
 
-def test_there_is_an_end_to_what_every_request_pays() -> None:
+def test_number_of_tracers_is_limited() -> None:
     tracers = TracerSet(Attaching())
     places = [tracers.add([leaf(f"disk{number}")])[0] for number in range(MAX_PARTS)]
     with pytest.raises(OpwatchError, match="Start opwatch anew"):

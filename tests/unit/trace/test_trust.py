@@ -48,21 +48,21 @@ def reads(n: int, **scalars: int) -> Op:
     return Op([1000] * n, [4096] * n, scalars=scalars)
 
 
-def test_what_agrees_leaves_nothing_unexplained() -> None:
+def test_equal_counts_leave_no_loss() -> None:
     verdict = account(Reading(sample(1, read=reads(23)), stat(23), stat(23)))
     assert {group: drift.drift for group, drift in verdict.drift.items()} == dict.fromkeys(verdict.drift, 0)
     assert verdict.in_flight == 0
     assert losses_of(verdict) == []
 
 
-def test_what_the_kernel_counted_more_is_drift() -> None:
+def test_requests_only_the_kernel_counted_are_drift() -> None:
     verdict = account(Reading(sample(1, read=reads(23)), stat(29), stat(29)))
     assert verdict.drift["read"].drift == 6
     assert verdict.byte_drift["read"].drift == 6 * 4096
     assert losses_of(verdict) == ["not traced: 6 reads (24576 bytes), cause unknown"]
 
 
-def test_what_we_counted_more_is_negative_drift() -> None:
+def test_requests_only_the_tracer_counted_are_negative_drift() -> None:
     verdict = account(Reading(sample(1, read=reads(23)), stat(20), stat(20)))
     assert verdict.drift["read"].drift == -3
 
@@ -82,7 +82,7 @@ def test_an_empty_flush_is_a_write_for_the_kernel_alone() -> None:
     assert verdict.never_issued == 5
 
 
-def test_unmatched_is_explained_by_what_was_in_flight_at_the_start() -> None:
+def test_requests_in_flight_at_the_start_explain_unmatched_completions() -> None:
     read = reads(10, ends=13, unmatched=3, unseen_bytes=3 * 4096)
     verdict = account(Reading(sample(1, read=read), stat(13), stat(13)))
     assert losses_of(verdict, in_flight_at_start=3) == []
@@ -126,7 +126,7 @@ def test_a_backend_that_knows_no_misses_has_none() -> None:
     assert any("skipped by kernel ? " in line for line in trust_lines(verdict, 0))
 
 
-def test_what_was_taken_back_is_no_completion_but_the_kernel_counts_it() -> None:
+def test_requests_taken_back_are_counted_by_the_kernel_only() -> None:
     read = reads(10, ends=15, issued=13, taken_back=5, refused=2)
     verdict = account(at_rest(sample(1, read=read), counted({"read": 15}, {"read": 10 * 4096})))
     assert (verdict.taken_back, verdict.refused, verdict.completed, verdict.in_flight) == (5, 2, 10, 0)
@@ -150,7 +150,7 @@ def test_other_operations_count_as_the_kernel_counted_them() -> None:
     assert losses_of(verdict) == []
 
 
-def test_what_no_driver_keeps_is_not_kept_and_not_unexplained() -> None:
+def test_groups_without_driver_statistics_are_not_compared() -> None:
     """zram counts reads and writes, with the first ones during the reading; brd counts no requests."""
     first, last = counted_as(), counted_as({"read": 9}, {"read": 9 * 4096})
     discard = Op([1000] * 5, [4096] * 5)
@@ -170,7 +170,7 @@ def test_flushes_that_device_mapper_copied_are_reads_for_the_kernel() -> None:
     assert {group: drift.drift for group, drift in verdict.drift.items()} == dict.fromkeys(verdict.drift, 0)
 
 
-def test_a_reading_waits_for_the_kernel_to_count_what_was_traced() -> None:
+def test_reading_waits_until_the_kernel_counts_traced_requests() -> None:
     later = iter([stat(22), stat(23), stat(24)])
     counted = Counted(lambda: next(later))
     first = counted.reading(Reading(sample(0), stat(), stat()))
@@ -207,7 +207,7 @@ def test_a_reading_that_was_cut_in_two_knows_less_than_those_before() -> None:
     assert reading.after == stat(7)
 
 
-def test_what_the_kernel_never_counted_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_the_kernel_never_counts_are_awaited_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracing, "COUNTED_S", 0.0)
     looks: list[StatSample] = []
     counted = Counted(lambda: looks.append(stat(1)) or stat(1))  # type: ignore[func-returns-value]

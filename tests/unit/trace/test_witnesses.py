@@ -25,7 +25,7 @@ def test_a_bad_stat_file_is_an_error(text: str) -> None:
         decode_stat(text)
 
 
-def test_what_a_driver_of_bios_never_counted_it_does_not_keep() -> None:
+def test_groups_that_a_bio_driver_never_counted_are_left_out() -> None:
     counts = {"read": 16, "write": 16, "discard": 0, "flush": 0}
     kept = without_what_is_not_kept(counts, {"read": 1 << 20, "write": 1 << 20, "discard": 0})
     assert kept == ({"read": 16, "write": 16}, {"read": 1 << 20, "write": 1 << 20})

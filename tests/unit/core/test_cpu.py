@@ -22,12 +22,12 @@ def test_the_sums_of_all_cpus_are_read() -> None:
 
 
 @pytest.mark.parametrize("path", BAD, ids=lambda path: str(path.name))
-def test_what_is_no_such_text_is_refused(path: Path) -> None:
+def test_invalid_cpu_times_are_refused(path: Path) -> None:
     with pytest.raises(BadInput, match="no times of CPUs"):
         parse_cpu_times(path.read_text())
 
 
-def test_use_is_what_lies_between_two_readings() -> None:
+def test_use_is_the_difference_of_two_readings() -> None:
     then, now = CpuTimes(2, 1000, 500, 20, 3), CpuTimes(4, 1150, 550, 25, 4)
     use = cpu_use(then, now, 2 * 10**9)
     assert use == CpuUse(2.0, 4, 1.5, 0.5, 0.05, 0.01)
@@ -37,7 +37,7 @@ def test_use_is_what_lies_between_two_readings() -> None:
     assert (both.seconds, both.user_s, both.system_s, both.irq_s) == (3.0, 2.0, 0.75, 0.05)
 
 
-def test_what_has_gone_back_or_took_no_time_is_unknown() -> None:
+def test_decreased_or_zero_time_is_unknown() -> None:
     then, back = CpuTimes(2, 1000, 500, 20, 3), CpuTimes(2, 1100, 550, 25, 2)
     assert cpu_use(then, back, 10**9) is None
     assert cpu_use(then, then, 0) is None
@@ -59,7 +59,7 @@ def test_this_machine_works_while_we_do() -> None:
     assert clock.read() is None
 
 
-def test_where_there_are_none_it_says_why(tmp_path: Path) -> None:
+def test_missing_cpu_times_have_a_reason(tmp_path: Path) -> None:
     with closing(CpuClock(tmp_path / "stat")) as clock:
         assert clock.read() is None
         assert clock.problem == f"{tmp_path}/stat: No such file or directory"

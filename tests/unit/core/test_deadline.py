@@ -11,7 +11,7 @@ import pytest
 from opwatch.deadline import Asker, answer_within
 
 
-def test_an_asker_uses_one_thread_until_a_question_is_not_answered() -> None:
+def test_asker_replaces_its_thread_after_an_unanswered_call() -> None:
     never = threading.Event()
     with closing(Asker(0.1)) as asker:
         first = {asker.answer(threading.get_ident) for _ in range(9)}
@@ -25,7 +25,7 @@ def test_an_asker_uses_one_thread_until_a_question_is_not_answered() -> None:
     never.set()
 
 
-def test_an_asker_raises_what_the_question_raises_and_goes_on() -> None:
+def test_asker_raises_the_errors_of_a_call_and_continues() -> None:
     def fail() -> None:
         raise PermissionError("no")
 

@@ -70,7 +70,7 @@ def test_a_document_of_very_many_values_takes_little_memory(value: str) -> None:
     assert int(grown_mib) < 100
 
 
-def test_what_is_not_quite_too_much_takes_as_much_memory_as_was_reckoned() -> None:
+def test_largest_accepted_document_takes_the_calculated_memory() -> None:
     code = (
         "import resource\n"
         "from opwatch.foreign import MOST_MEMORY, parse_json\n"
@@ -82,7 +82,7 @@ def test_what_is_not_quite_too_much_takes_as_much_memory_as_was_reckoned() -> No
     assert int(answer.stdout) < 900
 
 
-def test_what_is_read_is_bounded(tmp_path: Path) -> None:
+def test_reading_is_bounded_by_size_and_file_type(tmp_path: Path) -> None:
     big, pipe = tmp_path / "big", tmp_path / "pipe"
     with big.open("wb") as file:
         file.truncate(1 << 40)
@@ -195,7 +195,7 @@ def script(folder: Path, name: str, said: bytes) -> None:
     (folder / name).chmod(0o755)
 
 
-def test_one_odd_byte_of_smartctl_costs_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_byte_loses_no_other_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     report = next(path for path in sorted(GOOD.rglob("*S4510*.json")))
     script(tmp_path, "smartctl", report.read_bytes().replace(b'"model_name": "', b'"model_name": "\xff', 1))
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")

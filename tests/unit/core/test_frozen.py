@@ -114,14 +114,14 @@ def test_a_value_is_the_same_however_many_were_made_before(made_before: int) -> 
         assert Fresh(2, 3) == Fresh(x=2, y=3)
 
 
-def test_what_is_made_for_an_instance_is_its_own() -> None:
+def test_default_factories_run_per_instance() -> None:
     first, second = Named(1), Named(1)
     first.marks.append("a")
     first.calls["f"] = 1
     assert (second.marks, second.calls) == ([], {})
 
 
-def test_what_the_constructor_does_not_take_is_no_part_of_a_value() -> None:
+def test_fields_outside_the_constructor_are_not_part_of_the_value() -> None:
     first, second = Named(1), Named(1)
     first.calls["f"] = 1
     assert first == second
@@ -158,13 +158,13 @@ def test_an_inherited_column_comes_first() -> None:
     assert asdict(Named(1, 2, ["a"], "b")) == {"x": 1, "y": 2, "marks": ["a"], "name": "b"}
 
 
-def test_what_a_class_writes_itself_is_kept() -> None:
+def test_methods_defined_by_the_class_are_kept() -> None:
     assert repr(Shouted("a")) == "A"
     assert Shouted("a") == Shouted("A")
     assert len({Shouted("a"), Shouted("A")}) == 1
 
 
-def test_a_value_is_looked_at_once_it_is_whole() -> None:
+def test_post_init_checks_the_complete_value() -> None:
     assert Even(2).number == 2
     for _ in "first", "later":
         with pytest.raises(ValueError, match="3 is odd"):

@@ -42,7 +42,7 @@ class Named(Place):
         return super().moved(2 * by)
 
 
-def test_it_is_made_as_the_model_is() -> None:
+def test_construction_matches_the_standard_library() -> None:
     assert tuple(Place("a")) == tuple(Model("a")) == ("a", 7, 8)
     assert tuple(Place("a", length=1)) == tuple(Model("a", length=1))
     assert Place("a", 1, 2) == ("a", 1, 2)
@@ -67,7 +67,7 @@ def test_its_own_names_and_doc_stay() -> None:
     assert Place._make(("b", 1, 2)).end == 3
 
 
-def test_a_method_calls_that_of_the_one_it_comes_from() -> None:
+def test_overriding_method_can_call_the_inherited_method() -> None:
     assert Place("a").moved(1) == ("a", 8, 8)
     assert Named("a").moved(1) == ("a", 9, 8)
     assert isinstance(Named("a"), Place)
@@ -80,7 +80,7 @@ def test_an_instance_takes_no_further_name() -> None:
         Place("a").sector = 1  # type: ignore[misc]
 
 
-def test_it_goes_through_copy_and_pickle() -> None:
+def test_copy_and_pickle_keep_type_and_value() -> None:
     place = Place("a", 1)
     assert copy.deepcopy(place) == place
     again = pickle.loads(pickle.dumps(place))
@@ -88,7 +88,7 @@ def test_it_goes_through_copy_and_pickle() -> None:
     assert type(again) is Place
 
 
-def test_it_is_matched_by_place() -> None:
+def test_pattern_matching_is_by_position() -> None:
     match Place("a", 1):
         case Place(device, sector):
             assert (device, sector) == ("a", 1)

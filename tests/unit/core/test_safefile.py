@@ -41,7 +41,7 @@ def test_a_planted_link_is_neither_followed_nor_replaced(tmp_path: Path) -> None
     assert (tmp_path / "state").is_symlink()
 
 
-def test_a_link_to_nothing_makes_no_file(tmp_path: Path) -> None:
+def test_dangling_link_is_refused_without_creating_a_file(tmp_path: Path) -> None:
     (tmp_path / "state").symlink_to(tmp_path / "made")
     with pytest.raises(RefusedError, match="is a link"):
         open_own(tmp_path / "state")
@@ -59,7 +59,7 @@ def test_a_second_name_of_a_file_is_not_written_through(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["pipe", "folder"])
-def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path, kind: str) -> None:
+def test_special_files_are_refused_immediately(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "state"
     os.mkfifo(path) if kind == "pipe" else path.mkdir()
     with pytest.raises(RefusedError, match="no regular file"):
@@ -78,7 +78,7 @@ def test_a_file_of_another_user_is_not_appended_to(tmp_path: Path) -> None:
     assert path.read_bytes() == b"theirs"
 
 
-def test_a_failure_leaves_the_old_content_and_nothing_else(tmp_path: Path) -> None:
+def test_failed_write_keeps_the_old_content(tmp_path: Path) -> None:
     def full() -> Iterator[bytes]:
         yield b"half"
         raise OSError(errno.ENOSPC, "no space")
@@ -91,7 +91,7 @@ def test_a_failure_leaves_the_old_content_and_nothing_else(tmp_path: Path) -> No
     assert path.read_bytes() == b"old"
 
 
-def test_file_and_folder_reach_the_disk_before_it_is_called_written(
+def test_file_and_folder_are_synced_before_the_write_returns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = []
@@ -111,7 +111,7 @@ def test_file_and_folder_reach_the_disk_before_it_is_called_written(
     assert calls == ["file", "rename", "folder"]
 
 
-def test_what_is_written_anew_can_be_appended_to(tmp_path: Path) -> None:
+def test_rewritten_file_can_be_appended(tmp_path: Path) -> None:
     descriptor = write_anew(tmp_path / "state", [b"one", b"two"])
     os.write(descriptor, b"three")
     os.close(descriptor)

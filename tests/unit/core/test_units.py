@@ -22,7 +22,7 @@ from opwatch import units
         (68_700_000_000, "68.7s"),
     ],
 )
-def test_durations(ns: float | None, text: str) -> None:
+def test_duration_is_rounded_with_its_unit(ns: float | None, text: str) -> None:
     assert units.duration(ns) == text
 
 
@@ -43,12 +43,12 @@ def test_rates_fit_their_column(per_second: float) -> None:
     ("n_bytes", "text"),
     [(None, "-"), (512, "512"), (4096, "4k"), (1 << 20, "1M"), (1_310_720, "1.25M"), (3 << 30, "3G")],
 )
-def test_sizes(n_bytes: int | None, text: str) -> None:
+def test_size_is_rounded_with_its_unit(n_bytes: int | None, text: str) -> None:
     assert units.size(n_bytes) == text
 
 
 @pytest.mark.parametrize(
     ("n_bytes", "text"), [(0, "0 B"), (960_197_124_096, "960 GB"), (1_920_383_410_176, "1.92 TB")]
 )
-def test_capacities(n_bytes: int, text: str) -> None:
+def test_capacity_is_rounded_with_its_unit(n_bytes: int, text: str) -> None:
     assert units.capacity(n_bytes) == text

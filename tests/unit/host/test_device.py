@@ -41,7 +41,7 @@ def test_a_slash_in_a_name_is_an_exclamation_mark_in_sysfs(tree: Tree) -> None:
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "sdz", "sda/sda1", "x" * 300])
-def test_what_is_no_name_is_no_device(tree: Tree, name: str) -> None:
+def test_invalid_name_is_not_a_device(tree: Tree, name: str) -> None:
     assert tree.devices.by_name(name) is None
 
 
@@ -86,7 +86,7 @@ def test_leaves_are_found_through_several_layers_and_named_once(tree: Tree) -> N
     assert leaves(tree, "dm-1") == ["sda3", "sda2", "sdb2"]
 
 
-def test_a_partition_of_a_stacked_device_is_traced_as_the_whole_of_it(tree: Tree) -> None:
+def test_partition_of_a_stacked_device_is_traced_through_its_disks(tree: Tree) -> None:
     tree.partition("md0", "md0p1", "259:7", start=8, sectors=8)
     assert leaves(tree, "md0p1") == ["sda2", "sdb2"]
 
@@ -96,7 +96,7 @@ def test_a_partition_of_a_multipath_head_is_traced_on_the_paths(tree: Tree) -> N
     assert leaves(tree, "nvme1n1p1") == ["nvme1c1n1", "nvme1c2n1"]
 
 
-def test_a_lower_device_that_vanished_leaves_the_upper_one(tree: Tree) -> None:
+def test_vanished_lower_device_leaves_the_upper_device(tree: Tree) -> None:
     shutil.rmtree(tree["sda3"].sysfs)
     (tree.sys / "class/block/sda3").unlink()
     assert leaves(tree, "dm-0") == ["dm-0"]
@@ -185,7 +185,7 @@ def test_a_dm_device_is_of_the_kind_that_its_uuid_tells(tree: Tree, uuid: str, k
         ("loop0", "loop"),
     ],
 )
-def test_kinds(tree: Tree, name: str, kind: str) -> None:
+def test_kind_of_each_device(tree: Tree, name: str, kind: str) -> None:
     assert tree[name].kind() == kind
 
 
@@ -201,7 +201,7 @@ def test_hardware_queues_are_in_their_order(tree: Tree) -> None:
     assert tree["zram0"].hardware_queues == []
 
 
-def test_what_stands_on_what(tree: Tree) -> None:
+def test_lower_devices_and_holders_are_listed(tree: Tree) -> None:
     tree.stack("md0", "cciss/c0d0")
     assert tree["md0"].below() == ["cciss/c0d0", "sda2", "sdb2"]
     assert tree["sda2"].holders() == ["md0"]
@@ -227,7 +227,7 @@ def test_resolve_falls_back_to_the_kernels_name(tree: Tree) -> None:
         assert tree.devices.resolve(name) == tree[name]
 
 
-def test_resolve_names_what_there_is(tree: Tree) -> None:
+def test_resolve_lists_the_available_devices(tree: Tree) -> None:
     with pytest.raises(UsageError, match=r"^sdz: No such file or directory.*here: .*sda, sdb") as caught:
         tree.devices.resolve("sdz")
     # Neither empty devices nor devices without a node are listed.

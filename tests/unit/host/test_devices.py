@@ -105,7 +105,7 @@ def test_garbage_is_unknown_and_never_0(tree: Tree, usage: Usage, garbage: str) 
         (None, (None, ())),
     ],
 )
-def test_the_scheduler_is_the_one_in_brackets(text: str | None, expected: tuple[str | None, Any]) -> None:
+def test_scheduler_in_brackets_is_active(text: str | None, expected: tuple[str | None, Any]) -> None:
     assert chosen_scheduler(text) == expected
 
 
@@ -195,7 +195,7 @@ def test_the_table_fits_80_columns_on_a_terminal(tree: Tree, usage: Usage) -> No
     assert row(text, "nvme0n1").endswith("…")
 
 
-def test_nothing_is_cut_and_nothing_coloured_in_a_pipe(tree: Tree, usage: Usage) -> None:
+def test_output_in_a_pipe_is_neither_cut_nor_coloured(tree: Tree, usage: Usage) -> None:
     model = "A MODEL NAME OF FORTY CHARACTERS AND MORE"
     write(tree["nvme0n1"].sysfs / "device", {"model": model})
     for arguments in ([], ["-v"], ["sda"]):
@@ -255,7 +255,7 @@ def test_empty_devices_are_shown_when_asked_for(tree: Tree, usage: Usage) -> Non
     assert "0 B" in row(shown(tree, usage)[1], "nvme0n1")
 
 
-def test_a_name_shows_one_device_in_full(tree: Tree, usage: Usage) -> None:
+def test_named_device_is_shown_in_full(tree: Tree, usage: Usage) -> None:
     text = shown(tree, usage, "sda2", "loop1")[1]
     blocks = text.split("\n\n")
     assert [block.splitlines()[0] for block in blocks] == [
@@ -315,7 +315,7 @@ def test_json_has_bytes_as_integers_and_null_for_the_unknown(tree: Tree, usage: 
     assert devices["zram0"]["traced"]["level"] == "bios"
 
 
-def test_json_of_one_name_has_one_device(tree: Tree, usage: Usage) -> None:
+def test_json_of_a_named_device_has_a_single_device(tree: Tree, usage: Usage) -> None:
     assert list(by_name(tree, usage, "dm-0")) == ["dm-0"]
 
 

@@ -58,7 +58,7 @@ def test_the_start_of_the_queue_is_optional() -> None:
     assert check.state is State.OK and "no block_io_start" in check.finding
 
 
-def test_without_btf_nothing_is_claimed_of_the_tracepoints() -> None:
+def test_tracepoints_are_unknown_without_btf() -> None:
     assert diagnosis.tracepoints(None, "x86_64").state is State.NOTE
     assert diagnosis.losses(None).state is State.NOTE
 
@@ -138,7 +138,7 @@ def test_a_missing_shared_library_needs_no_build() -> None:
         (types.SimpleNamespace(__file__="x.so", Tracer=object), (False, True)),
     ],
 )
-def test_the_extension_is_found_by_importing_it(
+def test_extension_is_found_by_importing(
     monkeypatch: pytest.MonkeyPatch, module: object, expected: tuple[bool, bool]
 ) -> None:
     monkeypatch.setitem(sys.modules, "opwatch._native", module)
@@ -151,7 +151,7 @@ def build_machine(root: Path) -> list[Path]:
     return [root / "nowhere", root]
 
 
-def test_nothing_is_missing_where_all_is_there(tmp_path: Path) -> None:
+def test_complete_machine_lacks_no_packages(tmp_path: Path) -> None:
     assert toolbox.missing_packages(lambda command: command, build_machine(tmp_path), tmp_path) == []
 
 
@@ -183,7 +183,7 @@ def test_each_missing_command_has_its_package(tmp_path: Path) -> None:
     assert "gcc" in toolbox.missing_packages(lambda command: None, headers, tmp_path)
 
 
-def test_rebuilding_starts_from_where_it_came(tmp_path: Path) -> None:
+def test_rebuild_command_uses_the_original_source(tmp_path: Path) -> None:
     here, elsewhere = tmp_path / "my tree", tmp_path / "lib"
     here.mkdir()
     url = (here).as_uri()
@@ -240,7 +240,7 @@ def test_findings_are_wrapped_on_a_terminal_and_commands_never(monkeypatch: pyte
     assert f"        fix: {long_fix.fix}" in lines
 
 
-def test_a_pipe_gets_one_line_a_finding_and_no_colours() -> None:
+def test_pipe_gets_a_line_per_finding_without_colours() -> None:
     _, text = printed(CHECKS, io.StringIO())
     lines = text.splitlines()
     assert lines[1] == "note    fio                " + CHECKS[1].finding
@@ -256,7 +256,7 @@ def test_a_long_log_is_cut_to_its_end_for_people_only() -> None:
     assert document["checks"][2]["log"].startswith("first line")
 
 
-def test_json_is_one_document() -> None:
+def test_json_is_a_single_document() -> None:
     status, text = printed(CHECKS, io.StringIO(), as_json=True)
     document = json.loads(text)
     assert (document["schema"], document["exit_status"], status) == ("opwatch/1", 1, 1)

@@ -66,7 +66,7 @@ def test_a_rejected_twin_is_a_bug_as_well() -> None:
 
 
 @pytest.mark.parametrize(("error", "status"), [(PermissionMissing("x"), 4), (Unsupported("x"), 5)])
-def test_what_is_not_our_bug_keeps_its_status(error: OpwatchError, status: int) -> None:
+def test_refusals_outside_our_programs_keep_their_status(error: OpwatchError, status: int) -> None:
     check = diagnosis.program("rq_issue", Attempt("", {}, error), RAW)
     assert (check.state, check.exit_status) == (State.PROBLEM, status)
 
@@ -147,7 +147,7 @@ def test_a_failed_attempt_is_a_value(monkeypatch: pytest.MonkeyPatch, error: Exc
         ("", ()),
     ],
 )
-def test_versions_are_found_in_what_tools_print(text: str, expected: tuple[int, ...]) -> None:
+def test_version_is_found_in_a_tools_output(text: str, expected: tuple[int, ...]) -> None:
     assert toolbox.version(text) == expected
 
 

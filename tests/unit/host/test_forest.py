@@ -16,7 +16,7 @@ def outline(nodes: list[Node] | tuple[Node, ...], depth: int = 0) -> list[str]:
     return lines
 
 
-def test_the_forest_has_every_device_under_what_it_stands_on(tree: Tree) -> None:
+def test_forest_lists_every_device_under_its_lower_devices(tree: Tree) -> None:
     assert outline(forest(tree.devices)) == [
         "sda",
         "  sda1",

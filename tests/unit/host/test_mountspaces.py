@@ -72,7 +72,7 @@ def test_every_namespace_is_looked_at_once(proc: Path) -> None:
     assert mounted.unseen == ()
 
 
-def test_nothing_is_nothing(proc: Path) -> None:
+def test_unmounted_device_has_no_mounts(proc: Path) -> None:
     assert survey([(7, 3)], (), proc).mounts == ()
     assert str(MountSpace("mnt:[1]", None)) == "here"
 
@@ -85,7 +85,7 @@ def test_a_thread_that_has_ended_does_not_hide_the_others(proc: Path) -> None:
     assert mounted.unseen == ()
 
 
-def test_what_cannot_be_looked_at_is_said(proc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_namespaces_are_reported(proc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     thread(proc, 7, 2, LOOP)
     refuse(monkeypatch, proc / "7" / "mountinfo", PermissionError)
     (proc / "self" / "ns" / "pid").unlink()
@@ -124,7 +124,7 @@ def test_threads_that_may_not_be_read_are_counted(proc: Path, monkeypatch: pytes
     "error",
     [PermissionError, lambda: OSError(errno.ENOMEM, "no memory"), lambda: BadInput("too much")],
 )
-def test_a_table_that_cannot_be_read_is_not_an_empty_one(
+def test_unreadable_table_is_not_an_empty_table(
     proc: Path, monkeypatch: pytest.MonkeyPatch, error: Callable[[], Exception]
 ) -> None:
     thread(proc, 7, 2, LOOP)
@@ -149,7 +149,7 @@ def test_a_namespace_whose_threads_end_and_are_born_is_read(
     assert looked.unseen == ()
 
 
-def test_a_namespace_that_is_never_caught_is_not_an_empty_one(proc: Path) -> None:
+def test_namespace_that_is_never_read_is_reported(proc: Path) -> None:
     thread(proc, 7, 2, None)
     assert survey([(7, 3)], (), proc).unseen == ("the mounts in the mount namespace of process 7",)
 

@@ -47,7 +47,7 @@ def test_a_module_is_not_imported_from_the_working_folder(
     assert done.returncode == 0, done.stderr
 
 
-def test_the_script_is_found_as_a_shell_finds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_script_is_found_through_path_like_a_shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folders = [tmp_path / name for name in ("none", "folder", "unmarked", "first", "second")]
     for folder in folders[1:]:
         folder.mkdir()
@@ -62,7 +62,7 @@ def test_the_script_is_found_as_a_shell_finds_it(tmp_path: Path, monkeypatch: py
     assert own_command() == str(tmp_path / "second" / "opwatch")
 
 
-def test_what_is_missing_is_said_with_the_command() -> None:
+def test_missing_privilege_is_reported_with_the_command() -> None:
     words = str(missing("opwatch trim audit", "root: it trims", "trim audit ..."))
     assert words == f"opwatch trim audit needs root: it trims. Try: sudo {own_command()} trim audit ..."
 
@@ -78,7 +78,7 @@ def test_what_is_missing_is_said_with_the_command() -> None:
         ("trim audit /", "opwatch trim audit needs root"),
     ],
 )
-def test_each_command_names_what_it_lacks(
+def test_each_command_names_the_missing_privilege(
     arguments: str, what: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 65534)
@@ -88,7 +88,7 @@ def test_each_command_names_what_it_lacks(
     assert f"Try: sudo {own_command()} {' '.join(arguments.split()[:1])}" in message
 
 
-def test_bpftrace_is_ok_only_when_it_can_attach() -> None:
+def test_bpftrace_is_ok_only_if_attaching_works() -> None:
     check = ok("bpftrace", "0.17.0")
     assert judge(check, None, mount_helps=False).state is State.OK
     unmounted = judge(check, "kfunc not available", mount_helps=True)

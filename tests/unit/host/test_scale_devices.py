@@ -92,7 +92,7 @@ def _ratio(work: Callable[[Tree], object], trees: list[Tree]) -> float:
     return calls[1] / calls[0]
 
 
-def test_devices(trees: list[Tree]) -> None:
+def test_devices_work_grows_linearly(trees: list[Tree]) -> None:
     parser = argparse.ArgumentParser()
     devices.add_arguments(parser)
     usages = {id(tree): _usage(tree) for tree in trees}

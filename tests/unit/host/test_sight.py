@@ -59,7 +59,7 @@ def test_hidepid_hides_from_those_who_may_not_trace(
 @pytest.mark.parametrize(
     "options", ["", ",hidepid=off", ",hidepid=0", f",gid={os.getegid()},hidepid=invisible"]
 )
-def test_nothing_is_hidden_without_it_and_from_its_group(
+def test_proc_without_hiding_options_is_complete(
     options: str, tmp_path: Path, hold: Callable[[bool], None]
 ) -> None:
     hold(False)
@@ -122,7 +122,7 @@ def test_mounts_that_only_others_have_are_found_once(tmp_path: Path) -> None:
     assert mounted.unseen == ()
 
 
-def test_it_is_told_with_what_to_do_and_not_without_end() -> None:
+def test_unseen_mounts_are_listed_with_a_remedy_and_a_limit() -> None:
     mounts = [
         MountedIn(Mount(f"7:{at}", f"/m{at}", "ext4", f"/dev/loop{at}"), MountSpace("mnt:[2]", 77))
         for at in range(13)

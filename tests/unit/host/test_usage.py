@@ -37,13 +37,13 @@ def test_a_mount_has_its_options_and_those_of_its_filesystem() -> None:
     ("path", "point"),
     [("/boot", "/boot"), ("/boot/efi", "/boot"), ("/boot2", "/"), ("/", "/"), ("/mnt/two words\\/x", None)],
 )
-def test_a_path_belongs_to_the_longest_point_above_it(path: str, point: str | None) -> None:
+def test_path_belongs_to_the_longest_mount_point(path: str, point: str | None) -> None:
     mounts = parse_mountinfo(MOUNTINFO)
     mount = mount_of(path, mounts)
     assert mount and mount.point == (point or "/mnt/two words\\")
 
 
-def test_of_two_mounts_on_one_point_the_later_counts() -> None:
+def test_later_of_two_mounts_on_the_same_point_counts() -> None:
     lines = [f"3{n} 1 8:{n} / /m rw - ext4 /dev/sda{n} rw" for n in (1, 2)]
     mount = mount_of("/m/x", parse_mountinfo("\n".join(lines)))
     assert mount and mount.dev == "8:2"
@@ -58,7 +58,7 @@ def test_mounts_are_found_by_number_by_name_and_by_mapper_name(tree: Tree, usage
     assert points(usage, tree["sda"]) == []
 
 
-def test_a_hidden_disk_has_not_what_has_no_number(tree: Tree) -> None:
+def test_hidden_disk_has_no_mounts_of_device_number_zero(tree: Tree) -> None:
     usage = Usage(parse_mountinfo("1 2 0:0 / /odd rw - odd none rw\n"), [], {})
     assert points(usage, tree["nvme1c1n1"]) == []
 

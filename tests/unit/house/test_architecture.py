@@ -151,7 +151,7 @@ def crowded_folders(paths: Iterable[Path]) -> list[str]:
     return sorted(f"{folder} {kind}" for (folder, kind), count in kinds.items() if count > MOST_FILES)
 
 
-def test_the_rules_find_what_breaks_them() -> None:
+def test_rules_find_violations() -> None:
     up = {"opwatch": "", "opwatch.a": "def f():\n    import opwatch.tools.b", "opwatch.tools.b": ""}
     assert arrows_up(up) == ["opwatch.a:2 imports opwatch.tools.b"]
     assert arrows_up({"opwatch.a": "from opwatch.sinks import s", "opwatch.sinks.s": ""})
@@ -189,11 +189,11 @@ def test_no_circle() -> None:
     assert modules_in_circles(modules) == []
 
 
-def test_one_name_one_thing() -> None:
+def test_class_names_are_unique() -> None:
     assert classes_named_twice(package()) == []
 
 
-def test_nothing_is_too_long() -> None:
+def test_files_and_functions_stay_within_their_limits() -> None:
     sources = [path for path in tracked() if path.suffix in (".py", ".c", ".h")]
     long_files = [
         str(path.relative_to(ROOT)) for path in sources if len(path.read_text().splitlines()) > MOST_LINES

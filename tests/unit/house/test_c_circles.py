@@ -78,7 +78,7 @@ def files_in_circles(files: Mapping[str, str]) -> list[list[str]]:
     return circles(calls_among(files))
 
 
-def test_the_rule_finds_what_breaks_it() -> None:
+def test_call_rule_finds_violations() -> None:
     one = "#include <x.h>\nint one(int a, int (*by)(int))\n{\n\treturn two(a);\n}\n"
     two = "int two(int a)\n{\n\treturn three(a);\n}\n"
     three = "static inline int three(int a)\n{\n\treturn one(a);\n}\n"
@@ -89,7 +89,7 @@ def test_the_rule_finds_what_breaks_it() -> None:
     assert files_in_circles({"one.c": one, "two.c": two.replace("return three(a)", "/* one(a) */")}) == []
 
 
-def test_the_rule_finds_includes_and_rooms_that_break_it() -> None:
+def test_include_rule_finds_violations() -> None:
     one = {"opwatch/a/x.h": '#include "b/y.h"\n', "opwatch/b/y.h": '#include "../a/x.h"\n#include "made.h"\n'}
     assert circles(includes(one)) == [["opwatch/a/x.h", "opwatch/b/y.h"]]
     two = {"opwatch/a/x.h": '#include "b/y.h"', "opwatch/b/y.h": "", "opwatch/b/z.h": '#include "a/w.h"'}

@@ -25,5 +25,5 @@ def test_a_good_message_has_no_faults(message: str) -> None:
         ("Merge branch 'main' into x\n", "area: what"),
     ],
 )
-def test_a_bad_message_says_what_is_wrong(message: str, fault: str) -> None:
+def test_bad_message_names_its_fault(message: str, fault: str) -> None:
     assert any(fault in text for text in faults(message))

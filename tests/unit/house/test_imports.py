@@ -71,7 +71,7 @@ def _imported(program: str) -> set[str]:
     ],
     ids=["version", "watch", "check", "audit", "dashboard"],
 )
-def test_a_start_imports_no_more_than_it_needs(program: str, spared: tuple[str, ...]) -> None:
+def test_start_imports_only_needed_modules(program: str, spared: tuple[str, ...]) -> None:
     # An interpreter imports some modules itself, for example for a .pth file.
     floor = _imported("0")
     assert [name for name in spared if name in _imported(program) - floor] == []

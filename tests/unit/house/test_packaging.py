@@ -26,7 +26,7 @@ def test_the_map_names_every_package_of_the_tree() -> None:
     assert set(package_folders().values()) == folders
 
 
-def test_the_symlinks_show_what_the_map_says() -> None:
+def test_symlinks_match_the_package_map() -> None:
     for name, folder in package_folders().items():
         assert (ROOT / name.replace(".", "/")).resolve() == (ROOT / folder).resolve()
 

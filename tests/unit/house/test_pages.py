@@ -38,7 +38,7 @@ def missing_files(page: str, paths: Iterable[str]) -> list[str]:
     return sorted(name for name in names if not is_there(name))
 
 
-def test_the_rule_finds_what_is_not_there() -> None:
+def test_file_rule_finds_missing_files() -> None:
     page = "`a/b.py` and `b.py`, `c.h` in `a/`, `d/` or `/sys/x.c`, `make x` of `a/NAME.py`"
     assert missing_files(page, ["z/a/b.py"]) == ["c.h", "d/"]
 
@@ -49,7 +49,7 @@ def test_pages_name_files_that_are_there() -> None:
     assert missing == {}
 
 
-def test_lists_of_what_to_touch_name_commits_that_were_made() -> None:
+def test_lists_of_changes_name_existing_commits() -> None:
     text = " ".join((Path(ROOT) / "docs/adding.md").read_text().split())
     subjects = re.findall(r'"([a-z][\w/, -]*: [^"]+)"', text)
     made = subprocess.check_output(["git", "-C", str(ROOT), "log", "--format=%s"], text=True).splitlines()

@@ -41,7 +41,7 @@ def test_names_are_sorted_as_they_are_looked_up() -> None:
     assert _kept() == sorted(set(_kept()))
 
 
-def test_what_a_typed_program_is_attached_to_is_known_by_its_number() -> None:
+def test_attach_targets_of_typed_programs_are_listed() -> None:
     kinds = {"tp_btf": "AT_EVENT", "fentry": "AT_ENTRY", "fexit": "AT_EXIT"}
     known = set(re.findall(r'\b(AT_\w+)\("(\w+)"\)', _table("types.c", "targets")))
     sections = {

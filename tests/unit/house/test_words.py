@@ -98,7 +98,7 @@ def test_the_rules_find_such_names() -> None:
     assert lone_ends("/* One.\n */\n/*\n * Two.\n */\n/* Three.\n * Four. */") == [1]
 
 
-def test_names_are_nouns_of_what_they_stand_for() -> None:
+def test_names_are_nouns_of_their_objects() -> None:
     places = {
         str(path.relative_to(ROOT)): names
         for path in tracked()

@@ -31,7 +31,7 @@ def test_a_time_is_read(text: str, seconds: float) -> None:
     "text",
     ["", "s", "-1", "+1", "1e9", "inf", "nan", "1 0", "1,5", "10x", "1m30s", "٣", "1" * 400, "0x10", ".5"],
 )
-def test_what_is_no_time_says_how_to_write_one(text: str) -> None:
+def test_invalid_duration_names_the_format(text: str) -> None:
     with pytest.raises(UsageError, match=r"is no time: write 90, 90s, 10m or 1\.5h"):
         parse_time(text)
 
@@ -86,7 +86,7 @@ def failing(argv: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         (["trim", "stale", "--confidence", "95", "/"], "'95': write a percentage from 50% to 99.99%"),
     ],
 )
-def test_what_makes_no_sense_says_what_would(
+def test_contradictory_arguments_name_the_remedy(
     argv: list[str], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert words in failing(argv, capsys)
@@ -115,7 +115,7 @@ def test_options_may_be_shortened_and_values_may_begin_with_a_dash() -> None:
         ["1", "--waf", "nonsense"],
     ],
 )
-def test_every_command_reads_times_in_one_way(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_command_reads_durations_alike(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert "'nonsense' is no time: write a time from" in failing(argv, capsys)
     place = argv.index("nonsense")
     _, args = cli.parse([*argv[:place], "10m", *argv[place + 1 :]])
@@ -130,7 +130,7 @@ def test_every_command_reads_times_in_one_way(argv: list[str], capsys: pytest.Ca
         ["trim", "stale", "--physical", "4X", "/"],
     ],
 )
-def test_every_command_reads_sizes_in_one_way(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_command_reads_sizes_alike(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert "'4X' is no size: write 4G or 512M" in failing(argv, capsys)
     place = argv.index("4X")
     _, args = cli.parse([*argv[:place], "4G", *argv[place + 1 :]])
@@ -152,7 +152,7 @@ def test_a_percentage_is_read_exactly(thousandths: int) -> None:
         (["waf", "--help"], "usage: opwatch waf"),
     ],
 )
-def test_help(argv: list[str], usage: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_starts_with_the_usage(argv: list[str], usage: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
         cli.main(argv)
     assert end.value.code == 0
@@ -195,7 +195,7 @@ def test_help_is_folded_once_where_the_terminal_is_wide(
 
 
 @pytest.mark.parametrize("option", ["-V", "--version"])
-def test_version(option: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+def test_cli_version(option: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys, "argv", ["opwatch", option])
     assert __main__.main() == 0
     assert capfd.readouterr().out == f"opwatch {__version__}\n"
@@ -223,6 +223,6 @@ def test_a_limit_of_slow_requests_is_a_time_that_requests_take(
 
 
 @pytest.mark.parametrize("backend", ["bcc", "bpftrace"])
-def test_slow_requests_are_told_by_one_backend(backend: str) -> None:
+def test_slow_requests_need_the_libbpf_backend(backend: str) -> None:
     with pytest.raises(UsageError, match="--slow is for the libbpf backend"):
         attach(backend, [], slow_ns=1)

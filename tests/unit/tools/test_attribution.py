@@ -32,18 +32,18 @@ def refusing(monkeypatch: pytest.MonkeyPatch) -> type[_Refusing]:
     return _Refusing
 
 
-def test_what_nobody_asked_for_may_be_missing() -> None:
+def test_optional_owners_may_be_missing() -> None:
     tracer = attach("libbpf", [], owners=Attribution(By.CGROUP, is_offered=True))
     assert tracer.lacks == ("owners: programs of owners: EINVAL",)
     assert attach("libbpf", []).lacks == ()
 
 
-def test_what_was_asked_for_is_not_left_out() -> None:
+def test_requested_owners_are_not_left_out() -> None:
     with pytest.raises(ProbeRejected):
         attach("libbpf", [], owners=Attribution(By.CGROUP))
 
 
-def test_what_is_missing_anyway_is_said(monkeypatch: pytest.MonkeyPatch, refusing: type[_Refusing]) -> None:
+def test_other_refusals_are_raised(monkeypatch: pytest.MonkeyPatch, refusing: type[_Refusing]) -> None:
     monkeypatch.setattr(refusing, "takes_plain", False)
     with pytest.raises(PermissionMissing):
         attach("libbpf", [], owners=Attribution(By.CGROUP, is_offered=True))

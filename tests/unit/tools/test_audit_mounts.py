@@ -28,7 +28,7 @@ def chosen(
     return [(one.dev, one.point) for one in audit._chosen(argparse.Namespace(**options))]
 
 
-def test_a_covered_filesystem_is_not_taken_for_what_covers_it(
+def test_covered_filesystem_is_not_confused_with_its_cover(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     mounts = [mount("8:0", tmp_path), mount("8:16", tmp_path)]

@@ -90,7 +90,7 @@ def map_of(lines: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (250, 60)])
-def test_pausing_and_going_back_leave_the_map_as_it_was(size: tuple[int, int]) -> None:
+def test_pausing_and_moving_the_cursor_keep_the_map(size: tuple[int, int]) -> None:
     before = after("", View(), size)
     assert len(map_of(before)) >= 4
     assert map_of(after("space", View(), size)) != []
@@ -121,7 +121,7 @@ def test_the_screen_fills_its_terminal(size: tuple[int, int]) -> None:
     assert [len(line) for line in after("", View(), size)] == [size[0]] * size[1]
 
 
-def test_it_follows_a_terminal_that_is_resized() -> None:
+def test_dashboard_follows_a_resized_terminal() -> None:
     async def resize() -> tuple[int, int]:
         app = app_of(View())
         async with app.run_test(size=(80, 24)) as pilot:
@@ -201,7 +201,7 @@ def on_terminal(patch: pytest.MonkeyPatch, but: str | None = None) -> None:
     patch.setenv("TERM", "xterm-256color")
 
 
-def test_a_terminal_gets_it_unless_something_else_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dashboard_is_the_default_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     on_terminal(monkeypatch)
     assert choice.shows_dashboard(asked())
     for option in ("plain", "json", "quiet"):
@@ -303,7 +303,7 @@ def test_a_recording_is_in_view_as_a_whole_until_somebody_moves() -> None:
         assert run.app.view.zoom == zoom
 
 
-def test_what_goes_wrong_in_the_run_is_raised() -> None:
+def test_failure_of_the_run_is_raised() -> None:
     past = Past()
     with pytest.raises(UsageError, match="the drive burns"):
         run_headless(DashboardRun(_Run(fails=True), Story(), past), "")
@@ -338,7 +338,7 @@ class _Live(_Run):
         return []
 
 
-def test_what_is_kept_begins_once_an_interval_is_shown(
+def test_kept_hour_starts_after_the_first_shown_interval(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(keeping, "_IN_MEMORY", (tmp_path,))
@@ -367,7 +367,7 @@ def test_what_is_kept_begins_once_an_interval_is_shown(
         assert sum(isinstance(entry, kind) for entry in entries) == count
 
 
-def test_what_a_killed_dashboard_left_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leftovers_of_a_killed_dashboard_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Folders of a running dashboard, new folders and unrelated names stay."""
     monkeypatch.setattr(keeping, "_IN_MEMORY", (tmp_path,))
     left, shown, young, other = (

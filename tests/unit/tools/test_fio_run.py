@@ -71,7 +71,7 @@ def ran(*words: str, capfd: pytest.CaptureFixture[str]) -> tuple[Kept, str, str]
     return kept, out, err
 
 
-def test_what_it_prints_stays_its_own(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_fio_prints_its_usual_output(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     kept, out, err = ran("job.fio", capfd=capfd)
     assert err == ""
     assert out.startswith("first: (g=0)") and "Run status group 1" in out and "{" not in out
@@ -90,7 +90,7 @@ def test_what_it_prints_stays_its_own(folder: Path, capfd: pytest.CaptureFixture
     assert sorted(path.name for path in folder.iterdir()) == ["data", "job.fio"]
 
 
-def test_json_that_was_asked_for_is_what_it_was(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_requested_json_output_is_unchanged(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     kept, out, _ = ran("--output-format=json", "job.fio", capfd=capfd)
     assert parse_report(out).jobs == parse_report(kept.files["fio/report.json"].decode()).jobs
     assert out.endswith("}\n")
@@ -106,7 +106,7 @@ def test_a_job_with_logs_of_its_own_keeps_them(folder: Path, capfd: pytest.Captu
     assert len(rows) > 30 and int(rows[-1].split(",")[0]) < 2000
 
 
-def test_a_fio_that_fails_leaves_nothing_and_says_so(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_failed_fio_leaves_no_files_and_is_reported(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     kept: Any = Kept()
     run = RecordedFio(["fio", "missing.fio"])
     assert subprocess.run(run.command, check=False).returncode
@@ -116,7 +116,7 @@ def test_a_fio_that_fails_leaves_nothing_and_says_so(folder: Path, capfd: pytest
     assert not kept.files and not kept.events
 
 
-def test_other_commands_and_fio_as_it_is() -> None:
+def test_other_commands_and_unchanged_fio_are_left_alone() -> None:
     assert fio_under(None, as_it_is=False, quiet_stdout=False) is None
     assert fio_under(["dd"], as_it_is=False, quiet_stdout=False) is None
     assert fio_under(["fio", "job.fio"], as_it_is=True, quiet_stdout=False) is None

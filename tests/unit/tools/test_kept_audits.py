@@ -39,12 +39,12 @@ def kept(path: Path, audits: Iterable[SeenAudit | str]) -> Path:
 
 
 @pytest.mark.parametrize("audited", audits_seen(), ids=lambda one: one.subject.encode("ascii", "replace"))
-def test_what_was_seen_comes_back_as_it_was(audited: SeenAudit) -> None:
+def test_evidence_is_read_back_unchanged(audited: SeenAudit) -> None:
     assert audit_of(audit_bytes(audited), "it") == audited
 
 
 @pytest.mark.parametrize("form", [[], ["--json"], ["--quiet"]])
-def test_a_replay_is_what_was_shown(
+def test_replay_shows_the_audits_output(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], form: list[str]
 ) -> None:
     path, live = kept(tmp_path / "a.opw", [*audits_seen(), "left out: /mnt/x"]), io.StringIO()
@@ -84,7 +84,7 @@ def test_sql_tells_the_verdicts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "command", [["dump", "-O", "csv"], ["dump", "-O", "jsonl"], ["compare"], ["replay", "--at", "1"]]
 )
-def test_what_wants_intervals_says_what_shows_it(
+def test_commands_for_intervals_point_to_replay(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], command: list[str]
 ) -> None:
     path = str(kept(tmp_path / "a.opw", audits_seen()))
@@ -95,13 +95,13 @@ def test_what_wants_intervals_says_what_shows_it(
     assert command[0] == "replay" or "opwatch replay shows it" in err
 
 
-def test_one_in_which_no_audit_ended_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_recording_without_an_audit_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = kept(tmp_path / "a.opw", ["it could not be opened"])
     assert main(["replay", str(path)]) == 0
     assert "it could not be opened" in capsys.readouterr().err
 
 
-def test_one_of_the_first_version_that_had_them_is_read_for_ever(tmp_path: Path) -> None:
+def test_first_recording_version_with_audits_is_read(tmp_path: Path) -> None:
     path = tmp_path / "a.opw"
     path.write_bytes(gzip.decompress((RECORDINGS / "3-audit.opw.gz").read_bytes()))
     with closing(RecordedRun(path)) as run:
@@ -138,7 +138,7 @@ def _stacked(document: dict[str, object], below: list[str], times: int = 1) -> N
         (lambda document: document["audit"][1].__setitem__(0, 3), "a Stack cannot be number 3"),
     ],
 )
-def test_what_no_audit_saw_is_refused_with_its_place(
+def test_impossible_evidence_is_refused_with_its_place(
     change: Callable[[dict[str, object]], object], words: str
 ) -> None:
     document = json.loads(audit_bytes(audits_seen()[0]))

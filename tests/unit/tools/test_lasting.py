@@ -27,7 +27,7 @@ def no_hurry() -> None:
     terminal.be_patient()
 
 
-def test_what_nobody_reads_is_lost_once_we_are_in_a_hurry(no_hurry: None) -> None:
+def test_unread_output_is_dropped_in_a_hurry(no_hurry: None) -> None:
     ours, theirs = pty.openpty()
     with open(theirs, "w", encoding="utf-8") as stream:
         painted = PaintedTerminal(stream)
@@ -41,7 +41,7 @@ def test_what_nobody_reads_is_lost_once_we_are_in_a_hurry(no_hurry: None) -> Non
     terminal.be_patient()
 
 
-def test_what_is_written_to_a_terminal_that_has_gone_is_lost(no_hurry: None) -> None:
+def test_output_to_a_vanished_terminal_is_dropped(no_hurry: None) -> None:
     ours, theirs = pty.openpty()
     with open(theirs, "w", encoding="utf-8") as stream:
         painted = PaintedTerminal(stream)

@@ -14,14 +14,14 @@ def printed(*ratios: float) -> str:
     return stream.getvalue()
 
 
-def test_one_pair_proves_nothing() -> None:
+def test_single_pair_proves_no_difference() -> None:
     one = Throughput([0.97], 1000.0)
     assert (one.confidence, one.note is None) == (0.0, False)
     assert "one pair proves nothing" in printed(0.97)
     assert "1 pair," in printed(0.97)
 
 
-def test_a_range_says_what_it_is_worth() -> None:
+def test_range_has_its_confidence() -> None:
     """All of n fair coins fall on the same side in 2 of 2^n cases."""
     assert Throughput([0.9, 1.0, 0.95], 1000.0).confidence == 0.75
     assert "0.900 to 1.000, 5 pairs" in printed(0.9, 1.0, 0.95, 0.97, 0.93)

@@ -48,7 +48,7 @@ def test_a_step_is_an_interval(
     assert summary["end_mono_ns"] == all_ends[count - 1]
 
 
-def test_all_of_it_is_shown_as_without_steps(
+def test_stepping_through_the_run_shows_the_same_output(
     kept: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = shown(capsys, kept)

@@ -15,7 +15,7 @@ def parsed(*words: str) -> argparse.Namespace:
     return parser.parse_args(["/mnt", *words])
 
 
-def test_options() -> None:
+def test_options_are_parsed() -> None:
     asked = _asked(parsed("--confidence", "99.5 %", "--precision", "0.5%", "--seconds", "2", "--seed", "9"))
     assert (asked.confidence, asked.half_width, asked.seconds, asked.seed) == (0.995, 0.005, 2.0, 9)
     assert [_asked(parsed(*words)).sentinel for words in ((), ("--sentinel",), ("--no-sentinel",))] == [

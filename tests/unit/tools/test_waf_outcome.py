@@ -38,7 +38,7 @@ def made(path: Path, words: str, looks: int, *moments: tuple[str, int | None]) -
     return path
 
 
-def test_it_lasts_from_one_look_to_the_other(tmp_path: Path) -> None:
+def test_measurement_lasts_from_the_first_to_the_last_reading(tmp_path: Path) -> None:
     path = made(tmp_path / "a.opw", QUESTION.words(), 9, (WAF_BEGIN, 2), (WAF_END, 7))
     with closing(RecordedRun(path)) as run:
         waf = recorded_waf(run, standard_catalogue())
@@ -60,7 +60,7 @@ def test_without_nand_counters_the_reason_is_an_error(
 
 
 @pytest.mark.parametrize("option", [["5"], ["--at", "3"], ["--step"], ["--speed", "1"]])
-def test_it_is_shown_as_a_whole(
+def test_replay_refuses_options_for_a_part(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], option: list[str]
 ) -> None:
     path = made(tmp_path / "a.opw", QUESTION.words(), 3)
@@ -94,7 +94,7 @@ def test_a_look_that_is_not_there_is_refused(tmp_path: Path, look: int | None) -
         recorded_waf(run, standard_catalogue())
 
 
-def test_without_a_look_there_is_nothing_to_show(tmp_path: Path) -> None:
+def test_recording_without_a_reading_is_refused(tmp_path: Path) -> None:
     with (
         closing(RecordedRun(made(tmp_path / "a.opw", QUESTION.words(), 0))) as run,
         pytest.raises(NotEnoughData, match="not looked at yet"),
@@ -103,7 +103,7 @@ def test_without_a_look_there_is_nothing_to_show(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", [["dump"], ["compare"]])
-def test_other_commands_say_that_no_disk_is_in_it(
+def test_other_commands_refuse_a_recording_without_a_disk(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], command: list[str]
 ) -> None:
     path = made(tmp_path / "a.opw", QUESTION.words(), 3)
@@ -112,7 +112,7 @@ def test_other_commands_say_that_no_disk_is_in_it(
     assert "Traceback" not in capsys.readouterr().err
 
 
-def test_it_is_read_for_ever(tmp_path: Path) -> None:
+def test_old_waf_recordings_are_read(tmp_path: Path) -> None:
     path = tmp_path / "a.opw"
     path.write_bytes(gzip.decompress((RECORDINGS / "2-waf.opw.gz").read_bytes()))
     with closing(RecordedRun(path)) as run:

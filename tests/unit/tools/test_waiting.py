@@ -26,7 +26,7 @@ def soon() -> float:
     return time.monotonic() + 20
 
 
-def test_news_end_a_wait_and_nothing_else_does() -> None:
+def test_only_news_end_a_wait_early() -> None:
     read, write = os.pipe()
     with Waiter(read) as waiter:
         assert waiter.wait(time.monotonic() + 0.01) is End.TICK
@@ -52,7 +52,7 @@ def test_the_end_of_a_command_comes_before_news() -> None:
     os.close(write)
 
 
-def test_what_a_command_and_its_children_took_of_the_cpus_is_known_at_its_end() -> None:
+def test_cpu_time_of_a_command_and_its_children_is_known_at_the_end() -> None:
     work = "import time\nend = time.process_time() + 0.3\nwhile time.process_time() < end: pass"
     both = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {work!r}])\n{work}"
     with Waiter() as waiter:
@@ -98,7 +98,7 @@ def test_announcements_of_block_devices_are_heard() -> None:
     kernel.close()
 
 
-def test_without_announcements_nothing_is_heard() -> None:
+def test_closed_event_socket_has_no_events() -> None:
     events = BlockEvents()
     events.close()
     assert not events.drain()
@@ -185,13 +185,13 @@ def test_for_ends_at_its_time_when_each_interval_is_late(monkeypatch: pytest.Mon
     assert machine.now - 1000.0 <= 60.0 + 2 * machine.busy_s
 
 
-def test_for_ends_at_its_time_when_intervals_do_not_divide_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_for_ends_on_time_with_a_short_last_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = FakeMachine()
     ended(machine, monkeypatch, interval=1.0, for_s=2.5)
     assert machine.read_at == [1.0, 2.0, 2.5]
 
 
-def test_for_shorter_than_an_interval_has_one_of_its_length(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_for_shorter_than_an_interval_has_a_single_short_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = FakeMachine()
     ended(machine, monkeypatch, interval=1.0, for_s=0.25)
     assert machine.read_at == [0.25]

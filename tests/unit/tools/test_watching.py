@@ -70,7 +70,7 @@ def tree(tmp_path: Path) -> Tree:
     return made
 
 
-def test_counts_of_what_left_are_in_the_summary(tree: Tree, capfd: pytest.CaptureFixture[str]) -> None:
+def test_counts_of_removed_disks_are_in_the_summary(tree: Tree, capfd: pytest.CaptureFixture[str]) -> None:
     watch = Watch(tree, "dm-7")
     watch.reads["sda"] = 3
     watch.look_and_write()
@@ -95,7 +95,7 @@ def test_counts_of_what_left_are_in_the_summary(tree: Tree, capfd: pytest.Captur
     assert "sdb does I/O of dm-7 now and is watched" in said
 
 
-def test_what_came_is_news_once_and_in_the_summary(tree: Tree) -> None:
+def test_new_disk_is_announced_once_and_is_in_the_summary(tree: Tree) -> None:
     watch = Watch(tree, "dm-7")
     tree.stack("dm-7", "sdb")
     watch.look_and_write()
@@ -124,7 +124,7 @@ def test_a_disk_that_was_replaced_is_never_without_a_word(tree: Tree) -> None:
     assert [line for line in unexplained if "another disk took its place" in line]
 
 
-def test_a_path_that_leaves_does_not_end_it(tree: Tree) -> None:
+def test_removed_path_does_not_end_the_watch(tree: Tree) -> None:
     watch = Watch(tree, "nvme1n1")
     watch.reads |= {"nvme1c1n1": 3, "nvme1c2n1": 4}
     remove(tree, "nvme1c1n1")
@@ -135,7 +135,7 @@ def test_a_path_that_leaves_does_not_end_it(tree: Tree) -> None:
     assert counts == {"nvme1c1n1": 3, "nvme1c2n1": 4}
 
 
-def test_what_cannot_be_watched_is_said_once_and_never_explained(
+def test_disk_that_cannot_be_watched_is_reported_only_once(
     tree: Tree, capfd: pytest.CaptureFixture[str]
 ) -> None:
     watch = Watch(tree, "dm-7")
@@ -149,7 +149,7 @@ def test_what_cannot_be_watched_is_said_once_and_never_explained(
     assert [line for line in watch.watching.summary(with_rest=False) if "sdb came and is not watched" in line]
 
 
-def test_what_was_not_watched_for_a_time_stays_unexplained(tree: Tree) -> None:
+def test_period_without_a_watch_stays_unexplained(tree: Tree) -> None:
     watch = Watch(tree, "dm-7")
     watch.attaching.fails = "no room for programs"
     tree.stack("dm-7", "sdb")
@@ -177,7 +177,7 @@ def test_lines_say_since_when(tree: Tree) -> None:
     assert "! drift unknown: there is no kernel here; what came before it was watched is not known" in words
 
 
-def test_what_came_since_the_last_look_is_in_the_summary(tree: Tree) -> None:
+def test_disk_since_the_last_poll_is_in_the_summary(tree: Tree) -> None:
     """A command reloads a table, does its I/O and ends, all between two polls."""
     watch = Watch(tree, "dm-7")
     restack(tree, "dm-7", "sdb")

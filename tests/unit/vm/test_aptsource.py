@@ -42,14 +42,14 @@ deb http://vendor.example/apt stable vendor # theirs
 """
 
 
-def test_deb822() -> None:
+def test_deb822_sources_are_parsed() -> None:
     first, security = aptsource.parse_deb822(DEB822)
     assert first["URIs"] == "http://mirror.example/debian"
     assert first["Signed-By"].endswith("\n abc")
     assert security["Suites"] == "bookworm-security"
 
 
-def test_one_line() -> None:
+def test_single_line_sources_are_parsed() -> None:
     source, binary, vendor = aptsource.parse_one_line(ONE_LINE)
     assert source["Types"] == "deb-src"
     assert binary["Architectures"] == "amd64 i386"

@@ -84,7 +84,7 @@ def test_exit_status_is_a_shells(wait: int, status: int) -> None:
     assert protocol.exit_status(struct.pack("<i", wait)) == status
 
 
-def test_run_frame_refuses_what_it_cannot_carry() -> None:
+def test_run_frame_refuses_nul_bytes() -> None:
     assert protocol.run_frame(["a", "b c"], "/d", {"K": "v"}).payload == b"/d\x002\0a\0b c\0K=v\0"
     with pytest.raises(ValueError, match="NUL"):
         protocol.run_frame(["a\0b"], "/", {})
@@ -110,7 +110,7 @@ def test_another_architecture_has_its_own_packages(tmp_path: Path) -> None:
     assert not [option for option in packages.Apt(tmp_path)._options() if "Architecture" in option]
 
 
-def test_what_the_guest_of_another_architecture_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_packages_for_another_architecture_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     assert arm64.missing(arm64.load()) == "not installed: qemu-system-arm gcc-aarch64-linux-gnu"
 

@@ -85,7 +85,7 @@ def test_a_skip_is_listed_only_with_the_reason_of_the_matrix() -> None:
     assert outcome.unlisted_skips({"x": "why x"}) == {"b": "x: another", "c": "no fio"}
 
 
-def test_ci_leaves_out_by_tier_and_a_run_by_hand_nothing() -> None:
+def test_ci_selects_files_by_tier_and_manual_runs_take_all() -> None:
     known = config.load()
     full, part = (next(k for k in known.kernels if k.tier == tier) for tier in ("full", "exactness"))
     both = suite.GuestFile(Path("test_both.py"), (), 2, ("full", "exactness"), 1.0)
@@ -97,7 +97,7 @@ def test_ci_leaves_out_by_tier_and_a_run_by_hand_nothing() -> None:
         suite.left_out(full, both, "nightly")
 
 
-def test_a_kernel_is_held_to_the_files_that_it_names() -> None:
+def test_kernel_with_named_files_runs_only_those_files() -> None:
     stems = {file.path.stem for file in suite.guest_files()}
     kernel = next(kernel for kernel in config.load().kernels if kernel.files)
     assert set(kernel.files) <= stems
@@ -107,12 +107,12 @@ def test_a_kernel_is_held_to_the_files_that_it_names() -> None:
     assert "test_other is not among" in (suite.left_out(kernel, other, "") or "")
 
 
-def test_every_tier_is_one_of_a_kernel() -> None:
+def test_every_tier_has_a_kernel() -> None:
     tiers = {kernel.tier for kernel in config.load().kernels if kernel.tier}
     assert {tier for file in suite.guest_files() for tier in file.tiers} == tiers
 
 
-def test_ci_takes_kernels_with_a_tier_and_tests_the_bench_on_those_it_needs(
+def test_ci_runs_kernels_with_a_tier(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("OPWATCH_VM_KERNEL", raising=False)

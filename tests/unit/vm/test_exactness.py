@@ -16,7 +16,7 @@ ROW: dict[str, Any] = {
 }
 
 
-def test_the_files_that_note_rows_are_known_by_what_they_import() -> None:
+def test_files_that_note_rows_are_found_by_their_imports() -> None:
     noting = {file.path.stem for file in suite.guest_files() if file.notes_rows}
     assert {"test_exactness", "test_stacks", "test_trouble"} <= noting
     assert "test_basics" not in noting
@@ -30,7 +30,7 @@ def test_the_files_that_note_rows_are_known_by_what_they_import() -> None:
     assert not suite.imports(others, "tests.vm.guest.support.exact")
 
 
-def test_a_row_says_what_was_between_readings_or_that_nobody_read() -> None:
+def test_row_reports_intermediate_readings_or_their_absence() -> None:
     page = exactness.render([ROW, ROW | {"between": Between(57, ()).cell()}])
     first, second = page.splitlines()[-2:]
     assert first.endswith("| not kept | 0 | - |")
@@ -45,7 +45,7 @@ def _reading(traced: int, kernel: int) -> Reading:
     return Reading(sample(1, read=read), counts, counts)
 
 
-def test_what_is_missing_at_a_reading_in_between_is_seen() -> None:
+def test_loss_at_an_intermediate_reading_is_found() -> None:
     whole = judge([_reading(0, 0), _reading(7, 7)])
     assert (whole.readings, whole.unexplained) == (1, ())
     cut = judge([_reading(0, 0), _reading(4, 5), _reading(7, 7), _reading(9, 9)])

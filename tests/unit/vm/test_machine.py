@@ -75,7 +75,7 @@ def test_a_machine_that_ends_is_not_tried_again(stalls: Path) -> None:
     assert stalls.read_text() == "-2"
 
 
-def test_what_the_emulator_broke_off_is_run_once_more(
+def test_run_aborted_by_the_emulator_is_repeated_once(
     stalls: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     starts = iter(("-50", "0"))

@@ -49,7 +49,7 @@ def ended(drive: TargetDrive) -> SanitizeState:
     return decode_sanitize_log(drive.sanitizing.page()).state
 
 
-def test_everything_is_refused_until_it_has_ended_and_all_is_gone_then(drive: TargetDrive) -> None:
+def test_commands_are_refused_until_the_sanitize_has_erased_all_data(drive: TargetDrive) -> None:
     action = sanitize_action(decode_controller(identify(drive, 1, 0, 0)))
     assert action == BLOCK_ERASE
     assert decode_sanitize_log(drive.sanitizing.page()).state is SanitizeState.NEVER
@@ -70,7 +70,7 @@ def test_everything_is_refused_until_it_has_ended_and_all_is_gone_then(drive: Ta
     assert noted(drive) == [("sanitize", _MIB), ("sanitized", 0)]
 
 
-def test_one_that_fails_keeps_what_is_there_and_another_one_ends_that(drive: TargetDrive) -> None:
+def test_failed_sanitize_keeps_the_data_and_another_sanitize_succeeds(drive: TargetDrive) -> None:
     ordered(drive, SanitizeOrders(seconds=0.05, fails=True))
     drive.sanitizing.begin(BLOCK_ERASE)
     assert ended(drive) is SanitizeState.FAILED
@@ -82,7 +82,7 @@ def test_one_that_fails_keeps_what_is_there_and_another_one_ends_that(drive: Tar
     assert [what for what, _ in noted(drive)] == ["sanitize", "failed", "sanitize", "sanitized"]
 
 
-def test_what_is_not_offered_is_refused(drive: TargetDrive) -> None:
+def test_unsupported_sanitize_actions_are_refused(drive: TargetDrive) -> None:
     ordered(drive, SanitizeOrders(offers=CRYPTO))
     for order in (BLOCK_ERASE, OVERWRITE, 0, 1, 4 | 1 << 9):
         with pytest.raises(Status, match="002h"):

@@ -46,7 +46,7 @@ def test_a_filter_is_typed_and_kept_until_escape() -> None:
     assert len(after("/", *"x" * 500).words) < 80
 
 
-def test_q_ends_and_other_keys_do_nothing() -> None:
+def test_q_ends_and_other_keys_are_ignored() -> None:
     assert after("q").is_over
     assert after("z", "backspace", ENTER, "up") == OwnerKeys(Sort.BYTES)
 
@@ -90,7 +90,7 @@ sys.stdin.readline()
 """
 
 
-def test_the_terminal_is_given_back_as_it_was() -> None:
+def test_terminal_settings_are_restored() -> None:
     process, terminal = pty.fork()
     if not process:
         os.execv(sys.executable, [sys.executable, "-c", _SCRIPT])

@@ -84,7 +84,7 @@ def test_few_drives_of_a_brand_speak_for_no_other() -> None:
     assert parse_rules(text_of(few).encode(), "x").core == few.core
     assert host(blind(drive(50)), few).value
     assert host(blind(drive(50, model="OTHER")), few).value is None
-    # Two brands are enough. A contradiction from either brand still counts against the other.
+    # Two brands are enough for a rule about every brand.
     both = learn([*FLEET[:4], drive(7, model="OTHER")])
     assert host(blind(drive(50, model="THIRD")), both).value
     # A merely similar attribute set needs 30 drives.

@@ -96,7 +96,7 @@ def test_missing_figures_have_a_reason() -> None:
 
 
 def test_the_busiest_thread_says_whether_the_host_is_the_limit() -> None:
-    """CPU share over two rounds of two seconds, weighted by time; unknown if fio does not report CPU time."""
+    """The mean CPU share of the busiest job over two equal rounds; None if fio reports no CPU time."""
     one = a_round()
     rounds = [
         replace(

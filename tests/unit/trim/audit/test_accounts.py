@@ -208,7 +208,7 @@ def by_map(sentinel_map: SentinelMap, **bytes_: int) -> Audit:
     return reached(read_back=read_on({"sda": by_kind}, {"sda": sentinel_map}))
 
 
-def test_gone_from_the_map_is_proof_whatever_is_read() -> None:
+def test_sentinel_gone_from_the_map_is_proof_for_any_data() -> None:
     """A drive may return old data for blocks it has deallocated."""
     assert by_map(SentinelMap(MIB, MIB, 0), unchanged=MIB).verdict is Verdict.PROVEN
     assert by_map(SentinelMap(MIB, MIB, 0), zeros=MIB).verdict is Verdict.PROVEN

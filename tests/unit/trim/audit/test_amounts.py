@@ -84,7 +84,7 @@ def test_a_member_without_discards_keeps_its_share() -> None:
     assert (result.verdict, result.reached_bytes, result.unexplained_bytes) == (Verdict.PARTIAL, 8 * MIB, 0)
 
 
-def test_a_member_that_fails_meanwhile_keeps_the_rest() -> None:
+def test_member_that_fails_during_the_trim_keeps_the_rest() -> None:
     """md continues without the member: 3 of its 4 MiB were sent before, and 1 of 12 MiB of data and parity is
     missing."""
     degraded = replace(ARRAY, facts=replace(ARRAY.facts_as(MdFacts), degraded=1))

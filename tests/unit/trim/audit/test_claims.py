@@ -114,5 +114,5 @@ def test_commands_have_their_names() -> None:
 
 
 @pytest.mark.parametrize("disk", ["sdb", ""])
-def test_commands_of_other_disks_are_not_told(disk: str) -> None:
+def test_commands_of_other_disks_are_not_reported(disk: str) -> None:
     assert commands_sent(flow(Stage.COMMAND, "8:16", MIB, disk=disk, status=9)) == []

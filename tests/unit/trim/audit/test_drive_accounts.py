@@ -70,7 +70,7 @@ def test_a_sata_drive_that_counts_sectors(bench: Callable[..., Bench]) -> None:
     assert rig.asked == [Path("/dev/sda")] * 2
 
 
-def test_a_drive_that_vanishes_meanwhile(bench: Callable[..., Bench]) -> None:
+def test_drive_that_vanishes_during_the_trim_has_no_second_count(bench: Callable[..., Bench]) -> None:
     rig = bench()
     accounts = DriveAccounts(stack(layer("sda", "8:0")))
     rig.attributes.clear()

@@ -56,5 +56,5 @@ def test_selection_is_by_all_that_is_given() -> None:
     assert total(trace.select(Stage.BIO, op="write_zeroes")) == Amount()
 
 
-def test_a_granule_is_told_in_sectors() -> None:
+def test_granule_is_passed_in_sectors() -> None:
     assert struct.unpack("=16sII", pack_granule("sda", 1 << 20, 512)) == (b"sda" + b"\0" * 13, 2048, 1)

@@ -313,7 +313,7 @@ def test_a_path_below_a_multipath_head() -> None:
     assert (result.verdict, result.reached_bytes, result.unexplained_bytes) == (Verdict.ACCEPTED, 9 * MIB, 0)
 
 
-def test_others_are_told_and_not_counted() -> None:
+def test_trims_by_other_processes_are_not_counted() -> None:
     foreign = [flow(Stage.DONE, "8:0", MIB, disk="sda", who=Who.OTHER)]
     flows = [extents("8:0", 2 * MIB), *through("sda", "8:0", 2 * MIB), *foreign]
     result = audit(evidence(stack(disk()), flows, 2 * MIB), "/m")

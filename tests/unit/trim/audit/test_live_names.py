@@ -59,7 +59,7 @@ def watched(tree: Tree) -> LiveDiscards:
     return discards
 
 
-def test_those_of_another_disk_are_not_looked_up(tmp_path: Path, walks: list[int]) -> None:
+def test_groups_on_unwatched_disks_are_not_looked_up(tmp_path: Path, walks: list[int]) -> None:
     discards = watched(Tree(tmp_path))
     walks.clear()
     Discarders.now = Trace(flows=(), origins=(origin("sdb", 1),))
@@ -67,7 +67,7 @@ def test_those_of_another_disk_are_not_looked_up(tmp_path: Path, walks: list[int
     assert not walks
 
 
-def test_those_of_a_watched_disk_are_looked_up_when_they_discard(tmp_path: Path, walks: list[int]) -> None:
+def test_groups_on_a_watched_disk_are_looked_up_on_discards(tmp_path: Path, walks: list[int]) -> None:
     discards = watched(Tree(tmp_path))
     for count in (1, 2):
         walks.clear()

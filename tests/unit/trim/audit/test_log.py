@@ -65,7 +65,7 @@ def test_a_log_that_may_not_be_read(tmp_path: Path) -> None:
     assert "No such file" in log.unknown
 
 
-def test_a_message_stands_with_its_reason() -> None:
+def test_message_is_printed_with_its_reason() -> None:
     """Messages follow the failed device's reason; messages without a reason come last, and none appears
     twice."""
     before = stack(layer("sda", "8:0", provisioning_mode="unmap"))

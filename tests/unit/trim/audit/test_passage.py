@@ -159,7 +159,7 @@ def test_a_pool_that_keeps_discards_may_take_none_itself() -> None:
 
 
 @pytest.mark.parametrize("status", [0, 1])
-def test_a_pool_whose_data_take_no_discards_any_more(status: int) -> None:
+def test_pool_with_data_that_lost_discard_support(status: int) -> None:
     """The pool checked its data device when the table was loaded and still passes discards on. Unmapped
     chunks are ignored."""
     volume, pool, disk = _thin(ThinPoolFacts(discards="discard_passdown"))

@@ -28,7 +28,7 @@ def test_the_table_has_every_program_and_no_other() -> None:
     assert {program.name for program in PROGRAMS if program.at_function} == at_functions
 
 
-def test_an_audit_of_ext4_asks_nobody_else() -> None:
+def test_audit_of_ext4_loads_only_ext4_programs() -> None:
     followed = names(Following(filesystem="ext4"))
     assert {"discard_ext4_extent", "discard_ext4_group", "discard_submitted"} <= followed
     assert not [name for name in followed if "xfs" in name or "f2fs" in name]
@@ -120,7 +120,7 @@ def test_without_functions_where_ours_are_refused(native: pytest.MonkeyPatch) ->
     assert len(alone.tried) == 1
 
 
-def test_functions_are_not_tried_where_nobody_may(native: pytest.MonkeyPatch) -> None:
+def test_function_programs_are_not_tried_without_permission(native: pytest.MonkeyPatch) -> None:
     native.setattr("opwatch._native.may_attach_to_functions", lambda: False)
     kernel = Kernel()
     assert loads(native, kernel, Following()) == "loaded"
@@ -155,7 +155,7 @@ def held_after_import(verb: str, seconds: float) -> str:
     return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
 
 
-def test_the_kernels_types_are_read_before_an_audit_wants_them(native: pytest.MonkeyPatch) -> None:
+def test_kernel_types_are_loaded_before_an_audit_needs_them(native: pytest.MonkeyPatch) -> None:
     if not Path("/sys/kernel/btf/vmlinux").exists():
         pytest.skip("this kernel has no BTF")
     assert "opwatch types" in held_after_import("audit", 60)

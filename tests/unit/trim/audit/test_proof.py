@@ -297,7 +297,7 @@ def test_the_origin_of_a_cache_is_read_itself() -> None:
 
 
 @pytest.mark.parametrize(("offset", "granule"), [(None, (4096, 0)), (512, (4096, 3584)), (8192, (4096, 0))])
-def test_blocks_are_those_of_the_file(offset: int | None, granule: tuple[int, int]) -> None:
+def test_granule_is_the_block_of_the_backing_file(offset: int | None, granule: tuple[int, int]) -> None:
     """The loop device starts within a block of its file and reports no alignment."""
     facts: dict[str, Any] = {"offset_bytes": offset} if offset else {}
     assert layer("loop0", "7:0", Kind.LOOP, **facts).granule == granule

@@ -82,7 +82,7 @@ def test_the_dry_run_adds_up(tmp_path: Path) -> None:
     assert run.free_bytes == run.below_minimum_bytes + run.rounded_bytes + run.expected_bytes
 
 
-def test_granules_begin_where_the_kernel_says(tmp_path: Path) -> None:
+def test_granules_begin_at_the_kernels_alignment(tmp_path: Path) -> None:
     m = Machine(tmp_path)
     m.scsi(queue=SSD_QUEUE | {"discard_granularity": str(MIB)})
     folder = m.tree.partition("sda", "sda1", "8:1", start=34, sectors=1 << 20)
@@ -266,7 +266,7 @@ def test_a_path_that_vanished_leaves_no_layer(tmp_path: Path) -> None:
     ("outlooks", "status"),
     [([R, R], 0), ([N], 32), ([N, N], 32), ([R, N], 64), ([P], 64), ([Outlook.UNKNOWN], 64)],
 )
-def test_exit_statuses_are_those_of_fstrim(outlooks: list[Outlook], status: int) -> None:
+def test_exit_statuses_match_fstrim(outlooks: list[Outlook], status: int) -> None:
     assert exit_status(outlooks) == status
 
 
@@ -279,7 +279,7 @@ def test_exit_statuses_are_those_of_fstrim(outlooks: list[Outlook], status: int)
         (("-m", "big", "/"), "'big' is no size"),
     ],
 )
-def test_a_command_line_that_makes_no_sense_says_why(
+def test_invalid_command_line_names_the_reason(
     arguments: tuple[str, ...], complaint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     try:

@@ -227,7 +227,7 @@ def test_range_without_a_whole_granule_may_free_no_bytes() -> None:
     assert foretold.outlook is Outlook.UNKNOWN
 
 
-def test_borders_are_those_of_their_own_layer() -> None:
+def test_borders_belong_to_their_own_layer() -> None:
     """Seven sectors further on, each range starts at a block of the files again, and each chunk inside a
     block."""
     words = ("2", "128", "7:0", "0", "7:1", "0")

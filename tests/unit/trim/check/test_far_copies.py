@@ -19,7 +19,7 @@ KIB = 1 << 10
 
 @pytest.mark.parametrize("layout", [0x201, 0x10201], ids=["far", "offset"])
 @pytest.mark.parametrize(("end", "rounded"), [(6 * 64 * KIB, 0), (5 * 64 * KIB + 4 * KIB, 2 * KIB)])
-def test_copies_that_lie_far_from_each_other_end_on_other_members(
+def test_copies_that_are_far_from_each_other_end_on_other_members(
     layout: int, end: int, rounded: int
 ) -> None:
     """The range starts and ends on files with blocks of 4 KiB, and its second copy ends on a disk with

@@ -40,7 +40,7 @@ def _foretold(shared: Extents, *, below: Stack | None = None) -> Forecast:
         ([(0, 3 * MIB)], Outlook.NOTHING, MIB),
     ],
 )
-def test_blocks_that_others_have_are_foretold(
+def test_blocks_shared_with_other_files_are_predicted(
     blocks: list[tuple[int, int]], outlook: Outlook, lost: int
 ) -> None:
     foretold = _foretold(Extents.of(blocks))
@@ -64,7 +64,7 @@ def test_blocks_that_others_have_below_a_target() -> None:
     assert foretold.expected_bytes == MIB // 2
 
 
-def test_where_free_blocks_lie_in_the_file_is_not_always_known() -> None:
+def test_unknown_mapping_to_the_file_leaves_the_outlook_unknown() -> None:
     top = layer("dm-0", "253:0", Kind.DM, "loop0", target="zoned")
     foretold = _foretold(Extents.of([(0, MIB)]), below=stack(top, *_on_a_loop().layers))
     assert foretold.outlook is Outlook.UNKNOWN
@@ -174,7 +174,7 @@ def test_paths_to_a_device_that_begins_within_a_block(offset_bytes: int, rounded
 
 
 @pytest.mark.parametrize("layout", [0x201, 0x10201, 0x20201], ids=["far", "offset", "far sets"])
-def test_copies_that_lie_elsewhere_have_the_same_ends(layout: int) -> None:
+def test_copies_at_other_offsets_have_the_same_ends(layout: int) -> None:
     """RAID 10 of two members: each has a part of the range, with both ends inside a block."""
     facts = MdFacts(
         level="raid10",
@@ -215,7 +215,7 @@ def test_bcache_hides_the_lower_granule() -> None:
     assert (run.granule_bytes, run.rounded_bytes, run.expected_bytes) == (4096, 4096, MIB - 4096)
 
 
-def test_a_loop_device_on_a_device_is_not_foretold() -> None:
+def test_loop_device_on_a_block_device_has_no_prediction() -> None:
     loop = layer("loop1", "7:1", Kind.LOOP, "sda", backing_file="/dev/sda", backing_is_device=True)
     assert forecast(stack(loop, layer("sda", "8:0"))).outlook is Outlook.UNKNOWN
 
@@ -228,7 +228,7 @@ def test_realtime_device_of_xfs_belongs_to_its_devices(tmp_path: Path) -> None:
     assert [top.device for top in machine.stack().tops()] == ["sda", "sdb"]
 
 
-def test_a_realtime_device_that_is_not_known_is_told(tmp_path: Path) -> None:
+def test_unknown_realtime_device_is_reported(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     machine.scsi()
     machine.mount("8:0", "xfs", options="rw,rtdev=/nowhere/sdb")

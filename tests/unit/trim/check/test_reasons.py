@@ -68,7 +68,7 @@ def test_discards_that_are_longer_than_an_ata_command() -> None:
     assert audit(evidence(stack(lowered), flows, longer), "/m").rows[1].reasons == ()
 
 
-def test_others_who_trim_meanwhile() -> None:
+def test_concurrent_trims_of_other_processes_are_a_reason() -> None:
     before = evidence(stack(disk()), [extents("8:0", MIB), *through("sda", "8:0", MIB)], MIB)
     other = Origin("sda", "8:0", "blkdiscard", 7, "discard", Who.OTHER, 2, 4096, 2048, 2048, 0)
     result = audit(replace(before, trace=replace(before.trace, origins=(other,))), "/m")

@@ -83,7 +83,7 @@ def test_the_timer_is_read_from_systemd() -> None:
 @pytest.mark.parametrize(
     ("load", "state"), [("masked", "masked"), ("not-found", "not installed"), ("loaded", "disabled")]
 )
-def test_a_timer_that_will_not_run_says_how(load: str, state: str) -> None:
+def test_inactive_timer_names_the_remedy(load: str, state: str) -> None:
     text = f"Id=fstrim.timer\nLoadState={load}\nActiveState=inactive\nUnitFileState=\nLastTriggerUSec=n/a\n"
     plan = from_properties(parse_properties(text), (), None, ())
     assert (plan.unit_state, plan.runs, plan.last, plan.listed_in) == (state, False, None, None)
@@ -109,7 +109,7 @@ def test_invalid_times_are_none(text: str | None) -> None:
         ("fstrim --listed-in", ()),
     ],
 )
-def test_the_lists_are_those_of_the_command_line(arguments: str, lists: tuple[str, ...] | None) -> None:
+def test_mount_lists_come_from_the_command_line(arguments: str, lists: tuple[str, ...] | None) -> None:
     assert lists_of(arguments.split()) == lists
 
 

@@ -115,7 +115,7 @@ def test_a_part_without_room_knows_less(monkeypatch: pytest.MonkeyPatch) -> None
     assert states(map_)[1 << 18 :] == [T] * (1 << 18)
 
 
-def test_the_history_says_that_there_is_no_room() -> None:
+def test_full_history_reports_lost_detail() -> None:
     one = History(1 << 19)
     one.map = SectorMap(1 << 19, most_pieces=50)
     one.apply(b"".join(change(ChangeKind.WRITE, at * 8, 4, 0, 1) for at in range(100)))
@@ -186,7 +186,7 @@ def stream(rng: random.Random, size: int) -> Iterator[tuple[ChangeKind, int, int
 
 @pytest.mark.parametrize("seed", range(60))
 @pytest.mark.usefixtures("small_parts")
-def test_the_rules_are_those_of_the_naive_model(seed: int) -> None:
+def test_rules_match_the_naive_model(seed: int) -> None:
     rng = random.Random(seed)
     granule = rng.choice((1, 1, 4, 8, 10))
     # Whole granules, as on real disks: the naive model has no partial granule at the end.
@@ -240,7 +240,7 @@ def test_unseen_changes_make_sectors_unknown(writes: bool, discards: bool, kept:
     assert (50, 60, W) in one.map.runs() if kept == -1 else (50, 60, W) not in one.map.runs()
 
 
-def test_counts_are_those_of_the_kernel() -> None:
+def test_counts_match_the_kernels_statistics() -> None:
     one = History(100)
     raw = [
         change(kind, 0, sectors, 0, 1, 5)

@@ -97,7 +97,7 @@ def test_a_changed_byte_ends_the_file_there() -> None:
     ],
     ids=["a zero", "eight zeros", "a page of zeros", "ones", "garbage", "a frame without a look"],
 )
-def test_whatever_stands_behind_the_last_frame_ends_the_file(tail: bytes) -> None:
+def test_bytes_after_the_last_frame_end_the_file(tail: bytes) -> None:
     """After a crash the file may end in zeros, which have a correct checksum: the CRC of no bytes is 0."""
     pieces = frames(4, 5)
     for count in range(1, len(pieces) + 1):

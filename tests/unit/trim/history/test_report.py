@@ -69,7 +69,7 @@ def test_a_disk_without_a_history_has_no_figure() -> None:
 @pytest.mark.parametrize(
     ("slack", "words"), [(0, "to the sector"), (8, "writes 4096 bytes"), (None, "writes unknown")]
 )
-def test_a_recording_tells_its_proof(slack: int | None, words: str) -> None:
+def test_state_of_a_recording_includes_its_proof(slack: int | None, words: str) -> None:
     look = replace(LOOK, written_slack=slack, forgotten={"a reason": 3, "another": 1})
     recorded = HistoryState(
         "sda", "/x", 1.5, "a new history", 1 << 30, 4096, 8192, (1 << 30) - 12288, 3, look, 2

@@ -197,7 +197,7 @@ def test_f2fs_claims_no_segments_that_take_all_memory() -> None:
     assert time.thread_time() - begin < 0.15
 
 
-def test_f2fs_tells_its_blocks_in_proc() -> None:
+def test_f2fs_blocks_are_read_from_proc() -> None:
     geometry, text = f2fs_of_128_mib()
     assert geometry == f2fs.F2fsGeometry(4096, 16 << 20, 56, ())
     free, changed = f2fs.free_of_segments(text, geometry)
@@ -230,7 +230,7 @@ def test_invalid_superblock_of_f2fs_is_refused(path: Path) -> None:
         f2fs.superblock(path.read_bytes())
 
 
-def test_f2fs_on_several_devices_says_so() -> None:
+def test_f2fs_on_several_devices_is_reported() -> None:
     raw = bytearray((GOOD / "f2fs.superblock").read_bytes())
     for number, path in enumerate((b"/dev/sda", b"/dev/sdb")):
         at = 2201 + number * 68
@@ -238,7 +238,7 @@ def test_f2fs_on_several_devices_says_so() -> None:
     assert f2fs.superblock(bytes(raw)).devices == ("/dev/sda", "/dev/sdb")
 
 
-def test_groups_of_ext4_are_those_of_its_superblock() -> None:
+def test_groups_of_ext4_come_from_the_superblock() -> None:
     """With bigalloc, a group has as many clusters as a block has bits."""
     raw = bytearray(1024)
     struct.pack_into("<2I4xI20xH", raw, 20, 0, 0, 131072, 0xEF53)

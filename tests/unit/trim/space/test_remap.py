@@ -75,7 +75,7 @@ _TABLES = (
     st.integers(0, 64).map(lambda blocks: 4096 * blocks),
     st.booleans(),
 )
-def test_pieces_lie_where_their_blocks_do(stack: Stack, start: int, length: int, copies: bool) -> None:
+def test_extents_map_like_their_single_blocks(stack: Stack, start: int, length: int, copies: bool) -> None:
     name, end = stack.layers[0].device, start + length
     by_block = {
         (at, one.device, first)

@@ -62,7 +62,7 @@ def test_remedy_names_its_objects(code: str) -> None:
     assert (made.document()["where"], made.document()["lost_bytes"]) == ("sda", 5)
 
 
-def test_a_name_that_nobody_knows_stays_a_blank() -> None:
+def test_unknown_name_stays_a_placeholder() -> None:
     assert "<label>" in reason("crypt-no-discards", "dm-0", "seen").remedy
     with pytest.raises(ValueError, match="has a blank"):
         reason("crypt-no-discards", "dm-0", "seen", colour="red")

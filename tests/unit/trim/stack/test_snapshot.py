@@ -88,7 +88,7 @@ def test_a_controller_without_a_name_has_no_pages() -> None:
     assert asked == [Controller()]
 
 
-def test_pages_are_those_of_before_though_they_are_decoded_after(
+def test_pages_read_before_a_trim_are_decoded_afterwards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drive = Drive(controller("opwatch simulated SSD"), {0xCA: memblaze_page(1000)})

@@ -133,7 +133,7 @@ def test_uncounted_blocks_give_no_estimate() -> None:
 
 
 @pytest.mark.parametrize("share", [0.002, 0.02, 0.3])
-def test_the_promise_holds_over_all_looks(share: float) -> None:
+def test_confidence_holds_over_all_batches(share: float) -> None:
     """Shares near the width at which the first evaluations may stop, where early stopping errs most."""
     missed = 0
     for run in range(100):

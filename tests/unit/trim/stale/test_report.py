@@ -83,7 +83,7 @@ def test_unknown_stale_space_has_a_reason(judged: StaleJudgement, why: str) -> N
     assert why in (report.reason or "")
 
 
-def test_drives_that_cannot_be_judged_are_told() -> None:
+def test_drives_that_cannot_be_judged_are_reported() -> None:
     report = report_of_reading("/m", "ext4", StaleQuestion(), replace(JUDGED, judged_bytes=30 * MIB), FLASH)
     assert [note for note in report.notes if "cannot be judged" in note]
 

@@ -332,7 +332,7 @@ def test_bounds_include_unknown_parts_of_the_history() -> None:
     assert "nothing at all" in str(spare_by_history(1100, Bounds(None, 0, 900), Bounds(None, 0, 9), 100, 0))
 
 
-def test_costs_that_cannot_be_told() -> None:
+def test_unknown_costs_are_refused_with_a_reason() -> None:
     assert "T is too small" in str(spare(900, 600, Bounds(300.0, 280.0, 320.0), 0))
     assert "all of the drive is free" in str(spare(900, 0, Bounds(300.0, 280.0, 320.0), 0))
 

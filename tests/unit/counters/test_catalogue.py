@@ -244,7 +244,7 @@ def test_statistics_that_an_attribute_contradicts_are_refused() -> None:
 
 
 @pytest.mark.parametrize("units", [1, 512_000])
-def test_a_unit_of_several_is_told_by_the_host(units: int) -> None:
+def test_host_bytes_select_the_unit(units: int) -> None:
     entry = next(candidate for candidate in CATALOGUE.entries if candidate.name == "micron-9200-9300")
     page = bytearray(512)
     page[176:184] = (3 * 10**14 // units).to_bytes(8, "little")
@@ -272,7 +272,7 @@ def test_a_unit_of_several_is_told_by_the_host(units: int) -> None:
         ("what", "key/value"),
     ],
 )
-def test_a_catalogue_that_makes_no_sense_says_where(text: str, complaint: str) -> None:
+def test_invalid_catalogue_names_the_place(text: str, complaint: str) -> None:
     with pytest.raises(UsageError, match=complaint):
         parse_catalogue(text, "mine.toml")
 

@@ -92,7 +92,7 @@ def test_pages_are_bytes_where_the_host_never_filled_more() -> None:
     assert refused.value is None and "do not hold" in (refused.reason or "")
 
 
-def test_pages_of_a_size_that_nobody_knows_are_a_ratio() -> None:
+def test_pages_of_unknown_size_give_only_a_ratio() -> None:
     mx500 = parse_smartctl_text((ROWS.parents[1] / "counters/linuxhw/mx500_devstat_wrap32.txt").read_text())
     said = report(mx500, CATALOGUE)
     life = said.lifetime

@@ -91,7 +91,7 @@ def stat_of(sectors: int) -> str:
     return f"0 0 0 0 1 0 {sectors} 0 0 0 0 0 0 0 0 0 0\n"
 
 
-def test_vendor_pages_are_read_only_where_the_catalogue_knows_them() -> None:
+def test_vendor_pages_are_read_only_for_drives_in_the_catalogue() -> None:
     items = b"".join(
         bytes((key, 0, 0, 100, 0)) + raw.to_bytes(6, "little") + b"\0"
         for key, raw in ((0xF4, 9000), (0xF5, 6000))

@@ -124,7 +124,7 @@ def a_recording(path: Path, names: tuple[str, ...] = ("nvme0n1",)) -> Path:
     return path
 
 
-def test_a_recording_says_when_the_rating_is_reached(
+def test_a_recording_predicts_the_end_of_the_rating(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = a_recording(tmp_path / "run.opw")

@@ -112,7 +112,7 @@ def test_the_bytes_of_the_page() -> None:
 @pytest.mark.parametrize("per_cent_h", [123.4, 900.0, 2500.5])
 @pytest.mark.parametrize("on", [500, 5_000, 40_000])
 @pytest.mark.parametrize("rounded", [int, round, lambda wear: -int(-wear // 1)])
-def test_the_mean_pace_holds_the_truth_whatever_was_rounded(
+def test_mean_pace_contains_the_true_value_despite_rounding(
     per_cent_h: float, on: int, rounded: object
 ) -> None:
     assert callable(rounded)

@@ -69,7 +69,7 @@ def test_units_that_drives_disagree_on_are_contested() -> None:
         assert reading.value is None and reading.reason
 
 
-def test_sets_that_are_almost_the_same_say_the_same() -> None:
+def test_nearly_equal_attribute_sets_share_a_rule() -> None:
     rules = learn(drive(number) for number in range(1, 31))
     assert host(blind(drive(50, ids=(*IDS, 169))), rules).value
     assert host(blind(drive(50, ids=(1, 2, 3, *IDS))), rules).value
@@ -286,7 +286,7 @@ def test_statistics_that_repeat_an_attribute_are_none() -> None:
     assert reading.value is None and "not what the standard says" in (reading.reason or "")
 
 
-def test_rules_are_written_as_they_are_read() -> None:
+def test_rules_survive_a_round_trip() -> None:
     rules = learn([*FLEET, *(drive(number, GIB, (*IDS, 231, 233)) for number in range(1, 6)), drive(9, 512)])
     assert parse_rules(text_of(rules).encode(), "x").core == rules.core
     packaged = packaged_rules()
@@ -317,7 +317,7 @@ def test_rules_are_written_as_they_are_read() -> None:
         "what",
     ],
 )
-def test_rules_that_make_no_sense_say_where(text: str) -> None:
+def test_invalid_rules_name_the_place(text: str) -> None:
     with pytest.raises(UsageError, match=r"mine\.toml"):
         parse_rules(text.encode(), "mine.toml")
 

@@ -133,7 +133,7 @@ def test_attributes_by_name(family: str, number: int, name: str, unit: int | Non
     assert trim_counts(family_unknown, load_trims()) == []
 
 
-def test_the_catalogue_of_writes_does_not_see_them() -> None:
+def test_trim_entries_are_not_in_the_write_catalogue() -> None:
     """The first matching entry decides, so trim entries must stay out of the write catalogue."""
     names = {entry.name for entry in load_catalogue(system=Path("/nonexistent")).entries}
     trims = load_trims().entries

@@ -102,7 +102,7 @@ def test_a_firmware_update_between_the_polls_is_the_same_drive(tmp_path: Path) -
     assert shown(tmp_path, {**OLD, "firmware_version": "A"}, {**NEW, "firmware_version": "B"})[0] == 0
 
 
-def test_reports_without_serial_numbers_say_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_serial_numbers_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert shown(tmp_path, {**OLD, "serial_number": None}, NEW)[0] == 0
     assert "no serial number" in " ".join(capsys.readouterr().out.split())
 

@@ -115,7 +115,7 @@ def header(lid: int, *, saved: int = 1, reason: bytes = b"") -> bytes:
     return bytes(raw)
 
 
-def test_telemetry_says_whether_a_drive_saved_its_state() -> None:
+def test_telemetry_header_reports_saved_state() -> None:
     eight = decode_telemetry(header(8, reason=b"WATCHDOG 0x17\0\0"))
     assert (eight.has_saved, eight.generation, eight.blocks, eight.reason) == (True, 9, 900, "WATCHDOG 0x17")
     assert eight.host_generation is None

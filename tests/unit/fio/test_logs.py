@@ -90,6 +90,6 @@ def test_invalid_log_is_refused_with_its_line(name: str, place: str) -> None:
         parse_log((BAD / name).read_bytes(), name)
 
 
-def test_a_name_that_tells_no_kind_is_refused() -> None:
+def test_file_name_without_a_log_kind_is_refused() -> None:
     with pytest.raises(BadInput, match="named like no log of fio"):
         parse_log(b"", "notes.txt")

@@ -46,7 +46,7 @@ def test_clones_are_a_single_phase() -> None:
     ]
 
 
-def test_jobs_that_cannot_be_told_apart_are_no_phases() -> None:
+def test_indistinguishable_jobs_have_no_phases() -> None:
     phases, why = job_phases(REPORT, [log(number, 5500) for number in (1, 2, 3)])
     assert phases == [] and why is not None and "group_reporting" in why
 

@@ -58,7 +58,7 @@ def test_throttling_is_a_second_step() -> None:
     assert mean(iops[45:80]) == pytest.approx(0.5 * mean(iops[20:39]), rel=0.15)
 
 
-def test_more_spare_is_more_iops_as_the_model_says() -> None:
+def test_more_spare_area_gives_the_modelled_iops() -> None:
     profile = small("intel-520-240", throttle_after_ns=0)
     alphas, rates = [], []
     for share in (1.0, 0.85):

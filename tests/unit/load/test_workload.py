@@ -208,7 +208,7 @@ def test_invalid_workload_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["random4k", "", "../random-4k", "/etc/passwd", "none.fio", "none.toml"])
-def test_an_unknown_name_tells_the_known_ones(text: str) -> None:
+def test_unknown_workload_lists_the_known_names(text: str) -> None:
     with pytest.raises(UsageError) as refused:
         load(text)
     assert "random-4k" in str(refused.value) or "No such file" in str(refused.value)

@@ -17,7 +17,7 @@ from opwatch.sweep.plan import StepKind, SweepPace, SweepSpeed
 _WINDOW = LoadWindow("/proc/1/fd/3", 64 << 20)
 
 
-def test_the_names_are_those_of_the_six_tests() -> None:
+def test_names_match_the_six_tests() -> None:
     assert NAMES == ("wsat", "iops", "throughput", "latency", "hir", "xsr")
     assert [part.name for part in parts_of("throughput")] == ["throughput-128k", "throughput-1024k"]
     with pytest.raises(UsageError, match="no test 'ecw' of SNIA's: there are wsat, iops"):
@@ -32,7 +32,7 @@ def test_a_round_takes_a_minute_for_every_point(name: str, seconds: float) -> No
     assert sum(load.seconds for load in round_loads(scaled, scaled.parts[0], 512)) == seconds / 2
 
 
-def test_load_is_as_its_class_and_its_test_say() -> None:
+def test_load_follows_its_class_and_test() -> None:
     by_class = {
         one: round_loads(PtsOrder("iops", one), PtsOrder("iops").parts[0], 512)[0]
         for one in ("enterprise", "client")
@@ -90,7 +90,7 @@ def test_order_is_read_back_and_invalid_orders_are_refused() -> None:
             order_of(Fields(order.document() | {key: value}, "it"))
 
 
-def test_twice_the_capacity_is_written_before_whatever_the_range() -> None:
+def test_preconditioning_writes_twice_the_capacity_for_any_range() -> None:
     part = parts_of("iops")[0]
     for name, passes in (("enterprise", 2), ("client", 3)):
         order = PtsOrder("iops", name)

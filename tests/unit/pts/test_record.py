@@ -152,7 +152,7 @@ def documents() -> list[dict[str, Any]]:
     return [*answers, pts_document(request_of(order), {}, is_ended=False)]
 
 
-def test_the_document_is_as_its_schema_says() -> None:
+def test_document_matches_its_schema() -> None:
     validator = importlib.import_module("jsonschema").Draft202012Validator(SCHEMA)
     for answer in documents():
         raw = json.loads(json.dumps(answer))

@@ -7,7 +7,7 @@ from opwatch.steady.pts import judge_pts
 from opwatch.steady.pts_tests import PTS_TESTS, STEADY_FIELDS, pts_test
 
 
-def test_the_tests_are_those_of_the_specification() -> None:
+def test_tests_match_the_specification() -> None:
     names = [test.name for test in PTS_TESTS]
     assert names == ["wsat", "iops", "throughput-128k", "throughput-1024k", "latency", "hir", "xsr"]
 
@@ -27,7 +27,7 @@ def test_steady_points_belong_to_the_test(test: object) -> None:
         assert set(one.steady) <= points
 
 
-def test_the_fields_of_a_report_are_those_that_a_verdict_has() -> None:
+def test_report_has_the_fields_of_a_verdict() -> None:
     [fit] = judge_pts({"IOPS": [1.0] * 5}).fits
     assert set(STEADY_FIELDS) <= set(fit.report())
 

@@ -21,7 +21,7 @@ from tests.unit.support.looks import look_at
 from tests.unit.support.virtual_drive import CATALOGUE, OCP, Bench, VirtualDrive
 
 
-def test_the_newest_window_that_says_enough_is_shown() -> None:
+def test_newest_window_with_enough_precision_is_shown() -> None:
     drive = VirtualDrive(OCP, 5)
     bench = Bench(drive, every_s=5)
     bench.poll()
@@ -61,7 +61,7 @@ def test_the_line() -> None:
     assert live_line(none) == "WAF none: why"
 
 
-def test_pages_that_stand_still_while_the_host_writes_say_so() -> None:
+def test_unchanged_pages_during_host_writes_are_reported() -> None:
     drive = VirtualDrive(OCP, 5, refresh_s=600)
     bench = Bench(drive)
     bench.polls(3)
@@ -73,7 +73,7 @@ def test_pages_that_stand_still_while_the_host_writes_say_so() -> None:
     assert "opwatch waf --refresh 10m waits for that" in reason
 
 
-def test_a_host_that_is_idle_is_said_to_be_idle() -> None:
+def test_idle_host_is_reported() -> None:
     bench = Bench(VirtualDrive(OCP, 1))
     bench.polls(20)
     assert "have not moved" not in (live(bench.trail).reason or "")

@@ -60,7 +60,7 @@ def test_drives_that_come_are_polled_as_well(tree: Tree) -> None:
     waf.stop()
 
 
-def test_a_path_that_comes_begins_the_count_anew(tree: Tree) -> None:
+def test_new_path_restarts_the_count(tree: Tree) -> None:
     """Host writes are counted on the paths, so an additional path changes the count."""
     head = tree["nvme1n1"]
     waf = LiveWaf(tree.devices, drives, 0.01)

@@ -48,7 +48,7 @@ def test_writes_that_the_kernel_does_not_see_are_part_of_the_work() -> None:
     assert "passthrough" in (result.stretch.host.why or "")
 
 
-def test_looks_in_the_middle_of_the_work_are_no_harm_to_pages_of_a_known_age() -> None:
+def test_polls_during_the_work_do_not_widen_pages_of_known_age() -> None:
     # 1009 blocks by the kernel and 6 that bypass it. Two polls fall into the work.
     blocks, drive = [*[0] * 4, 141, 1009, 1009, 1009], [*[0] * 4, 141, 1009, 1015, 1015]
     polls = [(4096 * kernel, 4096 * host, 4096 * host) for kernel, host in zip(blocks, drive, strict=True)]

@@ -54,7 +54,7 @@ def test_exact_counters_have_no_error() -> None:
     assert amplify(Span(50, 50), Span(100, 100)).below_one
 
 
-def test_too_little_says_how_much_is_missing() -> None:
+def test_too_few_bytes_report_the_missing_amount() -> None:
     ratio = amplify(Span(3 << 30, 3 << 30).widened((1 << 30) - 1), Span(2 << 30, 2 << 30).widened(1 << 31))
     assert ratio.waf is None and "no statement" in (ratio.reason or "")
     assert ratio.needed_bytes and ratio.needed_bytes > 100 << 30

@@ -81,7 +81,7 @@ def test_without_a_value_there_is_a_reason(made: list[FirmwareSample], reason: s
     assert reason in estimate.reason
 
 
-def test_few_looks_have_a_value_and_no_judgement() -> None:
+def test_few_readings_have_a_value_without_a_verdict() -> None:
     estimate = of(looks(1, seconds=30))
     assert estimate.value is not None
     assert estimate.reason

@@ -160,7 +160,7 @@ def test_recording_without_cpu_time_leaves_the_rule_undecided(compare: Shown) ->
     )
 
 
-def test_markdown_is_text_of_nobody_else(compare: Shown) -> None:
+def test_markdown_in_file_names_is_escaped(compare: Shown) -> None:
     status, out, _ = compare("a.opw", "a|b*<x>.opw", "--markdown", "--fail-if", "p99>+5%")
     assert status == 0
     assert "- B a\\|b\\*\\<x\\>.opw: nvme0n1" in out
@@ -260,7 +260,7 @@ def test_dev_of_either(compare: Shown) -> None:
     assert "B  b.opw: sda" in out
 
 
-def test_recordings_with_everything_in_them(compare: Shown, folder: Path) -> None:
+def test_recordings_with_every_kind_of_entry(compare: Shown, folder: Path) -> None:
     """Disks that come and leave, drive readings, and no end: the available data is compared."""
     for name, is_ended in (("whole", True), ("killed", False)):
         run = MadeUpRun(4)

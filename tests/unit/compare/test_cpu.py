@@ -50,7 +50,7 @@ def differences(first: DiskCourse, other: DiskCourse) -> dict[str, Difference]:
 
 
 @pytest.mark.parametrize("lasting", [0.0, 0.5])
-def test_equal_runs_are_rarely_said_to_differ(lasting: float) -> None:
+def test_equal_runs_rarely_differ(lasting: float) -> None:
     said = 0
     for seed in range(PAIRS):
         both = differences(course(2 * seed, lasting=lasting), course(2 * seed + 1, lasting=lasting))

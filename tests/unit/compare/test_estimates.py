@@ -60,7 +60,7 @@ def test_figures_of_an_exponential_law() -> None:
     assert figures["iops"].scatter == 0
 
 
-def test_a_quantile_lies_in_its_slot() -> None:
+def test_quantile_is_inside_its_slot() -> None:
     figures = reads([{"read": {100_000: 990, 3_000_000: 10}}] * 20)
     slot = LATENCY.slot(100_000)
     p99 = figures["p99"]

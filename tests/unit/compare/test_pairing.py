@@ -32,11 +32,11 @@ def names(pairs: DiskPairs) -> list[tuple[str, ...]]:
     return [tuple(course.device for course in row) for row in pairs.rows]
 
 
-def test_the_only_busy_disk_of_each_whatever_its_name() -> None:
+def test_single_busy_disks_are_paired_despite_their_names() -> None:
     assert names(paired([run("sda", idle=("sdz",)), run("nvme0n1")], (), FILES)) == [("sda", "nvme0n1")]
 
 
-def test_several_by_name_and_the_others_are_said() -> None:
+def test_several_disks_are_paired_by_name_and_others_noted() -> None:
     pairs = paired([run("sda", "sdb", "sdc"), run("sdd", "sdc", "sda")], (), FILES)
     assert names(pairs) == [("sda", "sda"), ("sdc", "sdc")]
     assert pairs.notes == (

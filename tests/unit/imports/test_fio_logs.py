@@ -82,7 +82,7 @@ def test_the_report_of_the_run_names_the_jobs(tmp_path: Path, capsys: pytest.Cap
     assert lines[0]["ops"]["read"]["queue_depth"] is None
 
 
-def test_jobs_lie_side_by_side_on_a_wall_clock() -> None:
+def test_jobs_are_placed_by_their_wall_clock() -> None:
     begin = 1_760_000_000_000
     logs = []
     for job, rate in ((1, 10), (3, 25)):
@@ -203,7 +203,7 @@ def test_logs_that_disagree_with_the_report_are_refused(
         read_fio_logs(logs, (where, raw.replace(old, new) if old else raw), average_ms)
 
 
-def test_logs_that_several_jobs_share_are_refused_when_they_have_means() -> None:
+def test_averaged_logs_shared_by_several_jobs_are_refused() -> None:
     rows = b"".join(b"%d, 100, 0, 0\n" % (500 * row) * 2 for row in range(1, 9))
     with pytest.raises(BadInput, match="several jobs share the log"):
         read_fio_logs([("a_iops.log", rows), ("a_bw.log", rows)], average_ms=500)

@@ -63,7 +63,7 @@ def test_json_lines_have_every_percentile_with_its_error(
         assert line["disks"] == []
 
 
-def test_people_see_them_in_replay_report_and_compare(
+def test_percentiles_are_in_the_text_of_replay_report_and_compare(
     imported: tuple[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, recording = imported
@@ -74,7 +74,7 @@ def test_people_see_them_in_replay_report_and_compare(
         assert all(len(line) <= 80 for line in text.splitlines() if command[0] != "report")
 
 
-def test_report_and_compare_have_them_in_json(
+def test_percentiles_are_in_the_json_of_report_and_compare(
     imported: tuple[str, str], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     name, recording = imported

@@ -89,7 +89,7 @@ def test_bins_of_an_older_version_are_ours() -> None:
         (lambda text: text.replace("fio-2.2.10", "fio-3.33"), "fio reports"),
     ],
 )
-def test_reports_that_say_too_little_are_refused(change: Callable[[str], str], words: str) -> None:
+def test_incomplete_reports_are_refused(change: Callable[[str], str], words: str) -> None:
     raw, _ = report("fio-2.2.10.json")
     with pytest.raises(BadInput, match=words):
         read_fio(change(raw.decode()).encode(), "it")

@@ -137,7 +137,7 @@ def test_blkparse_has_every_request(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "not known: trust" in text
 
 
-def test_rates_of_a_trace_are_those_of_blkparse() -> None:
+def test_rates_of_a_trace_match_blkparse() -> None:
     """Throughput (R/W): 266KiB/s / 402KiB/s, with a discard counted as a write; the last event is at
     1.44 s."""
     story = Story()

@@ -68,7 +68,7 @@ def test_a_report_that_was_cut_is_left_out() -> None:
     assert final(text[:at]).interval.seconds == 2
 
 
-def test_intervals_are_as_long_as_their_times_say_when_they_are_uneven() -> None:
+def test_uneven_intervals_follow_their_timestamps() -> None:
     text = (GOOD / "iostat-iso.txt").read_text()
     times = [line for line in text.splitlines() if line.startswith("2026-")]
     late = text.replace(times[3], times[3].replace("12:07:27", "12:07:46"))
@@ -78,7 +78,7 @@ def test_intervals_are_as_long_as_their_times_say_when_they_are_uneven() -> None
     assert interval.ops["read"].count == pytest.approx(60 * 22, rel=0.02)
 
 
-def test_megabytes_without_a_mean_size_are_refused_when_they_are_too_coarse() -> None:
+def test_too_coarse_megabytes_without_a_mean_size_are_refused() -> None:
     text = (GOOD / "iostat-m.txt").read_bytes().replace(b"areq-sz", b"any-sz")
     with pytest.raises(BadInput, match="rounded too far: run iostat with -k"):
         final(text.replace(b"0.10 ", b"0.04 "))

@@ -120,7 +120,7 @@ def test_newest_recordings_are_kept_when_a_rule_fires_all_day(tmp_path: Path, cl
     assert times[-1] > 86_400 - 400
 
 
-def test_recordings_are_apart_so_that_those_kept_cover_hours(tmp_path: Path, clock: Clock) -> None:
+def test_recordings_are_spaced_to_cover_hours(tmp_path: Path, clock: Clock) -> None:
     rules = Rules()
     one = catcher(tmp_path, rules, most=20)
     run(one, clock, 6000, rules, lambda second: True)

@@ -269,7 +269,7 @@ def test_a_block_without_an_end_is_refused(tmp_path: Path) -> None:
         all_of(path)
 
 
-def test_a_few_bytes_that_stand_for_very_many_are_refused(tmp_path: Path) -> None:
+def test_small_body_that_expands_too_far_is_refused(tmp_path: Path) -> None:
     whole = unpacked("good/recordings/1.opw.gz", tmp_path).read_bytes()
     lists = b"[" + b"[]," * (5 << 20) + b"[]]"
     for at, (statement, value, words) in enumerate(
@@ -297,7 +297,7 @@ def test_a_few_bytes_that_stand_for_very_many_are_refused(tmp_path: Path) -> Non
         tracemalloc.stop()
 
 
-def test_a_minute_that_stands_for_very_much_is_refused(tmp_path: Path) -> None:
+def test_minute_that_expands_too_far_is_refused(tmp_path: Path) -> None:
     path = unpacked("good/recordings/2.opw.gz", tmp_path)
     whole = path.read_bytes()
     streams = (b"", b"", b"", bytes(1 << 17), b"")

@@ -199,7 +199,7 @@ def test_anchors_come_back(values: list[tuple[Anchor, CpuTimes | None]]) -> None
     assert unpacked_anchors(packed_anchors(rows), "it") == moments
 
 
-def test_anchors_without_cpu_time_are_those_of_versions_before() -> None:
+def test_anchors_without_cpu_time_match_older_versions() -> None:
     rows = [[7, 5 * 10**9, 10**18, 40], [1, 10**9, 700, 31], [1, 12, -5, 33]]
     moments = unpacked_plain_anchors(packed_rows(rows, 4), "it")
     assert [*moments.anchors] == [7, 8, 9]
@@ -269,7 +269,7 @@ def test_malformed_columns_are_refused(raw: bytes, words: str) -> None:
         unpacked(raw, 1, 5, "run.opw")
 
 
-def test_a_recording_of_another_version_of_the_counters_is_read_as_far_as_both_know_them() -> None:
+def test_counters_known_to_both_versions_are_read() -> None:
     sample = random_sample(random.Random(8), [0] * WORDS)
     sample = replace(sample, reading=replace(sample.reading, no_witness=None))
     streams = FrameWriter().streams(4, sample, 0)

@@ -54,7 +54,7 @@ def made(path: Path, files: dict[str, bytes], *phases: tuple[str, int, int], sec
     return path
 
 
-def test_files_come_back_as_they_were(tmp_path: Path) -> None:
+def test_stored_files_are_read_back_unchanged(tmp_path: Path) -> None:
     large = random.Random(4).randbytes((2 << 20) + 7)
     files = {"a/large": large, "empty": b"", "name \N{SNOWMAN}": b"\x00\xff"}
     with closing(RecordedRun(made(tmp_path / "a.opw", files))) as run:
@@ -106,7 +106,7 @@ def test_phases_have_samples_of_their_own_alone(tmp_path: Path) -> None:
         assert max(moments) <= BEGIN_NS + 15 * S
 
 
-def test_a_phase_that_is_not_there_names_those_that_are(tmp_path: Path) -> None:
+def test_unknown_phase_lists_the_known_phases(tmp_path: Path) -> None:
     path = made(tmp_path / "a.opw", {}, ("a", 1, 2), ("b", 2, 3), ("b", 4, 5))
     with closing(RecordedRun(path)) as run:
         with pytest.raises(NotEnoughData, match=r"no phase 'c', but 'a', 'b'"):

@@ -120,7 +120,7 @@ def test_refused_notes_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             send_note(descriptor, "a", "y")
 
 
-def test_nobody_listens_for_another_file(tmp_path: Path) -> None:
+def test_note_for_another_file_is_refused(tmp_path: Path) -> None:
     other = tmp_path / "b"
     other.touch()
     refused = pytest.raises(OpwatchError, match="b: its recorder takes no notes")

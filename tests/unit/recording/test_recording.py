@@ -261,7 +261,7 @@ def test_wal_that_is_planted_during_opening_is_refused(
         NewDatabase(tmp_path / "new.opw")
 
 
-def test_a_recording_that_is_being_written_says_so(tmp_path: Path) -> None:
+def test_recording_in_progress_is_reported(tmp_path: Path) -> None:
     recorder = Recorder(RecordingFile(tmp_path / "run.opw", HEADER), print)
     with pytest.raises(BadInput, match="is being written"):
         RecordedRun(tmp_path / "run.opw")

@@ -185,7 +185,7 @@ def test_damaged_segment_is_reported_and_later_segments_are_shown(folder: RingFo
 
 
 @pytest.mark.parametrize("lie", [{"segment": "x"}, {"carried": -1}, {"carried": "many"}, {"segment": -4}])
-def test_a_header_that_lies_is_refused(tmp_path: Path, lie: dict[str, str | int]) -> None:
+def test_false_header_is_refused(tmp_path: Path, lie: dict[str, str | int]) -> None:
     with closing(RingFolder(tmp_path / "ring", make=True)) as folder:
         for segment in (1, 2):
             header = HEADER | {"run": "r", "segment": segment, "carried": 0} | (lie if segment == 2 else {})

@@ -94,7 +94,7 @@ def test_minutes_are_made_of_key_frames(tmp_path: Path, with_discards: bool, sam
     assert len(samples_made) <= 6
 
 
-def test_looks_at_the_drive_are_not_left_out(tmp_path: Path) -> None:
+def test_drive_readings_are_not_skipped(tmp_path: Path) -> None:
     path, run = tmp_path / "run.opw", list(a_run(200))
     record(path, run)
     recording = RecordedRun(path)

@@ -48,7 +48,7 @@ def test_merged_intervals_keep_every_request_and_outlier() -> None:
     assert whole.depth("read") == pytest.approx(sum(everything) / 1e9 / 1000)
 
 
-def test_an_interval_that_stands_alone_is_itself() -> None:
+def test_lone_interval_is_unchanged() -> None:
     bins = [second(at, [20_000] * at) for at in range(1, 9)]
     assert thinned(bins, 8) == bins
     assert [one.op("read").count for one in thinned(bins, 3)] == [6, 15, 15]

@@ -49,7 +49,7 @@ def report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     return run
 
 
-def test_the_numbers_are_those_of_a_replay_and_a_comparison(report: Shown) -> None:
+def test_numbers_match_replay_and_compare(report: Shown) -> None:
     write_recording(Path("a.opw"), entries(steady()))
     _, replayed, _ = report("a.opw", "--json", command="replay")
     summary = next(line for line in map(json.loads, replayed.splitlines()) if line["type"] == "summary")

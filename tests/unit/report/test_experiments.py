@@ -100,7 +100,7 @@ def test_dots_are_seconds_if_seconds_were_counted() -> None:
     assert drops == [pytest.approx(8192, abs=100)]
 
 
-def test_seconds_of_a_part_of_the_rounds_do_not_stand_for_all_of_them() -> None:
+def test_seconds_of_some_rounds_are_not_drawn_for_all_rounds() -> None:
     """Rounds shorter than a second have no seconds, so only the few longer rounds would be visible."""
     document = _document("write-saturation")
     for level in document["levels"]:
@@ -110,7 +110,7 @@ def test_seconds_of_a_part_of_the_rounds_do_not_stand_for_all_of_them() -> None:
     assert all(layer.count("M") > 2 for layer in time.layers[:3])
 
 
-def test_rounds_of_less_than_a_second_stand_beside_seconds_of_others() -> None:
+def test_short_rounds_are_drawn_beside_seconds_of_longer_rounds() -> None:
     """A new drive finishes a round in less than a second; in steady state a round takes many seconds."""
     document = _document("write-saturation")
     document["scenario"]["time_ratio"] = 1.0

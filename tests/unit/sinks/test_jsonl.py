@@ -73,7 +73,7 @@ def test_drift_that_is_unknown_is_a_reason() -> None:
 
 
 @pytest.mark.parametrize("final", [False, True])
-def test_lines_fit_their_columns_whatever_the_numbers(final: bool) -> None:
+def test_lines_fit_their_columns_for_any_numbers(final: bool) -> None:
     huge = Op([60_000_000_000] * 3, [1 << 30] * 3, scalars={"issued": 10**12, "errors": 999, "bytes": 10**12})
     stream = io.StringIO()
     Lines(stream).write(observation(final=final, write_zeroes=huge, secure_erase=huge, read=BUSY))
@@ -82,7 +82,7 @@ def test_lines_fit_their_columns_whatever_the_numbers(final: bool) -> None:
     assert "wzeroes" in text
 
 
-def test_an_idle_disk_says_so() -> None:
+def test_idle_disk_is_reported() -> None:
     stream = io.StringIO()
     Lines(stream).write(observation())
     assert stream.getvalue().endswith("sda (of dm-0): idle\n")

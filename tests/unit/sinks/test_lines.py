@@ -42,7 +42,7 @@ def heading(every_s: float, seconds: float) -> str:
         (30, 3.25, r"\d\d:\d\d:05 \(3\.250 s\) sda \(of dm-0\).*"),
     ],
 )
-def test_a_short_interval_tells_its_time_and_length(every_s: float, seconds: float, form: str) -> None:
+def test_short_interval_has_its_time_and_length(every_s: float, seconds: float, form: str) -> None:
     assert re.fullmatch(form, heading(every_s, seconds))
 
 

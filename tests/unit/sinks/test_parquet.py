@@ -104,7 +104,7 @@ def test_quantiles_in_sql_are_ours(runs: Any) -> None:  # noqa: ANN401
         assert all(ours == theirs for ours, theirs in runs.execute(query).fetchall())
 
 
-def test_quantiles_of_a_day_are_those_of_the_summary(
+def test_quantiles_of_a_day_match_those_of_the_summary(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert dumped("2.opw", "-O", "parquet", "-o", "runs") == 0

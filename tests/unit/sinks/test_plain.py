@@ -52,7 +52,7 @@ def test_painting_keeps_the_text(kind: LineKind, watched: list[Observation]) -> 
         assert "".join(text for text, _ in painted(line, kind)) == line
 
 
-def test_without_colours_they_are_the_same_text(watched: list[Observation]) -> None:
+def test_lines_without_colours_are_the_same_text(watched: list[Observation]) -> None:
     plain = shown(watched)
     assert "\x1b" not in plain
     assert LEGEND not in plain
@@ -138,7 +138,7 @@ def test_wide_layout_has_iostats_columns(watched: list[Observation], monkeypatch
     assert shown(known) == shown(nothing)
 
 
-def test_bars_say_how_latencies_are_spread() -> None:
+def test_bars_show_the_latency_distribution() -> None:
     values = [500, 1500, 1500, 1_100_000, 1_100_000_000, 60_000_000_000]
     bars = wide.shape(Histogram.of(LATENCY, values))
     ruler = wide.HEADER.removeprefix("  mean size  ")
@@ -159,7 +159,7 @@ def test_control_sequences_in_names_are_escaped(monkeypatch: pytest.MonkeyPatch)
     assert "sd?[2J??" in text
 
 
-def test_where_bars_cannot_be_said_they_are_ascii(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bars_are_ascii_on_ascii_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")
     raw = io.BytesIO()
     stream = io.TextIOWrapper(raw, encoding="ascii")

@@ -75,7 +75,7 @@ def test_a_field_that_does_not_exist_is_named(path: str, words: str) -> None:
         CsvRows(io.StringIO(), (path,)).write(observation(read=BUSY))
 
 
-def test_the_usual_fields_are_those_of_the_json(kept: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_default_fields_match_the_json(kept: str, capsys: pytest.CaptureFixture[str]) -> None:
     trees, rows = intervals(capsys, kept), table(printed(capsys, "dump", kept, "-O", "csv"))
     assert len(rows) == len(trees) > 3
     for tree, row in zip(trees, rows, strict=True):
@@ -85,7 +85,7 @@ def test_the_usual_fields_are_those_of_the_json(kept: str, capsys: pytest.Captur
             assert cell == ("" if value is None else value if isinstance(value, str) else json.dumps(value))
 
 
-def test_without_fields_the_lines_are_those_of_replay(kept: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_lines_without_selected_fields_match_replay(kept: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert printed(capsys, "dump", kept, "-O", "jsonl") == printed(capsys, "replay", kept, "--json")
 
 

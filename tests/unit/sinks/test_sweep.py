@@ -56,7 +56,7 @@ def _problems(answer: dict[str, Any]) -> list[str]:
     return [error.message for error in validator.iter_errors(json.loads(json.dumps(answer)))]
 
 
-def test_the_document_is_as_its_schema_says() -> None:
+def test_document_matches_its_schema() -> None:
     assert _problems(document(_result(5.7, 3.5, 1.9))) == []
     assert _problems(document(_result(None, 3.5))) == []
     broken = document(_result(5.7))
@@ -147,7 +147,7 @@ def test_a_plan_with_a_speed_has_a_time() -> None:
     assert _problems(plan_document(plan)) == []
 
 
-def test_a_plan_with_a_purge_whose_time_nobody_tells_has_none() -> None:
+def test_plan_with_a_purge_of_unknown_duration_has_no_time() -> None:
     plan = _plan(speed=SweepSpeed(1e9, 1e8))
     untold = SECURE_ERASE._replace(seconds=None)
     steps = plan_steps(plan.levels, "window", SweepPace(), SweepSpeed(1e9, 1e8), untold)

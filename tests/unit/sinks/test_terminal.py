@@ -145,7 +145,7 @@ SHOW = "from opwatch.sinks.terminal import data, say; data().line('1 ± 2 µs é
         ({"LC_ALL": "C.UTF-8", "PYTHONIOENCODING": "latin-1"}, b"1 \xb1 2 \xb5s \xe9+\n"),
     ],
 )
-def test_signs_degrade_where_the_terminal_lacks_them(environment: dict[str, str], out: bytes) -> None:
+def test_unsupported_characters_are_replaced(environment: dict[str, str], out: bytes) -> None:
     foreign = ("LC_", "PYTHON", "LANG")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
     done = subprocess.run(
@@ -213,7 +213,7 @@ def test_a_full_disk_is_an_error_with_words() -> None:
     )
 
 
-def test_a_reader_who_has_gone_is_no_error() -> None:
+def test_closed_pipe_is_not_an_error() -> None:
     done = subprocess.run(
         ["bash", "-c", '"$0" -m opwatch devices -a -v | true; exit ${PIPESTATUS[0]}', sys.executable],
         capture_output=True,
@@ -223,7 +223,7 @@ def test_a_reader_who_has_gone_is_no_error() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_talk_that_nobody_can_hear_is_no_failure() -> None:
+def test_unwritable_standard_error_is_ignored() -> None:
     for where in ("/dev/full", "/dev/null"):
         done = subprocess.run(
             ["bash", "-c", '"$0" -m opwatch devices nosuchdisk 2> ' + where, sys.executable],

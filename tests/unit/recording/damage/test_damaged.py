@@ -93,7 +93,7 @@ def test_checksum_matches_the_documented_algorithm() -> None:
         "UPDATE blocks SET end_ns = end_ns + 1 WHERE block = 2",
     ],
 )
-def test_damaged_minute_is_left_out_and_said(path: Path, whole: Path, statement: str) -> None:
+def test_damaged_minute_is_left_out_and_reported(path: Path, whole: Path, statement: str) -> None:
     good = entries_in(whole)
     change(path, statement)
     entries = entries_in(path)

@@ -39,7 +39,7 @@ def replace(path: Path) -> None:
 
 
 @pytest.mark.parametrize("take_away", [remove, replace])
-def test_recorder_stops_and_says_so_once_when_its_file_is_removed(
+def test_recorder_stops_and_reports_once_when_its_file_is_removed(
     tmp_path: Path, take_away: Callable[[Path], None]
 ) -> None:
     run, words, path = list(a_run(30)), list[str](), tmp_path / "run.opw"

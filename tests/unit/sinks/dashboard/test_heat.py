@@ -53,7 +53,7 @@ def test_both_lines_in_the_same_cell_are_p99() -> None:
     assert Line.P50 not in lines
 
 
-def test_a_column_of_several_intervals_has_all_of_them() -> None:
+def test_column_merges_several_intervals() -> None:
     moments = [
         moment_of(observation(read=Op([1000] * 99, [4096] * 99))),
         moment_of(observation(write=Op([1000], [4096]))),

@@ -66,7 +66,7 @@ def test_a_screen_is_as_large_as_its_terminal(width: int, height: int, is_help: 
     assert len(screen_text(Past(), View(), width, height)) == height
 
 
-def test_numbers_are_those_of_json() -> None:
+def test_numbers_match_json() -> None:
     """Interval by interval, the table shows the numbers of the JSON output."""
     past, intervals = shown_past(a_run(40, seed=7))
     of_disk = [one for one in intervals if one.device == "nvme0n1"]
@@ -93,7 +93,7 @@ def test_numbers_are_those_of_json() -> None:
 
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (120, 40), (150, 24), (250, 60)])
-def test_owners_are_those_of_json(width: int, height: int) -> None:
+def test_owners_match_json(width: int, height: int) -> None:
     """Interval by interval: the owners of that moment, and rows that add up to the disk's total."""
     past, intervals = shown_past(a_run(20, seed=7))
     for one in (one for one in intervals if one.device == "nvme0n1"):
@@ -228,7 +228,7 @@ def test_slow_requests_of_evil_names_are_escaped() -> None:
     assert all(line.isprintable() for line in shown.split("\n"))
 
 
-def test_marks_stand_below_their_column() -> None:
+def test_marks_are_below_their_column() -> None:
     past, intervals = shown_past(a_run(30, seed=1))
     ends = [one.interval.end_ns for one in intervals if one.device == "sda"]
     past = shown_past(a_run(30, seed=1), Past())[0]
@@ -313,7 +313,7 @@ def test_the_time_of_a_column_is_the_interval_that_was_asked_for() -> None:
     assert any(", 1 s per column" in line for line in lines)
 
 
-def test_a_message_leaves_the_keys_and_the_map_where_they_are() -> None:
+def test_message_does_not_move_the_keys_and_the_map() -> None:
     past = shown_past(a_run(30, seed=5))[0]
     before = screen_text(past, View(), 80, 24)
     past.say("written: /tmp/x.opw")
@@ -340,7 +340,7 @@ def test_the_map_keeps_its_height_wherever_the_cursor_is() -> None:
         assert len(places) == 1
 
 
-def test_rows_below_the_table_stay_where_they_are_from_interval_to_interval() -> None:
+def test_rows_below_the_table_do_not_move_between_intervals() -> None:
     past, intervals = shown_past(a_run(40, seed=7))
     ends = [one.interval.end_ns for one in intervals if one.device == "nvme0n1"]
     heights = set[int]()
@@ -382,7 +382,7 @@ def test_help_is_whole_at_80_columns() -> None:
         ("80x24-empty", 80, 24, View(chosen_op="discard")),
     ],
 )
-def test_screens_look_as_they_did(name: str, width: int, height: int, view: View) -> None:
+def test_screens_match_their_references(name: str, width: int, height: int, view: View) -> None:
     """The reference screens were checked by eye: OPWATCH_WRITE_SCREENS=1 rewrites them."""
     lines = [line.rstrip() for line in screen_text(busy_past(), view, width, height)]
     path = SCREENS / f"{name}.txt"

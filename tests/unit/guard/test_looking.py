@@ -133,7 +133,7 @@ def test_a_disk_on_a_network_may_be_anybodys(way: str, others: list[str], tmp_pa
         ({}, False),
     ],
 )
-def test_a_disk_of_a_hypervisor_is_virtual_on_whatever_bus(
+def test_hypervisor_disk_is_virtual_on_any_bus(
     attributes: dict[str, str], is_one: bool, tmp_path: Path
 ) -> None:
     a_disk(tmp_path, "sda", **attributes)

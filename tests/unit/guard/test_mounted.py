@@ -50,7 +50,7 @@ def test_another_mount_is_none(mount: Mount, what: str) -> None:
         (replace(PARTS[1], holders=("dm-3",)), "dm-3 stands on it"),
     ],
 )
-def test_who_uses_the_rest_of_the_drive_is_in_the_way(changed: PartFacts, what: str) -> None:
+def test_users_of_other_partitions_are_an_obstacle(changed: PartFacts, what: str) -> None:
     facts = of_other_parts(replace(MOUNTED, parts=(PARTS[0], changed, PARTS[2])), "nvme0n1p2")
     [obstacle] = obstacles(facts, CONSENT)
     assert obstacle.what == what

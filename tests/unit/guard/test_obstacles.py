@@ -92,7 +92,7 @@ def test_own_partition_is_no_obstacle_until_used(use: dict[str, Any]) -> None:
     assert {reason.where for reason in obstacles(without_part(used, "nvme0n1p1"), CONSENT)} == {"nvme0n1p1"}
 
 
-def test_who_cannot_be_seen_is_no_reason_for_disks_of_our_own_making_alone() -> None:
+def test_unseen_users_are_accepted_only_for_our_own_disks() -> None:
     """A virtual machine's disk, like a real drive, may be in use in other containers."""
     unseen = replace(FACTS, is_virtual=True, unseen=("a container",))
     allowed = replace(CONSENT, allow_virtual=True)
@@ -139,7 +139,7 @@ def test_shared_serial_number_is_not_a_confirmation(change: dict[str, object]) -
     assert "another drive's" in reason.what
 
 
-def test_of_drives_that_tell_a_shared_serial_number_alone_none_is_taken() -> None:
+def test_drives_with_only_a_shared_serial_number_are_refused() -> None:
     disk, other = replace(DISK, wwid=None), replace(DISK, name="sdb", wwid=None, model="Another")
     for word in ("S123", "None", ""):
         assert (
@@ -158,7 +158,7 @@ def test_missing_consent_is_the_only_obstacle_of_a_plan() -> None:
     assert without_consent(reasons) == []
 
 
-def test_every_reason_is_told() -> None:
+def test_every_reason_is_reported() -> None:
     busy = replace(with_part(is_swap=True, mounts=("/a", "/b")), claimed=True)
     reasons = obstacles(busy, CONSENT)
     assert len(reasons) == 4
@@ -167,7 +167,7 @@ def test_every_reason_is_told() -> None:
     assert len(refused.value.log.split("\n")) == 3
 
 
-def test_a_disk_of_our_own_making_is_taken_when_that_is_said() -> None:
+def test_own_disk_is_accepted_with_allow_virtual() -> None:
     virtual = replace(FACTS, kind="loop", is_virtual=True, unseen=("12 threads",))
     assert obstacles(virtual, replace(CONSENT, allow_virtual=True)) == []
     assert len(obstacles(virtual, CONSENT)) == 2

@@ -33,7 +33,7 @@ def answer(name: str, folder: Path = GOOD) -> bytes:
     return bytes.fromhex((folder / f"{name}.hex").read_text())
 
 
-def test_commands_are_those_of_the_standard() -> None:
+def test_commands_match_the_standard() -> None:
     assert keys_command().hex() == "5e000000000000100000"
     assert reservation_command().hex() == "5e010000000000100000"
 
@@ -86,7 +86,7 @@ def sharers(monkeypatch: pytest.MonkeyPatch, keys: bytes | Exception, holder: by
     return list(registered(disk, ask))
 
 
-def test_who_is_registered_may_write(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_registered_hosts_may_write(monkeypatch: pytest.MonkeyPatch) -> None:
     none, two = answer("no-keys"), answer("two-keys")
     assert sharers(monkeypatch, none, answer("no-reservation")) == []
     [keys] = sharers(monkeypatch, two, answer("no-reservation"))

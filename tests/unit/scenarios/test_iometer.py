@@ -49,7 +49,7 @@ def _verdicts(result: IometerResult) -> list[ScenarioVerdict]:
     return [statement.verdict for statement in iometer_statements(result, PUBLISHED, PROFILE)]
 
 
-def test_the_authors_own_table_says_more_than_he_does() -> None:
+def test_published_table_implies_a_larger_gain_than_its_text() -> None:
     gain = published_gain(PUBLISHED, "write")
     assert gain is not None and gain == pytest.approx(1.246, abs=0.0005)
     assert "12.5 %" in scenario_of("iometer-op10").remark and "24.6 %" in scenario_of("iometer-op10").remark
@@ -79,7 +79,7 @@ def test_read_faster_than_flash_leaves_the_verdict_open() -> None:
     assert word.verdict is ScenarioVerdict.UNTOLD and "hold nothing" in word.why
 
 
-def test_constants_say_where_the_interface_ends_and_the_flash_begins() -> None:
+def test_predicted_iops_follow_interface_and_flash_constants() -> None:
     whole, less = LEVELS
     # 307 MB/s on flash, divided by the NAND bytes per host byte.
     assert foretold_iops(PROFILE, WRITE_FULL, whole, LOAD) == pytest.approx(12_950, rel=0.001)
@@ -150,5 +150,5 @@ def test_iometer_levels_of_other_sizes_are_not_compared(
     assert document["published"] == {} and document["statements"][2]["verdict"] == "cannot be told"
 
 
-def test_the_fields_of_a_published_table_are_read_as_they_are() -> None:
+def test_published_table_is_read_field_by_field() -> None:
     assert published_gain(Fields({}, "nothing"), "write") is None

@@ -55,7 +55,7 @@ def _verdicts(outcomes: list[LevelOutcome]) -> list[ScenarioVerdict]:
     return [word.verdict for word in drive_statements(result, outcomes, SCENARIO.published)]
 
 
-def test_rates_are_those_of_probes_and_of_rest() -> None:
+def test_rates_come_from_probes_and_steady_state() -> None:
     result = iometer_of_drive(_outcomes(2.0))
     assert len(result.rates) == 8
     assert result.rate(READ_FULL).iops == 8000.0
@@ -95,7 +95,7 @@ def test_without_rest_there_is_no_rate_and_no_gain() -> None:
     assert _verdicts(outcomes)[0] is ScenarioVerdict.UNTOLD
 
 
-def test_the_table_has_the_processor_and_says_whose() -> None:
+def test_table_has_the_cpu_share_of_fio() -> None:
     outcomes = _outcomes(2.0)
     result = iometer_of_drive(outcomes)
     words = drive_statements(result, outcomes, SCENARIO.published)
@@ -135,7 +135,7 @@ def test_single_level_has_no_gain() -> None:
     ("error", "verdict"),
     [(0.01, ScenarioVerdict.REPRODUCED), (0.2, ScenarioVerdict.UNTOLD), (None, ScenarioVerdict.UNTOLD)],
 )
-def test_reads_that_scatter_are_not_said_to_be_alike(error: float | None, verdict: ScenarioVerdict) -> None:
+def test_scattered_reads_are_not_called_equal(error: float | None, verdict: ScenarioVerdict) -> None:
     assert _verdicts(_outcomes(2.3, error=error))[1] is verdict
 
 

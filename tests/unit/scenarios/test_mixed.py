@@ -48,7 +48,7 @@ def test_words_of_vdbench_are_words_of_fio(rdpct: int, seekpct: int, direction: 
     assert words == [f"--rw={direction}", f"--rwmixread={rdpct}", "--bs=8192"]
 
 
-def test_the_loads_are_those_that_were_published() -> None:
+def test_loads_match_the_published_loads() -> None:
     assert [(load.rdpct, load.seekpct, load.xfersize) for load in LOADS] == [
         *((75, 100, 8192), (25, 100, 8192), (75, 0, 8192), (25, 0, 8192)),
         *((100, 0, 131072), (0, 0, 131072)),
@@ -56,7 +56,7 @@ def test_the_loads_are_those_that_were_published() -> None:
     assert mix_setup(SCENARIO.setup).threads == 16
 
 
-def test_sets_are_compared_as_they_were_there() -> None:
+def test_sets_are_compared_like_the_published_sets() -> None:
     assert _verdicts(_set("md-raid1", 200), _set("md-raid10", 400)) == [ScenarioVerdict.REPRODUCED] * 2
     assert _verdicts(_set("md-raid1", 200), _set("md-raid10", 200)) == [ScenarioVerdict.NOT_REPRODUCED] * 2
     assert _verdicts(_set("md-raid1", 200), _set("disk", 400)) == [ScenarioVerdict.UNTOLD] * 2

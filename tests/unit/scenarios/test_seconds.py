@@ -74,7 +74,7 @@ def test_there_are_never_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [one.seconds for one in seconds.seconds] == [2.0, 2.0]
 
 
-def test_a_journal_keeps_them() -> None:
+def test_journal_keeps_the_seconds() -> None:
     record = replace(RECORD, seconds=(LevelSecond(0.5, 4096, 1.001, 17, 69632),))
     document = record.document()
     assert record_of(Fields(document, "it")) == record

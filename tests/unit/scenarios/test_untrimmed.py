@@ -98,7 +98,7 @@ def test_too_few_rounds_leave_the_verdict_open() -> None:
     assert "more rounds" in words[0].why
 
 
-def test_a_drive_that_moves_in_time_of_its_own_is_not_foretold() -> None:
+def test_drive_that_relocates_while_idle_has_no_prediction() -> None:
     setup = _setup()
     runs = run_untrimmed(setup, MODEL)
     busy = [replace(runs[0], idle_bytes=0.1 * runs[0].foretold.room_bytes), *runs[1:]]
@@ -106,7 +106,7 @@ def test_a_drive_that_moves_in_time_of_its_own_is_not_foretold() -> None:
     assert word.verdict is ScenarioVerdict.UNTOLD and "time of its own" in word.why
 
 
-def test_of_a_device_that_answers_at_once_or_for_a_moment_no_speed_is_told() -> None:
+def test_untimed_or_short_device_runs_have_no_speed() -> None:
     runs = run_untrimmed(_setup(), MODEL)
     assert statements_of_device(runs, is_timed=True)[0].verdict is ScenarioVerdict.REPRODUCED
     at_once = statements_of_device(runs, is_timed=False)[0]
@@ -116,7 +116,7 @@ def test_of_a_device_that_answers_at_once_or_for_a_moment_no_speed_is_told() -> 
     assert word.verdict is ScenarioVerdict.UNTOLD and "too short" in word.why
 
 
-def test_where_moving_began_lies_between_two_looks() -> None:
+def test_start_of_relocation_is_between_two_readings() -> None:
     # From 140 on, three bytes are relocated per written byte.
     assert began_moving(Moved(100, 7), Moved(150, 37), Moved(170, 97)) == pytest.approx(140)
     # Relocation started slowly, but not before the last reading of zero.

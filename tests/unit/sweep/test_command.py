@@ -82,7 +82,7 @@ def test_a_list_has_the_sweeps_that_were_begun(tmp_path: Path, capsys: pytest.Ca
     assert second["problem"]
 
 
-def test_a_list_says_where_files_were_left(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_names_leftover_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     request = replace(REQUEST, method="file", place=FilesPlace("/data", 0, 1 << 30))
     with begin(tmp_path, request) as journal:
         journal.append("changed", {"undo": "files in .opwatch-sweep-20260101-000000-abcd"})

@@ -95,7 +95,7 @@ def test_missing_figures_have_a_reason() -> None:
         assert figures.missing[name]
 
 
-def test_the_busiest_thread_says_whether_the_host_is_the_limit() -> None:
+def test_busiest_thread_shows_a_limit_of_the_host() -> None:
     """The mean CPU share of the busiest job over two equal rounds; None if fio reports no CPU time."""
     one = a_round()
     rounds = [

@@ -28,7 +28,7 @@ from tests.vm.guest.atadrive.disk import ScsiDisk
 SIZE, LEVEL = 16 << 20, 6 << 20
 
 
-def test_commands_are_those_of_the_standard() -> None:
+def test_commands_match_the_standard() -> None:
     assert identify_command().hex() == "85080e00000001000000000000" + "40ec00"
     assert read_native_command(is_accessible=False).hex() == "850720" + "00" * 10 + "402700"
     assert read_native_command(is_accessible=True).hex() == "850720" + "00" * 10 + "407800"
@@ -41,7 +41,7 @@ def test_commands_are_those_of_the_standard() -> None:
 ANSWERED = bytes.fromhex("7201001d0000000e090c0100000000ff007f00004050")
 
 
-def test_registers_stand_in_sense_data_of_either_form() -> None:
+def test_registers_are_read_from_both_sense_formats() -> None:
     assert decode_registers(ANSWERED) == AtaRegisters(status=0x50, error=0, lba=0x7FFF)
     high = bytes.fromhex("7201001d0000000e090c010000004411552266334050")
     assert decode_registers(high).lba == 0x665544332211
@@ -146,7 +146,7 @@ def test_interrupted_command_pair_is_repeated(bench_of: BenchOf) -> None:
     assert (left, bench.address.shown_bytes()) == ([0], LEVEL)
 
 
-def test_who_never_gets_through_is_told_why(bench_of: BenchOf) -> None:
+def test_persistent_refusal_is_reported(bench_of: BenchOf) -> None:
     bench = bench_of(Wishes(is_stubborn=True))
     with pytest.raises(Unsupported, match=r"refuses SET MAX ADDRESS EXT .status 51h, error 04h: it aborts"):
         bench.address.set(LEVEL)
@@ -184,7 +184,7 @@ def test_size_mismatch_with_the_kernel_is_noticed(bench_of: BenchOf) -> None:
         (OSError(25, "not a tty"), Unsupported),
     ],
 )
-def test_who_cannot_ask_is_told_so(
+def test_failed_ioctl_is_reported(
     error: OSError, kind: type[OpwatchError], bench_of: BenchOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = bench_of(Wishes())
@@ -202,7 +202,7 @@ EMPTY = ScsiAnswer(True, 0, bytes(36), b"")
 
 
 @pytest.mark.parametrize("answer", [SWALLOWED, EMPTY])
-def test_a_bridge_that_swallows_ata_commands_is_told_of(
+def test_bridge_that_drops_ata_commands_is_reported(
     answer: ScsiAnswer, bench_of: BenchOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = bench_of(Wishes())
@@ -211,7 +211,7 @@ def test_a_bridge_that_swallows_ata_commands_is_told_of(
         _ = bench.address
 
 
-def test_a_bridge_that_gives_no_registers_back_is_told_of(
+def test_bridge_that_returns_no_registers_is_reported(
     bench_of: BenchOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = bench_of(Wishes()).address

@@ -145,7 +145,7 @@ def test_another_first_entry_is_refused(change: dict[str, object], tmp_path: Pat
         json.dumps({"entry": "outcome", **replace(RECORD, place=3).document()}).encode(),
     ],
 )
-def test_damage_in_the_middle_is_told_with_its_line(line: bytes, tmp_path: Path) -> None:
+def test_damage_in_the_middle_is_reported_with_its_line(line: bytes, tmp_path: Path) -> None:
     first, _, rest = written(tmp_path).read_bytes().partition(b"\n")
     with pytest.raises(BadInput, match="line 2"):
         parse_journal(b"\n".join((first, line, rest)), "it")
@@ -165,7 +165,7 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "..", "../x", ".hidden", "nothing", "x" * 200])
-def test_an_unknown_name_is_told(name: str, tmp_path: Path) -> None:
+def test_unknown_name_is_reported(name: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError):
         again(tmp_path, name)
     assert journals(tmp_path) == []
@@ -201,7 +201,7 @@ def test_a_full_disk_leaves_whole_entries(tmp_path: Path) -> None:
     assert 5 < len(state.stops) < 11
 
 
-def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+def test_failure_to_create_the_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OpwatchError, match="no journal can be kept"):
         begin(tmp_path / "file" / "sweeps", REQUEST)

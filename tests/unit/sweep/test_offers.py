@@ -159,7 +159,7 @@ def test_namespace_is_replaced_if_no_reason_is_against(tmp_path: Path) -> None:
     )
 
 
-def test_who_cannot_be_asked_is_refused(tmp_path: Path) -> None:
+def test_drive_that_cannot_be_queried_is_refused(tmp_path: Path) -> None:
     def ask(_: BlockDevice) -> tuple[Controller, Namespace]:
         raise OpwatchError("Identify needs CAP_SYS_ADMIN")
 
@@ -213,7 +213,7 @@ def blocks(lba_format: int, metadata: int = 0, protection: int = 0) -> bytes:
     return bytes(raw)
 
 
-def test_identify_says_which_blocks_a_namespace_has() -> None:
+def test_identify_gives_the_block_size_of_a_namespace() -> None:
     plain, full = decode_namespace(blocks(4)), decode_namespace(blocks(7, 64, 1))
     assert (plain.lba_format, plain.lba_bytes, plain.metadata_bytes, plain.protection) == (4, 4096, 0, 0)
     assert (full.lba_format, full.metadata_bytes, full.protection) == (7, 64, 1)
@@ -287,7 +287,7 @@ def test_sanitize_is_offered_if_there_is_no_objection(
     assert refused() == "what nvme0n1 says of Sanitize cannot be asked: log page 81h: no"
 
 
-def test_every_purge_has_a_name_and_a_plan_says_which() -> None:
+def test_plan_names_the_purge() -> None:
     [level] = parse_levels("0%", LevelScale(1 << 30))
     for way in PURGES:
         steps = plan_steps([level], "window", SweepPace(), SweepSpeed(), purge_of(way.name))

@@ -35,7 +35,7 @@ def test_every_level_has_every_step_in_order_and_the_end_restores() -> None:
     assert kinds == [*of_one, *of_one, StepKind.RESTORE]
 
 
-def test_bytes_are_those_of_fills_and_rounds() -> None:
+def test_planned_bytes_are_fills_plus_rounds() -> None:
     plan = _plan(SweepSpeed())
     rounds = [step for step in plan.steps if step.kind is StepKind.ROUND]
     fills = sum(2 * level.usable_bytes for level in LEVELS)
@@ -84,7 +84,7 @@ def _rounds_of(levels: tuple[OpLevel, ...], pace: SweepPace) -> list[SweepStep]:
 
 
 @pytest.mark.parametrize("flash_bytes", [None, 70 * GIB])
-def test_no_plan_foretells_fewer_bytes_than_a_verdict_takes(flash_bytes: int | None) -> None:
+def test_plan_predicts_at_least_the_bytes_of_a_verdict(flash_bytes: int | None) -> None:
     levels = parse_levels("0,28%", LevelScale(64 * GIB), flash_bytes)
     for level, step in zip(levels, _rounds_of(levels, PACE), strict=True):
         few = [Round(step.write_bytes, 1.0, 1000)] * (step.at_least - 1)
@@ -94,7 +94,7 @@ def test_no_plan_foretells_fewer_bytes_than_a_verdict_takes(flash_bytes: int | N
         assert enough.window and enough.state is StrictState.UNPROVEN
 
 
-def test_a_plan_says_when_its_rounds_are_too_few_for_any_verdict() -> None:
+def test_plan_reports_too_few_rounds_for_a_verdict() -> None:
     [few] = _rounds_of(LEVELS[:1], SweepPace(most_rounds=10))
     assert (few.at_least, few.at_most) == (10, 10)
     assert "no verdict before round 12" in few.what

@@ -103,7 +103,7 @@ def of_journal(change: Mapping[str, object]) -> bool:
     return request_of(Fields(document, "a journal")) == request
 
 
-def test_a_journal_keeps_where_the_files_lie_and_how_large_they_are() -> None:
+def test_journal_keeps_path_and_size_of_the_files() -> None:
     assert of_journal({}) is True
     changes: list[Mapping[str, object]] = [{"place": None}, {"method": "window"}, {"place": {"point": 3}}]
     for change in changes:

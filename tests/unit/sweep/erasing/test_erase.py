@@ -225,7 +225,7 @@ def test_drive_frozen_during_the_sweep_reports_the_thaw_command(bench_of: BenchO
     assert bench.state.undo == UNDO
 
 
-def test_the_password_of_somebody_else_is_left_alone(bench_of: BenchOf) -> None:
+def test_password_of_another_tool_is_left_alone(bench_of: BenchOf) -> None:
     """Our password does not unlock a drive that another tool has locked."""
     bench = bench_of(LockWishes(SUPPORTED | 2 | LOCKED))
     bench.state.undo.extend(UNDO)

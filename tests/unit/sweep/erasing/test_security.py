@@ -129,7 +129,7 @@ def test_security_refusal_names_the_reason(words: dict[str, int], why: str | Non
     assert refused is None if why is None else why in (refused or "")
 
 
-def test_commands_are_those_of_the_standard() -> None:
+def test_commands_match_the_standard() -> None:
     assert security_command(ERASE_PREPARE).hex() == "850620" + "00" * 10 + "40f300"
     for command, code in ((SET_PASSWORD, "f1"), (UNLOCK, "f2"), (ERASE_UNIT, "f4"), (DISABLE_PASSWORD, "f6")):
         # A sector to the drive, counted in blocks, with registers returned.

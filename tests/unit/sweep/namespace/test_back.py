@@ -39,7 +39,7 @@ def a_namespace(size: int, *, attached: bool, lba_format: int = 0x12) -> SeenNam
         ([a_namespace(16384, attached=False)], WayBack.REPLACE),
     ],
 )
-def test_from_whatever_a_sweep_leaves_there_is_a_way_back(there: list[SeenNamespace], way: WayBack) -> None:
+def test_every_state_left_by_a_sweep_is_restored(there: list[SeenNamespace], way: WayBack) -> None:
     assert way_back(UNDO, there, "nvme0") is way
 
 

@@ -47,7 +47,7 @@ def effects(*opcodes: int) -> bytes:
     return bytes(page)
 
 
-def test_lists_end_where_they_say() -> None:
+def test_lists_end_at_their_end_marker_or_count() -> None:
     assert namespace_list(listed("namespace-list")) == (1, 2, 5)
     assert namespace_list(bytes(LENGTH)) == ()
     assert namespace_list(b"\x01\0\0\0" * 1024) == (1,) * 1024
@@ -59,7 +59,7 @@ def test_lists_end_where_they_say() -> None:
             decode(bytes(7))
 
 
-def test_steps_are_those_of_the_format() -> None:
+def test_granularity_follows_the_format() -> None:
     page = listed("namespace-granularity")
     assert [granularity(page, place) for place in (0, 1, 2)] == [(4096, 1 << 30), (16 << 20, 2 << 30), (1, 1)]
     of_all = bytes([0]) + page[1:]

@@ -103,7 +103,7 @@ def test_objections_to_a_sanitize_are_reported(offer: SanitizeOffer, why: str) -
     assert why in reason
 
 
-def test_blocks_are_erased_where_they_can_be() -> None:
+def test_block_erase_is_preferred() -> None:
     assert reasons_against_sanitize(OFFER) == reasons_against_sanitize(replace(OFFER, log=log("done"))) == []
     assert sanitize_action(DRIVE) == BLOCK_ERASE
     assert sanitize_action(replace(DRIVE, erases_blocks=False)) == CRYPTO_ERASE

@@ -30,12 +30,12 @@ def reads(counts: Mapping[OwnerKey | None, int]) -> Cells:
     return {(key, "read"): OwnedCounts(n, n * 4096, n * 1000) for key, n in counts.items()}
 
 
-def test_cells_at_rest_are_taken_as_they_are() -> None:
+def test_unchanged_cells_are_used_directly() -> None:
     cells = reads({A: 3, B: 4})
     assert fitted(sample(read=OwnedCounts(7, 7 * 4096, 7000)), cells, cells) == (cells, False)
 
 
-def test_a_sample_between_two_readings_is_shared_within_them() -> None:
+def test_sample_between_two_readings_is_split_within_their_bounds() -> None:
     before, after = reads({A: 3, B: 4}), reads({A: 5, B: 4, C: 2, None: 1})
     cells, short = fitted(sample(read=OwnedCounts(9, 9 * 4096, 9000)), before, after)
     assert not short
@@ -45,7 +45,7 @@ def test_a_sample_between_two_readings_is_shared_within_them() -> None:
         assert all(low <= own <= high for low, own, high in zip(least, counts, most, strict=True))
 
 
-def test_a_request_on_its_way_is_said() -> None:
+def test_shortfall_of_the_cells_is_reported() -> None:
     before, after = reads({A: 3}), reads({A: 4})
     cells, short = fitted(sample(read=OwnedCounts(5, 5 * 4096, 5000)), before, after)
     assert short
@@ -134,7 +134,7 @@ def cell(name: bytes, number: int, requests: int) -> bytes:
     return struct.pack("=QI4s24sQQQ", number, 0, kinds, name, requests, 4096 * requests, 9)
 
 
-def test_works_are_told_apart_by_the_number_of_their_name() -> None:
+def test_kernel_workers_are_distinguished_by_number() -> None:
     cells = decode_cells(cell(b"flush-254:0", 7, 2) + cell(b"flush-254:0", 7, 3) + cell(b"flush-254:1", 9, 1))
     counted = {(key and key.kind, counts.requests) for (key, _), counts in cells.cells.items()}
     assert counted == {(OwnerKind.WRITE_BACK, 5), (OwnerKind.WRITE_BACK, 1)}

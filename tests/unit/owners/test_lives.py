@@ -84,7 +84,7 @@ def test_requests_without_room_are_summed_by_interval_and_disk() -> None:
     assert together([owners, owners], By.PROCESS).no_room == counts(14)
 
 
-def test_forgotten_owners_are_those_of_their_targets() -> None:
+def test_forgotten_owners_are_decoded_by_target() -> None:
     def record(target: int, pid: int, requests: int) -> bytes:
         kinds = bytes((target, OPS.index("read"), 1, By.PROCESS.number))
         return struct.pack("=QI4s24sQQQ", 9, pid, kinds, b"dd", requests, requests * 4096, requests * 1000)

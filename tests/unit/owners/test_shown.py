@@ -127,7 +127,7 @@ def test_table_is_sorted_by_the_requested_column() -> None:
     }
 
 
-def test_a_full_table_is_said_in_lines_tables_and_json() -> None:
+def test_full_table_is_reported_in_lines_tables_and_json() -> None:
     full = Owners(By.PROCESS, (), {"write": OwnedCounts(1500, 6_144_000, 9)}, OwnedCounts(1234, 5_054_464, 7))
     [*_, line] = owner_lines(full, 1.0)
     assert "1,234 requests, 5.05 MB" in line

@@ -52,7 +52,7 @@ def test_other_drivers_have_no_page_calls(tmp_path: Path, disk: Disk) -> None:
     assert unseen_pages(leaf_of(disk), symbols) == ()
 
 
-def test_a_kernel_whose_symbols_are_hidden_may_have_page_calls(tmp_path: Path) -> None:
+def test_kernel_with_hidden_symbols_may_have_page_calls(tmp_path: Path) -> None:
     assert unseen_pages(leaf_of(Disk("zram0")), tmp_path / "missing")
 
 
@@ -68,7 +68,7 @@ def holder_of(
 
 
 @pytest.mark.parametrize(("level", "count"), [("raid0", 1), ("linear", 1), ("raid1", 0)])
-def test_an_array_that_passes_its_bios_on_hides_them(tmp_path: Path, level: str, count: int) -> None:
+def test_array_that_remaps_its_bios_hides_requests(tmp_path: Path, level: str, count: int) -> None:
     tree, symbols = Tree(tmp_path), tmp_path / "symbols"
     tree.disk("zram0", "252:0")
     holder_of(tree, "zram0", "md0", attributes={"md/level": level}, tags=[])

@@ -82,7 +82,7 @@ class Measuring:
         return start
 
 
-def test_the_work_lies_between_looks_at_the_idle_drive() -> None:
+def test_work_is_between_readings_of_the_idle_drive() -> None:
     one = Measuring()
     before = one.drive.truth()
     assert one.course.work(one.load(20, 50 * MIB)) is End.COMMAND

@@ -37,7 +37,7 @@ def test_figures_match_iostat() -> None:
     assert times.queue_size == pytest.approx(3017 / 2000)
 
 
-def test_sums_begin_anew_at_32_bits() -> None:
+def test_sums_wrap_at_32_bits() -> None:
     then = stat(THEN.replace(" 250 ", f" {2**32 - 1000} ").replace(" 200 ", f" {2**32 - 1} "), 10)
     times = kernel_times(then, stat(NOW, 12))
     assert times

@@ -49,6 +49,6 @@ def test_the_wall_clock_is_that_of_the_later_sample() -> None:
     assert between == timedelta(seconds=60)
 
 
-def test_misses_that_nobody_tells_stay_unknown() -> None:
+def test_unavailable_misses_stay_unknown() -> None:
     then, now = a_sample(1, 0, 0, misses=None), a_sample(2, 5, 0, misses=9)
     assert observe(then, now, final=True).trust.misses is None

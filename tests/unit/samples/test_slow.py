@@ -59,12 +59,12 @@ def test_every_interval_has_its_own() -> None:
     assert len(latencies) == 5
 
 
-def test_longer_intervals_have_them_all() -> None:
+def test_longer_intervals_contain_every_slow_request() -> None:
     run = a_slow_run()
     assert counts(slow_of(in_steps(run, Steps(2 * S, S)))[:2]) == [(3, 2, 1), (5, 3, 2)]
 
 
-def test_a_part_of_a_run_begins_to_count_anew() -> None:
+def test_part_of_a_run_starts_its_own_count() -> None:
     run = a_slow_run()
     ticks = [first_moment(entry) for entry in run if isinstance(entry, Ticked)]
     part = list(between(run, ticks[1], ticks[3]))
@@ -204,7 +204,7 @@ def test_noted_and_left_out_are_all_of_a_disk() -> None:
     assert (entry.counts, entry.requests) == ({0: 2, 2: 1}, ())
 
 
-def test_a_disk_without_requests_says_so_and_has_no_count() -> None:
+def test_bio_based_disk_has_a_note_and_no_count() -> None:
     slow = LiveSlow(cast("TracerSet", _Set([(ByHand([0, 0]), [0, 1])])), 10**7)
     zram = _Leaf(is_request_based=False)
     assert "its driver takes bios" in slow.lacks(cast("Leaf", zram))[0]

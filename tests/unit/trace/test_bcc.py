@@ -30,7 +30,7 @@ def test_every_table_of_the_shared_bodies_is_in_bccs_dialect() -> None:
     assert '#include "' not in text
 
 
-def test_the_bodies_are_those_of_the_bpf_object() -> None:
+def test_included_files_are_those_of_the_bpf_object() -> None:
     for name in ("opwatch_abi.h", "hist.h", "target.h", "inflight.h", "rq.h"):
         assert (bcc_source.FOLDER / name).resolve().parents[1].name == "bpf"
 

@@ -33,7 +33,7 @@ def test_numbers_of_queues_may_have_gaps(device: BlockDevice) -> None:
     assert target.queues == 4
 
 
-def test_a_queue_that_goes_meanwhile_is_no_error(
+def test_queue_that_vanishes_during_planning_is_not_an_error(
     device: BlockDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listed = device.hardware_queues
@@ -51,7 +51,7 @@ def test_more_tags_than_memory_share_places(tree: Tree) -> None:
     assert target.stamp_mask + 1 == plan_of(tree["sdy"]).stamps == blk.MOST_STAMPS
 
 
-def test_where_places_are_not_shared_tags_beyond_them_have_none(tree: Tree) -> None:
+def test_tags_beyond_unshared_slots_have_no_slot(tree: Tree) -> None:
     tree.disk("sdy", "65:128", tags=[4096] * 64)
     [target] = plan_of(tree["sdy"], may_share=False).targets
     assert (target.depth, target.stamp_mask) == (blk.MOST_STAMPS // 64, 0)

@@ -89,7 +89,7 @@ def test_requests_of_device_mapper_end_twice(tmp_path: Path) -> None:
     assert "@_twice[1] = 1;" in script([multipath], None)
 
 
-def test_a_kernel_without_batches_gets_no_probe_for_them(tmp_path: Path) -> None:
+def test_kernel_without_batched_completions_gets_no_batch_probe(tmp_path: Path) -> None:
     leaves = [leaf(tmp_path, "sdb", "8:16")]
     assert "blk_mq_end_request_batch" not in script(leaves, None)
     assert "args->iob->req_list;" in script(leaves, "req_list")

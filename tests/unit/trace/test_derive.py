@@ -69,7 +69,7 @@ def test_errors_are_named_by_status() -> None:
     assert read.statuses == {"I/O": 2, "medium": 1, "status 31": 1}
 
 
-def test_the_statuses_of_zones_and_after_them_have_names() -> None:
+def test_zone_statuses_and_later_statuses_have_names() -> None:
     """tests/native/test_statuses.c checks the same numbers for the programs."""
     after = Op([1000] * 5, statuses={14: 1, 15: 2, 16: 3, 17: 4, 19: 5})
     write = derive(sample(0), sample(10**9, write=after)).ops["write"]

@@ -17,7 +17,7 @@ scales = st.sampled_from([LATENCY, SIZE, Scale(4, 512), Scale(6, 1856)])
 
 
 @given(scales, st.data())
-def test_a_value_lies_within_its_slot(scale: Scale, data: st.DataObject) -> None:
+def test_value_is_inside_its_slot(scale: Scale, data: st.DataObject) -> None:
     value = data.draw(st.integers(0, scale.low(scale.slots - 1) - 1))
     slot = scale.slot(value)
     assert scale.low(slot) <= value <= scale.high(slot)

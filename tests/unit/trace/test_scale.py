@@ -49,7 +49,7 @@ def check(usage: Usage, tmp_path: Path) -> trim_check.CheckRun:
     return trim_check.CheckRun(0, Devices(tmp_path, tmp_path), usage, Schedule())
 
 
-def test_filesystems_are_found_in_two_looks_at_each_mount(
+def test_filesystems_are_found_in_two_visits_per_mount(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mounts = Counted(parse_mountinfo(mountinfo(MOUNTS)))
@@ -65,7 +65,7 @@ def test_filesystems_are_found_in_two_looks_at_each_mount(
     assert len(asked) == len(set(asked)) <= 42
 
 
-def test_they_are_those_that_a_look_at_each_pair_finds(tmp_path: Path) -> None:
+def test_filesystems_match_a_comparison_of_every_pair(tmp_path: Path) -> None:
     usage = Usage(parse_mountinfo(mountinfo(600)), [], {})
     wanted, passed = [], set()
     for mount in usage.mounts:

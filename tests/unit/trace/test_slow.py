@@ -32,7 +32,7 @@ def record(kind: int = PROCESS, name: bytes = b"fio", *, sector: int = 8, size: 
         (NOBODY, b"", None, None),
     ],
 )
-def test_who_asked(kind: int, name: bytes, submitter: Submitter | None, pid: int | None) -> None:
+def test_submitter_is_decoded(kind: int, name: bytes, submitter: Submitter | None, pid: int | None) -> None:
     """A process may take any name, so only kernel workers count as kernel submitters."""
     one = record(kind, name)
     assert (one.submitter, one.pid, one.name) == (submitter, pid, name.decode() or None)
@@ -53,7 +53,7 @@ def test_a_name_is_any_bytes() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_whatever_the_bytes_are_they_are_records(seed: int) -> None:
+def test_any_bytes_are_decoded_as_records(seed: int) -> None:
     chance = random.Random(seed)
     raw = bytearray(chance.randbytes(200 * SLOW_BYTES))
     # The kernel side writes no other operations and kinds.

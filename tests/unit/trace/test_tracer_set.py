@@ -86,7 +86,7 @@ def test_the_same_disk_again_has_another_place() -> None:
     assert set(tracers.read()) == {second}
 
 
-def test_misses_that_nobody_tells_are_not_known() -> None:
+def test_misses_are_unknown_if_a_tracer_has_no_count() -> None:
     tracers = TracerSet(Attaching(misses=None))
     tracers.add(leaves(1))
     assert tracers.misses() is None

@@ -143,7 +143,7 @@ def test_the_data_of_a_sequence_counts_when_the_sequence_ends() -> None:
     assert losses_of(verdict) == []
 
 
-def test_other_operations_count_as_the_kernel_counted_them() -> None:
+def test_other_operations_use_the_kernels_groups() -> None:
     other = Op([1000] * 9, scalars={"stat_writes": 5, "stat_write_bytes": 512, "stat_reads": 2})
     verdict = account(at_rest(sample(1, other=other), counted({"read": 2, "write": 5}, {"write": 512})))
     assert verdict.completed == 9
@@ -199,7 +199,7 @@ def test_a_first_reading_that_was_cut_in_two_hides_no_later_moment() -> None:
     assert trust(begin, end, 0).drift["read"].drift == 0
 
 
-def test_a_reading_that_was_cut_in_two_knows_less_than_those_before() -> None:
+def test_torn_reading_does_not_replace_earlier_bounds() -> None:
     counted = Counted(lambda: stat(7))
     counted.reading(Reading(sample(0, read=reads(5)), stat(5), stat(5)))
     counted.reading(Reading(sample(1, read=reads(6)), stat(5), stat(6)))
@@ -224,7 +224,7 @@ def test_a_request_in_flight_is_no_rest() -> None:
     assert settled(lambda: [readings.pop(0)], 1.0)[0].after == stat(3)
 
 
-def test_who_waited_in_vain_waits_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_wait_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracing, "COUNTED_S", 0.0)
     looks: list[StatSample] = []
     counted = Counted(lambda: looks.append(stat()) or stat())  # type: ignore[func-returns-value]

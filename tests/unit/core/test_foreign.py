@@ -46,7 +46,7 @@ def within(seconds: float, work: Callable[[], object]) -> None:
 # --- the decoder ---
 
 
-def test_lines_end_where_the_kernel_ends_them() -> None:
+def test_lines_end_at_newlines_only() -> None:
     text = "one\u2028still one\x0b\x0c\x85\nwindows\r\n" + "x" * (foreign.LONGEST_LINE + 1) + "\nlast"
     assert foreign.lines_of(text) == ["one\u2028still one\x0b\x0c\x85", "windows", "last"]
 
@@ -150,7 +150,7 @@ def test_a_mount_point_that_is_no_utf8_can_be_opened(tmp_path: Path) -> None:
     assert os.fsencode(usage.swaps[0]) == b"/dev/\xffx"
 
 
-def test_a_process_of_ours_with_such_a_name_is_told(tmp_path: Path) -> None:
+def test_process_with_an_odd_name_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "victim"
     script = (
         "import ctypes, os, sys\n"
@@ -272,7 +272,7 @@ def test_a_number_without_end_does_not_cost_the_report() -> None:
     ("value", "number"),
     [(3.0, 3), (3.5, None), (-1.0, None), (float("inf"), None), (float("nan"), None), (2.0**60, None)],
 )
-def test_whole_floats_are_numbers_as_far_as_they_are_exact(value: float, number: int | None) -> None:
+def test_whole_floats_are_integers_if_exact(value: float, number: int | None) -> None:
     assert json_number(value) == number
 
 

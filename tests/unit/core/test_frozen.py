@@ -194,7 +194,7 @@ def test_a_value_goes_through_copy_and_pickle() -> None:
         assert pickle.loads(pickle.dumps(value)) == value
 
 
-def test_dataclasses_takes_them_for_its_own() -> None:
+def test_functions_of_dataclasses_accept_frozen_classes() -> None:
     point = Point(1, marks=["a"])
     assert dataclasses.is_dataclass(point)
     assert [column.name for column in dataclasses.fields(Named)] == ["x", "y", "marks", "name"]

@@ -15,7 +15,7 @@ from opwatch.errors import RefusedError
 from opwatch.safefile import is_locked, open_own, safe_write, write_anew
 
 
-def test_a_file_is_for_our_eyes_only_whatever_the_umask_is(tmp_path: Path) -> None:
+def test_file_is_private_for_any_umask(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         safe_write(tmp_path / "state", b"all")

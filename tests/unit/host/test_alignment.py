@@ -61,7 +61,7 @@ def test_a_whole_disk_is_asked_itself(tmp_path: Path) -> None:
         assert read_limits(tree[device]).discard_alignment_bytes == alignment
 
 
-def test_a_disk_without_the_page_is_as_the_kernel_says(tmp_path: Path) -> None:
+def test_disk_without_the_page_uses_the_kernels_value(tmp_path: Path) -> None:
     tree = Tree(tmp_path)
     tree.disk("vda", "254:0", attributes={"discard_alignment": "4096"})
     assert discard_alignment(tree["vda"]) == 4096

@@ -168,7 +168,7 @@ def test_bytes_that_are_no_text_do_no_harm(tree: Tree) -> None:
         ("something", "dm"),
     ],
 )
-def test_a_dm_device_is_of_the_kind_that_its_uuid_tells(tree: Tree, uuid: str, kind: str) -> None:
+def test_kind_of_a_dm_device_follows_its_uuid(tree: Tree, uuid: str, kind: str) -> None:
     write(tree["dm-0"].sysfs, {"dm/uuid": uuid})
     assert tree["dm-0"].kind() == kind
 

@@ -238,7 +238,7 @@ def test_no_discard_and_unknown_discard_are_different(tree: Tree, usage: Usage) 
     assert row(text, "sdb").split()[5] == "-"
 
 
-def test_a_discard_that_was_switched_off_is_said_to_be(tree: Tree, usage: Usage) -> None:
+def test_disabled_discard_is_reported(tree: Tree, usage: Usage) -> None:
     write(tree["sda"].sysfs, {"queue/discard_max_bytes": "0"})
     text = shown(tree, usage, "sda")[1]
     assert "no: switched off, the drive takes 2147450880 bytes" in text
@@ -320,7 +320,7 @@ def test_json_of_a_named_device_has_a_single_device(tree: Tree, usage: Usage) ->
 
 
 @pytest.mark.parametrize("arguments", [[], ["-v"], ["--json"]])
-def test_devices_that_vanish_while_they_are_listed(
+def test_devices_that_vanish_during_the_listing_are_skipped(
     tree: Tree, usage: Usage, arguments: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gone = tree["sda"].sysfs

@@ -26,7 +26,7 @@ ALL = [f"btf_trace_{name}" for name in (*diagnosis.NEEDED, diagnosis.QUEUE_START
 # --- the kernel
 
 
-def test_a_kernel_that_tells_its_types_is_fine() -> None:
+def test_kernel_with_btf_is_ok() -> None:
     assert diagnosis.kernel("6.1.0-18-amd64", "x86_64", btf()).state is State.OK
 
 
@@ -115,7 +115,7 @@ def test_an_extension_with_the_tracer_is_fine() -> None:
     assert diagnosis.extension(Extension(None, has_tracer=True), ["clang"], "").state is State.OK
 
 
-def test_the_packages_that_the_build_lacks_are_exactly_those_of_the_command() -> None:
+def test_install_command_lists_exactly_the_missing_packages() -> None:
     for built in (Extension("No module named 'x'", False), Extension(None, False)):
         check = diagnosis.extension(built, ["clang", "libelf-dev"], "pip install .")
         assert (check.state, check.exit_status) == (State.PROBLEM, 1)
@@ -318,7 +318,7 @@ def test_statistics_that_are_off_are_noted_with_their_disk(bare: Tree) -> None:
     ]
 
 
-def test_the_command_runs_here_whatever_this_machine_is(capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_runs_on_any_machine(capsys: pytest.CaptureFixture[str]) -> None:
     parser = argparse.ArgumentParser()
     doctor.add_arguments(parser)
     status = doctor.run(parser.parse_args(["--json"]))

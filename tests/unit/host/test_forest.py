@@ -40,7 +40,7 @@ def test_forest_lists_every_device_under_its_lower_devices(tree: Tree) -> None:
     ]
 
 
-def test_a_device_whose_lower_devices_vanished_is_a_root(tree: Tree) -> None:
+def test_device_without_its_lower_devices_is_a_root(tree: Tree) -> None:
     for name in ("sda", "sdb"):
         shutil.rmtree(tree[name].sysfs)
     lines = outline(forest(tree.devices))

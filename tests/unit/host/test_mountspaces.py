@@ -132,7 +132,7 @@ def test_unreadable_table_is_not_an_empty_table(
     assert survey([(7, 3)], (), proc) == Survey((), ("the mounts in the mount namespace of process 7",))
 
 
-def test_a_namespace_whose_threads_end_and_are_born_is_read(
+def test_namespace_with_starting_and_ending_threads_is_read(
     proc: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A namespace's only thread starts another thread and ends before its table is read."""

@@ -130,7 +130,7 @@ def test_a_watch_begins(trees: list[Tree]) -> None:
     assert 5 < _ratio(lambda tree: _watching(tree).close(), trees) <= MOST
 
 
-def test_a_watch_looks_and_writes(trees: list[Tree]) -> None:
+def test_watch_polls_and_rows_grow_linearly(trees: list[Tree]) -> None:
     """Run with unchanged devices, and after a change."""
     running = {id(tree): _watching(tree) for tree in trees}
 

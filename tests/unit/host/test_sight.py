@@ -46,7 +46,7 @@ def hold(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
     "options",
     [",hidepid=1", ",hidepid=2", ",hidepid=noaccess", ",gid=77777,hidepid=invisible", ",hidepid=ptraceable"],
 )
-def test_hidepid_hides_from_those_who_may_not_trace(
+def test_hidepid_hides_processes_without_ptrace_capability(
     options: str, tmp_path: Path, hold: Callable[[bool], None]
 ) -> None:
     proc = _proc(tmp_path, options)
@@ -76,7 +76,7 @@ def test_root_of_a_user_namespace_does_not_see_all(tmp_path: Path, hold: Callabl
     assert len(_unseen(_proc(tmp_path, ",hidepid=2", user="user:[4026532222]"))) == 1
 
 
-def test_a_container_is_said(tmp_path: Path) -> None:
+def test_container_is_reported(tmp_path: Path) -> None:
     [words] = _unseen(_proc(tmp_path, pid="pid:[4026532000]"))
     assert words == "processes outside this PID namespace, as of the host of a container"
 

@@ -27,7 +27,7 @@ def points(usage: Usage, device: BlockDevice) -> list[str]:
     return [mount.point for mount in usage.mounts_of(device)]
 
 
-def test_a_mount_has_its_options_and_those_of_its_filesystem() -> None:
+def test_mount_has_its_own_and_its_filesystems_options() -> None:
     text = "30 27 8:1 / /boot rw,noatime shared:1 - ext4 /dev/sda1 rw,discard\n"
     [mount] = parse_mountinfo(text)
     assert (mount.options, mount.super_options) == (("rw", "noatime"), ("rw", "discard"))

@@ -141,6 +141,6 @@ def test_a_late_import_is_found() -> None:
     assert late_imports("def f():\n    from opwatch._native import Tracer") == 0
 
 
-def test_imports_stand_at_the_top() -> None:
+def test_imports_are_at_the_top() -> None:
     """Exceptions are imports with a measured start-up cost, a comment, and a row here."""
     assert {name: late for name, source in package().items() if (late := late_imports(source))} == LATE

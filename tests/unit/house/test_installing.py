@@ -64,7 +64,7 @@ def test_no_file_installs_opwatch_by_name() -> None:
     assert by_file == {}
 
 
-def test_extras_are_those_of_the_package() -> None:
+def test_extras_exist_in_the_package() -> None:
     with mock.patch("setuptools.setup") as setup:
         runpy.run_path(str(ROOT / "setup.py"))
     assert setup.call_args.kwargs["extras_require"] == {"analysis": [DUCKDB], "tui": [TEXTUAL]}

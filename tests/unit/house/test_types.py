@@ -37,7 +37,7 @@ def test_every_type_that_a_program_names_is_kept() -> None:
     assert names <= set(_kept())
 
 
-def test_names_are_sorted_as_they_are_looked_up() -> None:
+def test_names_are_sorted_for_the_lookup() -> None:
     assert _kept() == sorted(set(_kept()))
 
 

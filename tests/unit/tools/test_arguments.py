@@ -202,7 +202,7 @@ def test_cli_version(option: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest
 
 
 @pytest.mark.parametrize("option", ["-V", "--version"])
-def test_version_that_nobody_can_be_told(option: str) -> None:
+def test_version_on_a_full_device_is_an_error(option: str) -> None:
     """The shortcut that prints the version without a parser fails, and the parser's path reports the
     error."""
     with open("/dev/full", "w") as full:

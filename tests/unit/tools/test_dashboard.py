@@ -267,7 +267,7 @@ def run_headless(run: DashboardRun, keys: str) -> None:
     run.run()
 
 
-def test_whoever_quits_gets_the_summary() -> None:
+def test_quitting_prints_the_summary() -> None:
     source, past = _Run(), Past()
     run_headless(DashboardRun(source, Story(), past, stop=source.stop), "q")
     assert source.stopped
@@ -275,7 +275,7 @@ def test_whoever_quits_gets_the_summary() -> None:
     assert len(past.disks["sda"].moments) == 8
 
 
-def test_a_recording_is_in_view_as_a_whole_until_somebody_moves() -> None:
+def test_whole_recording_is_shown_until_a_key_moves_the_view() -> None:
     looked = threading.Event()
 
     class File:

@@ -96,7 +96,7 @@ def test_requested_json_output_is_unchanged(folder: Path, capfd: pytest.CaptureF
     assert out.endswith("}\n")
 
 
-def test_a_job_with_logs_of_its_own_keeps_them(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_job_with_its_own_logs_keeps_its_logs(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (folder / "job.fio").write_text(JOB.replace("size=", "write_lat_log=mine\nsize="))
     kept, _, err = ran("job.fio", capfd=capfd)
     assert list(kept.files) == ["fio/report.json"] and not kept.events

@@ -61,7 +61,7 @@ def test_replay_shows_the_audits_output(
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_the_kernel_of_which_programs_do_not_run_everywhere_is_told(
+def test_replay_reports_a_kernel_that_skips_programs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     blind = [audited for audited in audits_seen() if audited.blind]
@@ -70,7 +70,7 @@ def test_the_kernel_of_which_programs_do_not_run_everywhere_is_told(
     assert str(blind[0].blind) in capsys.readouterr().err
 
 
-def test_sql_tells_the_verdicts(tmp_path: Path) -> None:
+def test_verdicts_are_readable_by_sql(tmp_path: Path) -> None:
     path = kept(tmp_path / "a.opw", audits_seen())
     with closing(sqlite3.connect(path)) as file:
         rows = file.execute(

@@ -66,7 +66,7 @@ def test_cpu_time_of_a_command_and_its_children_is_known_at_the_end() -> None:
     assert min(spent.user_s, spent.system_s) >= 0
 
 
-def test_news_keep_nobody_busy_who_waits_for_a_command() -> None:
+def test_pending_news_cause_no_busy_wait_for_a_command() -> None:
     read, write = os.pipe()
     os.write(write, b"x")
     with Waiter(read) as waiter:

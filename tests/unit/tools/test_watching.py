@@ -161,7 +161,7 @@ def test_period_without_a_watch_stays_unexplained(tree: Tree) -> None:
     assert [line for line in watch.watching.summary(with_rest=False) if "not watched" in line]
 
 
-def test_lines_say_since_when(tree: Tree) -> None:
+def test_lines_have_the_time_of_the_change(tree: Tree) -> None:
     watch = Watch(tree, "dm-7", plain=True)
     watch.reads["sda"] = 3
     restack(tree, "dm-7", "sdb")
@@ -212,7 +212,7 @@ def test_named_drive_that_comes_back_has_a_row_of_its_own_for_each_time(
     assert "loop0 has come back, the same drive, and is watched" in said
 
 
-def test_another_drive_under_the_name_is_said_and_not_watched(
+def test_another_drive_with_the_name_is_reported_and_not_watched(
     tree: Tree, capfd: pytest.CaptureFixture[str]
 ) -> None:
     watch = Watch(tree, "loop0", "sda", wait_s=60)

@@ -50,7 +50,7 @@ def _machine(stalls: Path) -> Machine:
     return Machine(load().kernel("6.12"), prepare=prepare)
 
 
-def test_a_boot_that_stands_still_is_tried_again(stalls: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_stalled_boot_is_retried(stalls: Path, capsys: pytest.CaptureFixture[str]) -> None:
     stalls.write_text("1")
     with _machine(stalls) as running:
         assert running.release == "6.12"

@@ -240,7 +240,7 @@ def test_error_status_and_message(compare: Shown, words: tuple[str, ...], status
     assert error in err
 
 
-def test_a_file_of_something_else(compare: Shown, folder: Path) -> None:
+def test_other_files_are_refused(compare: Shown, folder: Path) -> None:
     (folder / "text.opw").write_text("IOPS 5\n")
     status, out, err = compare("a.opw", "text.opw")
     assert (status, out) == (1, "")
@@ -254,7 +254,7 @@ def test_short_run_names_the_required_length(compare: Shown) -> None:
     assert "HIGHER" not in out.replace("HIGHER and LOWER", "")
 
 
-def test_dev_of_either(compare: Shown) -> None:
+def test_device_pair_selects_a_disk_of_each_run(compare: Shown) -> None:
     status, out, _ = compare("a.opw", "b.opw", "--dev", "nvme0n1/sda")
     assert status == 0
     assert "B  b.opw: sda" in out
@@ -283,7 +283,7 @@ def test_recordings_with_every_kind_of_entry(compare: Shown, folder: Path) -> No
     assert real == []
 
 
-def test_a_reader_that_leaves(folder: Path) -> None:
+def test_closed_pipe_ends_quietly(folder: Path) -> None:
     command = [sys.executable, "-m", "opwatch", "compare", str(folder / "a.opw"), str(folder / "b.opw")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout

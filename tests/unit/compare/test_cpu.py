@@ -58,7 +58,7 @@ def test_equal_runs_rarely_differ(lasting: float) -> None:
     assert said <= MOST_FALSE
 
 
-def test_a_tenth_more_is_found() -> None:
+def test_increase_by_a_tenth_is_found() -> None:
     higher = {CPU: 0, CPU_IO: 0}
     for seed in range(50):
         both = differences(course(2 * seed), course(2 * seed + 1, times=1.1))

@@ -152,7 +152,7 @@ def test_no_run_differs_from_itself(run: list[Second]) -> None:
         assert not row.differences[0].is_real, row
 
 
-def test_a_slower_tail_alone_is_seen() -> None:
+def test_slower_tail_is_found() -> None:
     said = statements(compare(steady(), steady(2_200_000), steady()))
     assert said["p99"].statement is Statement.HIGHER
     assert said["p50"].statement is Statement.NONE
@@ -164,7 +164,7 @@ def test_a_slower_tail_alone_is_seen() -> None:
     assert not any(difference.is_real for difference in again.values())
 
 
-def test_the_chance_is_shared_by_all_figures() -> None:
+def test_error_rate_is_split_over_all_figures() -> None:
     comparison = compare(steady(), steady(2_030_000))
     assert comparison.claims == (6,)
     said = statements(comparison)["mean"]
@@ -172,7 +172,7 @@ def test_the_chance_is_shared_by_all_figures() -> None:
     assert said == difference(means[0], means[1], FAMILY_CHANCE / 6)
 
 
-def test_an_operation_that_ended() -> None:
+def test_operation_that_stopped_is_lower_without_latency() -> None:
     both = [dict(second) | {"write": {50_000: 100}} for second in steady()]
     comparison = compare(both, steady())
     writes = {row.metric: row.differences[0] for row in comparison.disks[0].rows if row.op == "write"}
@@ -207,7 +207,7 @@ def test_rulings_of_rules(text: str, ruling: Ruling) -> None:
 
 
 @pytest.mark.parametrize("text", ["p99>20ms", "read.p99>20ms for 10s", "p99>+5% for 10s"])
-def test_rules_that_two_runs_have_no_answer_to(text: str) -> None:
+def test_rules_without_an_answer_are_undecided(text: str) -> None:
     with pytest.raises(UsageError, match="rule "):
         check(parse_rule(text))
 

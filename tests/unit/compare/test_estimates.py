@@ -70,7 +70,7 @@ def test_quantile_is_inside_its_slot() -> None:
     assert p99.is_in_slots
 
 
-def test_the_longest_is_no_estimate() -> None:
+def test_maximum_is_not_an_estimate() -> None:
     most = reads([{"read": {100_000: 99, 3_000_000: 1}}] * 20)["max"]
     assert most.value == 3_000_000
     assert not most.is_judged
@@ -95,7 +95,7 @@ def test_too_few_values_name_the_required_number() -> None:
     assert rare["p50"].is_judged
 
 
-def test_a_trend_is_no_scatter() -> None:
+def test_trend_does_not_count_as_noise() -> None:
     growing = reads([{"read": {100_000: 1000 + 50 * second}} for second in range(60)])
     reason = growing["iops"].reason
     assert reason
@@ -129,7 +129,7 @@ def test_run_without_an_end_is_sampled_to_its_last_tick() -> None:
 
 
 @pytest.mark.parametrize(("share", "most"), [(0.0, 0.07), (0.6, 0.07)])
-def test_likeness_makes_no_differences(share: float, most: float) -> None:
+def test_correlation_makes_no_differences(share: float, most: float) -> None:
     """Among pairs of series with the same distribution, at most the allowed 5 % differ. With blocks alone it
     would be 10 % for the second series."""
     ones, wrong, pairs = [1.0] * 60, 0, 200

@@ -48,7 +48,7 @@ def test_autocorrelations_of_a_known_process() -> None:
     assert autocorrelations([2.0] * 9, 2) == [0, 0, 0]
 
 
-def test_blocks_are_longer_where_likeness_lasts_longer() -> None:
+def test_blocks_grow_with_the_correlation_length() -> None:
     lengths = [
         fmean(block_length(lasting(random.Random(seed), 500, share)).length for seed in range(20))
         for share in (0.0, 0.5, 0.8)
@@ -74,7 +74,7 @@ def test_there_are_never_too_few_blocks(count: int, share: float, seed: int) -> 
 
 
 @given(st.integers(1, 100), st.integers(1, 20))
-def test_every_drawing_is_a_run_of_the_same_length(count: int, length: int) -> None:
+def test_every_resample_has_the_length_of_the_run(count: int, length: int) -> None:
     drawn = drawings(count, length)
     assert len(drawn) == ROUNDS
     assert {sum(weights) for weights in drawn} == {count}
@@ -82,7 +82,7 @@ def test_every_drawing_is_a_run_of_the_same_length(count: int, length: int) -> N
 
 
 @pytest.mark.parametrize(("share", "length"), [(0.0, 4), (0.5, 12)])
-def test_the_scatter_is_that_of_the_law(share: float, length: int) -> None:
+def test_estimated_deviation_matches_the_process(share: float, length: int) -> None:
     """The estimated deviation of a mean of 120 values, compared with the deviation among many series."""
     runs = [[100 + 10 * value for value in lasting(random.Random(seed), 120, share)] for seed in range(300)]
     true = stdev(math.log(fmean(run)) for run in runs)

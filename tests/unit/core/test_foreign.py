@@ -97,12 +97,12 @@ def test_reading_is_bounded_by_size_and_file_type(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", [DEEP, '{"a":' * 5000, "{", "", "[1,", '["\\'], ids=len)
-def test_json_that_is_none_is_refused_with_its_place(text: str) -> None:
+def test_invalid_json_is_refused_with_its_place(text: str) -> None:
     with pytest.raises(BadInput, match=r"^there: "):
         foreign.parse_json(text, "there")
 
 
-def test_json_that_is_meant_is_read() -> None:
+def test_valid_json_is_parsed() -> None:
     assert foreign.parse_json(json.dumps({"a": "[" * 500, "b": [[1]]}), "there") == {
         "a": "[" * 500,
         "b": [[1]],
@@ -206,7 +206,7 @@ def test_invalid_byte_loses_no_other_values(tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("text", ['{"jobs": {}}', '{"jobs": [{"read": 1}]}', '{"jobs": []}', "{", "{" + DEEP])
-def test_a_report_of_fio_that_is_none(text: str) -> None:
+def test_invalid_fio_report_is_refused(text: str) -> None:
     with pytest.raises(OpwatchError, match="fio"):
         parse_report(text)
 
@@ -312,7 +312,7 @@ def entry(more: str) -> str:
         'firmware = "' + "(" * 480 + ")" * 480 + '("',
     ],
 )
-def test_a_catalogue_that_makes_no_sense_is_refused(more: str) -> None:
+def test_invalid_catalogue_is_refused(more: str) -> None:
     text = entry(more)
     if more == "model = 3":
         text = text.replace('model = "m"\n', "")
@@ -339,7 +339,7 @@ def test_a_catalogue_in_another_encoding_is_refused(tmp_path: Path) -> None:
         "[drive]\nuser_bytes = " + "[" * 300,
     ],
 )
-def test_a_profile_that_makes_no_sense_is_refused(text: str) -> None:
+def test_invalid_profile_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="mine"):
         profiles.parse("mine", text).scaled(1 << 20)
 
@@ -352,6 +352,6 @@ def test_a_profile_in_another_encoding_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["cause = [3]", "[[cause]]\nnumber = 1\neffect = []", "a = " + "[" * 300])
-def test_causes_that_make_no_sense_are_refused(text: str) -> None:
+def test_invalid_causes_are_refused(text: str) -> None:
     with pytest.raises(OpwatchError, match="catalogue"):
         parse_causes(text, "catalogue")

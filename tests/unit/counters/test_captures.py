@@ -68,7 +68,7 @@ def test_no_capture_is_forgotten() -> None:
 
 
 @pytest.mark.parametrize("name", LINUXHW)
-def test_smartctl_text(catalogue: Catalogue, name: str) -> None:
+def test_text_reports_of_smartctl_are_decoded(catalogue: Catalogue, name: str) -> None:
     assert both(report(read_recorded([GOOD / "linuxhw" / f"{name}.txt"]), catalogue)) == LINUXHW[name]
 
 
@@ -130,7 +130,7 @@ CDI = {
 
 
 @pytest.mark.parametrize("name", EXPORTER)
-def test_smartctl_json(catalogue: Catalogue, name: str) -> None:
+def test_json_reports_of_smartctl_are_decoded(catalogue: Catalogue, name: str) -> None:
     counters = report(read_recorded([GOOD / "smartctl_exporter" / f"{name}.json"]), catalogue)
     assert both(counters) == EXPORTER[name]
 
@@ -182,7 +182,7 @@ def test_intel_and_seagate_have_a_host_side(catalogue: Catalogue) -> None:
         assert both(report(merge(drive, cachelib(name)), catalogue))[0] == host
 
 
-def test_counters_that_are_not_implemented(catalogue: Catalogue) -> None:
+def test_unimplemented_counters_have_no_number(catalogue: Catalogue) -> None:
     evidence = read_recorded([GOOD / "issues" / "nvme-cli_issue_245_zero_counters.txt"])
     drive = Evidence(drive=DriveFacts(protocol="nvme", model="INTEL SSDPEDME016T4F"))
     counters = report(merge(drive, evidence), catalogue)

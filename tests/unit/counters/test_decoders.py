@@ -43,20 +43,20 @@ def page(length: int = 512, **fields: tuple[int, int, int]) -> bytes:
 
 
 @given(u128, u128, st.integers(0, 254), st.integers(1, 1000))
-def test_smart_log(written: int, commands: int, used: int, kelvin: int) -> None:
+def test_smart_log_is_decoded(written: int, commands: int, used: int, kelvin: int) -> None:
     log = decode_smart_log(page(a=(48, 16, written), b=(80, 16, commands), c=(5, 1, used), d=(1, 2, kelvin)))
     assert (log.data_units_written, log.write_commands) == (written, commands)
     assert (log.percentage_used, log.temperature_celsius) == (used, kelvin - 273)
 
 
 @given(u128, u128)
-def test_endurance_group(host: int, media: int) -> None:
+def test_endurance_group_log_is_decoded(host: int, media: int) -> None:
     group = decode_endurance_group(page(a=(64, 16, host), b=(80, 16, media)))
     assert (group.data_units_written, group.media_units_written) == (host, media)
 
 
 @given(u128, u128, u128)
-def test_fdp_statistics(host: int, media: int, erased: int) -> None:
+def test_fdp_statistics_are_decoded(host: int, media: int, erased: int) -> None:
     statistics = decode_fdp_statistics(page(64, a=(0, 16, host), b=(16, 16, media), c=(32, 16, erased)))
     assert (statistics.host_bytes_written, statistics.media_bytes_written, statistics.media_bytes_erased) == (
         host,
@@ -98,7 +98,7 @@ def test_a_key_that_is_there_twice_is_another_layout() -> None:
 
 
 @given(st.integers(0, (1 << 64) - 1))
-def test_seagate_items(value: int) -> None:
+def test_items_of_seagate_are_decoded(value: int) -> None:
     raw = page(a=(0, 2, 2), b=(2, 1, 233), c=(6, 8, value))
     assert decode_seagate(raw)["233"].raw == value
 
@@ -267,6 +267,6 @@ def test_fuzzed_pages_are_decoded_or_refused(seed: int) -> None:
 @given(
     st.recursive(st.none() | st.integers() | st.text(), lambda x: st.lists(x) | st.dictionaries(st.text(), x))
 )
-def test_any_json_is_survived(document: object) -> None:
+def test_any_json_is_decoded_or_refused(document: object) -> None:
     with contextlib.suppress(OpwatchError):
         report(evidence_of("x", json.dumps(document).encode()), CATALOGUE)

@@ -74,7 +74,7 @@ def says(evidence: Evidence, used: CounterReading | None = None) -> list[tuple[s
         (SmartLog(), []),
     ],
 )
-def test_a_page_in_words(smart: SmartLog, expected: list[tuple[str, bool]]) -> None:
+def test_health_page_is_described_in_words(smart: SmartLog, expected: list[tuple[str, bool]]) -> None:
     assert says(Evidence(smart=smart)) == expected
 
 

@@ -78,7 +78,7 @@ def test_nearly_equal_attribute_sets_share_a_rule() -> None:
     assert host(blind(drive(50, ids=(5, 9, 165, 241))), rules).value is None
 
 
-def test_few_drives_of_a_brand_speak_for_no_other() -> None:
+def test_few_drives_of_a_brand_give_no_rule_for_others() -> None:
     few = learn(FLEET[:9])
     assert few.of(frozenset(IDS)) == UnitRule(241, MIB32, 9, 3, brand="ACME")
     assert parse_rules(text_of(few).encode(), "x").core == few.core
@@ -178,7 +178,7 @@ def test_the_step_of_a_counter_is_learned() -> None:
     assert few and few.step == 1
 
 
-def test_fewer_bytes_than_the_erases_are_of_are_refused() -> None:
+def test_host_bytes_below_the_erase_count_are_refused() -> None:
     """The erase count of a firmware that counts GiB, with a counter misread as 32 MiB."""
     ids = (5, 9, 12, 160, 161, 163, 165, 166, 167, 241)
     rules = learn(drive(number, MIB32, ids) for number in range(1, 13))

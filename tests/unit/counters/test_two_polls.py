@@ -76,7 +76,7 @@ def test_the_interval_has_its_own_amplification_pace_and_end(
     assert by_bytes["least_date"] <= end <= by_bytes["most_date"]
 
 
-def test_people_read_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_report_has_the_same_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert shown(tmp_path, OLD, NEW)[0] == 0
     output = capsys.readouterr().out
     text = " ".join(output.split())

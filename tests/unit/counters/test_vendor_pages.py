@@ -94,7 +94,7 @@ def test_a_page_that_proves_its_unit_has_a_number(model: str, lid: int, raw: byt
         (SAMSUNG, 0xCA, page((256, 4, 25), (264, 16, HOST // 512), length=280), "does not have it"),
     ],
 )
-def test_a_page_that_does_not_has_none(model: str, lid: int, raw: bytes, reason: str) -> None:
+def test_page_with_an_unproven_unit_has_no_number(model: str, lid: int, raw: bytes, reason: str) -> None:
     refused = nand(model, lid, raw, 7263 if model == MEMBLAZE else None)
     assert refused.value is None and reason in (refused.reason or ""), refused
 

@@ -99,7 +99,7 @@ def test_a_device_is_known_by_its_sequence_and_not_by_its_number(tmp_path: Path)
     assert not is_still(Record("x", "/dev/loop2", 1, None, False), tmp_path)
 
 
-def test_its_folder_is_its_own(tmp_path: Path) -> None:
+def test_folder_of_a_drive_is_private(tmp_path: Path) -> None:
     place = Place("x", tmp_path)
     place.make()
     os.close(place.take_lock())
@@ -148,7 +148,7 @@ def test_the_server_is_known_by_its_lock(tmp_path: Path) -> None:
             one.wait()
 
 
-def test_a_question_has_its_time(tmp_path: Path) -> None:
+def test_server_query_has_a_timeout(tmp_path: Path) -> None:
     place = Place("x", tmp_path)
     place.make()
     assert ask(place, lambda: 7, 5) == 7

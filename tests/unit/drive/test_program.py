@@ -41,7 +41,7 @@ def test_relocation_tables_are_read_only_at_run_time(elf: bytes) -> None:
     assert tags[_DT_FLAGS_1] & _DF_1_PIE
 
 
-def test_overflows_are_looked_for(elf: bytes) -> None:
+def test_server_is_built_with_overflow_checks(elf: bytes) -> None:
     assert b"\0__stack_chk_fail\0" in elf
     # The compiler's checked variants of memcpy and similar functions.
     assert b"_chk\0" in elf.replace(b"\0__stack_chk_fail\0", b"\0")

@@ -33,7 +33,7 @@ def test_size_with_unit_is_parsed(text: str, n_bytes: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "G", "-4G", "4 G B", "1.3", "4X", "0x10", "ib", "4ib", "1e9", "٤G"])
-def test_no_sizes(text: str) -> None:
+def test_invalid_sizes_are_refused(text: str) -> None:
     with pytest.raises(UsageError):
         parse_size(text)
 
@@ -93,7 +93,7 @@ def test_fault_is_described_in_words(text: str, words: str) -> None:
         *("power-loss=now", "gremlins", "erase-limit=3"),
     ],
 )
-def test_no_faults(text: str) -> None:
+def test_invalid_faults_are_refused(text: str) -> None:
     with pytest.raises(UsageError):
         parse_fault(text)
 

@@ -38,7 +38,7 @@ def test_refuses_with_a_reason(settings: dict[str, int], word: str) -> None:
         drive(**settings)
 
 
-def test_bad_ranges() -> None:
+def test_bad_ranges_are_refused() -> None:
     core = drive().core
     for offset, length in ((1, 4096), (0, 100), (64 * MIB, 512), (1 << 63, 1 << 63)):
         with pytest.raises(OSError) as caught:
@@ -68,7 +68,7 @@ def test_buffer_joins_the_parts_of_a_unit() -> None:
     assert now["coalesced_bytes"] == 4096
 
 
-def test_power_loss_and_protection() -> None:
+def test_power_loss_drops_unprotected_data_only() -> None:
     for plp, kept in ((0, False), (1, True)):
         unit = drive(buffer_bytes=MIB, plp=plp)
         unit.core.write(0, 8192)
@@ -96,7 +96,7 @@ def test_trim_rounds_inwards() -> None:
     assert unit.counters()["trim_ignored_bytes"] == 16384
 
 
-def test_trim_modes() -> None:
+def test_each_trim_mode_has_its_effect() -> None:
     kept = {}
     for mode in TrimMode:
         unit = drive(trim_mode=mode)

@@ -59,7 +59,7 @@ def test_damage_is_refused(name: str, decode: Callable[[bytes], object]) -> None
 
 
 @given(st.binary(max_size=80))
-def test_any_answer_is_survived(raw: bytes) -> None:
+def test_any_answer_is_decoded_or_refused(raw: bytes) -> None:
     for decode in (decode_keys, decode_reservation):
         try:
             decode(raw)

@@ -42,12 +42,12 @@ def test_the_page_of_block_limits(page: bytes, blocks: int | None) -> None:
 
 
 @given(st.binary(max_size=70) | st.binary(max_size=70).map(lambda rest: PAGE[:4] + rest))
-def test_no_page_is_too_odd(page: bytes) -> None:
+def test_any_page_is_decoded_or_refused(page: bytes) -> None:
     blocks = unmap_alignment(page)
     assert blocks is None or 0 <= blocks < 1 << 31
 
 
-def test_a_whole_disk_is_asked_itself(tmp_path: Path) -> None:
+def test_alignment_of_a_whole_disk_comes_from_its_own_page(tmp_path: Path) -> None:
     """Linux 6.1 and 6.12 show 0 for this disk, and 126,976 for a partition at its sector 8."""
     tree = Tree(tmp_path)
     tree.disk("sda", "8:0", attributes={"discard_alignment": "0", "queue/logical_block_size": "512"})

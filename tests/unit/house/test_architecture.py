@@ -175,7 +175,7 @@ def test_rules_find_violations() -> None:
     assert crowded_folders(Path(f"a/{number}.py") for number in range(21)) == ["a .py"]
 
 
-def test_no_arrow_runs_back_up() -> None:
+def test_no_module_imports_a_higher_layer() -> None:
     assert arrows_up(package()) == []
 
 
@@ -183,7 +183,7 @@ def test_collectors_collect_and_the_core_judges() -> None:
     assert judging_collectors(package()) == []
 
 
-def test_no_circle() -> None:
+def test_imports_have_no_cycles() -> None:
     modules = package()
     assert rooms_in_circles(modules) == []
     assert modules_in_circles(modules) == []
@@ -244,7 +244,7 @@ def rooms_not_drawn(page: str, rooms: Iterable[str]) -> list[str]:
     return sorted(room for room in set(rooms) if not re.search(rf"\b{room}\b", drawing))
 
 
-def test_the_page_draws_the_rooms_that_exist() -> None:
+def test_architecture_page_draws_every_package() -> None:
     assert rooms_not_drawn("```\na  b, c\n```\nd", ["a", "c", "d"]) == ["d"]
     page = (ROOT / "docs" / "architecture.md").read_text()
     folders = [path.relative_to(ROOT).parts[:-1] for path in tracked() if path.suffix in (".py", ".c", ".h")]

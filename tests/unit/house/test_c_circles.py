@@ -107,12 +107,12 @@ def sources_in_c() -> dict[str, str]:
     return files
 
 
-def test_no_circle_among_c_files() -> None:
+def test_c_files_have_no_cycles() -> None:
     assert files_in_circles(sources_in_c()) == []
     assert circles(includes(sources_in_c())) == []
 
 
-def test_no_circle_among_rooms_of_c() -> None:
+def test_c_folders_have_no_cycles() -> None:
     assert circles(rooms(includes(sources_in_c()))) == []
     # Programs in bpf/ call functions in included headers, and a map may share its name with a program.
     own = {name: source for name, source in sources_in_c().items() if name.startswith("opwatch/")}

@@ -77,7 +77,7 @@ def test_start_imports_only_needed_modules(program: str, spared: tuple[str, ...]
     assert [name for name in spared if name in _imported(program) - floor] == []
 
 
-def test_no_garbage_is_looked_for_at_the_end() -> None:
+def test_garbage_collection_is_skipped_at_exit() -> None:
     program = "import gc, sys; sys.argv[1:] = ['devices', '-h']; from opwatch.__main__ import main"
     counted = "print(len(gc.get_objects()), gc.get_freeze_count(), file=sys.stderr)"
     argv = [sys.executable, "-c", f"{program}\ntry: main()\nexcept SystemExit: {counted}"]

@@ -249,7 +249,7 @@ def test_unified_operations_with_a_discard_are_refused() -> None:
         read_fio(mixed.read_bytes(), "mixed.json")
 
 
-def test_times_in_other_forms() -> None:
+def test_other_time_formats_are_parsed() -> None:
     raw = (GOOD / "iostat.json").read_bytes()
     for second in (b"09", b"10", b"11"):
         raw = raw.replace(b"2026-11-22T17:50:" + second + b"+0000", b"11/22/2026 05:50:" + second + b" PM")
@@ -258,7 +258,7 @@ def test_times_in_other_forms() -> None:
         read_iostat(raw.replace(b"05:50:10 PM", b"noon"), "it")
 
 
-def test_none_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_existing_file_is_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recording = tmp_path / "a.opw"
     recording.write_text("mine")
     assert main(["import", str(GOOD / "iostat.json"), "-o", str(recording)]) == 3

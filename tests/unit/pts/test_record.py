@@ -178,7 +178,7 @@ def test_report_lists_its_deviations() -> None:
         assert reason in text
 
 
-def test_another_document_is_none() -> None:
+def test_other_document_is_refused() -> None:
     with pytest.raises(BadInput, match="not written by opwatch sweep run --test"):
         list(pts_lines({"type": "sweep"}))
     with pytest.raises(BadInput):
@@ -208,7 +208,7 @@ def test_journal_keeps_the_finished_parts(tmp_path: Path) -> None:
         parse_journal(json.dumps(first).encode() + b"\n", "it")
 
 
-def test_a_damaged_record_is_none() -> None:
+def test_damaged_record_is_refused() -> None:
     fine = record(rounds_of("wsat", [1e6])).document()
     assert record_of_part(Fields(fine, "it")).samples
     for change in ({"end": "x"}, {"samples": 3}, {"samples": [3]}, {"logical_bytes": -1}):

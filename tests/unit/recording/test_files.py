@@ -252,7 +252,7 @@ def test_the_sql_of_the_document_counts_as_the_samples_do(two_minutes: Path) -> 
     assert mean_ns == pytest.approx((now.sum_ns - then.sum_ns) / (now.completed - then.completed))
 
 
-def test_the_statements_are_there() -> None:
+def test_documented_statements_exist() -> None:
     assert len(STATEMENTS) == 8
 
 

@@ -55,7 +55,7 @@ def test_number_takes_the_fewest_bytes() -> None:
 
 
 @given(st.lists(NUMBERS), st.lists(st.integers(-(1 << 63), (1 << 63) - 1)))
-def test_numbers_come_back(numbers: list[int], changes: list[int]) -> None:
+def test_numbers_survive_a_round_trip(numbers: list[int], changes: list[int]) -> None:
     out = bytearray()
     for number in numbers:
         put(out, number)
@@ -132,7 +132,7 @@ def read_back(streams: FrameStreams, count: int, shared: SharedMoments) -> list[
 
 @settings(max_examples=25)
 @given(st.integers(0, 1 << 32))
-def test_random_samples_come_back(seed: int) -> None:
+def test_random_samples_survive_a_round_trip(seed: int) -> None:
     chance, words = random.Random(seed), [0] * WORDS
     samples = [random_sample(chance, words) for _ in range(3)]
     others = CpuTimes(1, 2, 3, 4, 5)
@@ -150,7 +150,7 @@ def test_random_samples_come_back(seed: int) -> None:
 
 
 @given(st.data())
-def test_every_counter_comes_back(data: st.DataObject) -> None:
+def test_every_counter_survives_a_round_trip(data: st.DataObject) -> None:
     """Any value, including decreases."""
     samples, places = [], st.lists(st.integers(2, WORDS - 1), max_size=20)
     for _ in range(2):
@@ -188,7 +188,7 @@ CPU_TIMES = st.builds(CpuTimes, st.integers(1, MODULUS - 1), NUMBERS, NUMBERS, N
 
 
 @given(st.lists(st.tuples(st.builds(Anchor, NUMBERS, NUMBERS, NUMBERS), st.none() | CPU_TIMES), max_size=5))
-def test_anchors_come_back(values: list[tuple[Anchor, CpuTimes | None]]) -> None:
+def test_anchors_survive_a_round_trip(values: list[tuple[Anchor, CpuTimes | None]]) -> None:
     writer = AnchorWriter()
     rows = [writer.written(7 + 2 * at, anchor, cpu) for at, (anchor, cpu) in enumerate(values)]
     moments = SharedMoments(
@@ -233,7 +233,7 @@ def packed_rows(rows: list[list[int]], width: int) -> bytes:
 
 
 @given(st.lists(st.lists(st.integers(-(1 << 63), (1 << 63) - 1), min_size=3, max_size=3), max_size=9))
-def test_columns_come_back(rows: list[list[int]]) -> None:
+def test_columns_survive_a_round_trip(rows: list[list[int]]) -> None:
     raw = packed_rows(rows, 3)
     columns = unpacked(raw, 3, len(rows), "it")
     values = [value for row in rows for value in row]

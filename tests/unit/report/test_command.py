@@ -172,7 +172,7 @@ def test_a_pipe_without_a_writer_is_refused_and_not_waited_for(report: Shown, tm
     assert status != 0 and "is no regular file" in said
 
 
-def test_a_part_of_a_recording(report: Shown) -> None:
+def test_part_of_a_recording_is_reported(report: Shown) -> None:
     write_recording(Path("a.opw"), entries(steady()))
     _, out, _ = report("a.opw", "--json", "--from", "10", "--to", "20")
     (document,) = json.loads(out)["runs"]

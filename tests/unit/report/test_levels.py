@@ -106,7 +106,7 @@ def test_ups_and_downs_are_no_levels() -> None:
     assert "goes up and down" in levels.reason
 
 
-def test_where_a_rise_begins() -> None:
+def test_rise_is_found_at_its_start() -> None:
     chance = random.Random(2)
     ramp = [1.0] * 20 + [1.5 + 0.08 * at + 0.1 * chance.random() for at in range(30)]
     (step,) = levels_of(series(ramp)).steps

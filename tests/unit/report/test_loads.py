@@ -46,7 +46,7 @@ def test_other_sizes_and_another_order_are_another_load() -> None:
     assert figures(before, seconds(write=second(rate=300, ordered=0.02))) == [LoadFigure.SEQUENTIAL]
 
 
-def test_another_operation_that_takes_its_share() -> None:
+def test_other_operation_with_a_larger_share_is_another_load() -> None:
     before = seconds(write=second(), read=second(0.1, rate=50))
     after = seconds(write=second(rate=300), read=second(rate=4000))
     (change,) = load_changes("write", before, after) or ()

@@ -91,7 +91,7 @@ def test_rule_is_silent_if_its_condition_is_false(rule: str) -> None:
     assert fired([rule], run_of([SLOW])) == []
 
 
-def test_errors_and_disks_that_go() -> None:
+def test_errors_and_vanished_disks_fire_rules() -> None:
     entries: list[RunEntry] = [
         Began(0, at(1, [])),
         Ticked({0: at(2, FAST)}),

@@ -71,7 +71,7 @@ def test_unchanged_devices_cause_no_change(tree: Tree) -> None:
         assert members.look() is None
 
 
-def test_a_table_that_is_reloaded(tree: Tree) -> None:
+def test_reloaded_table_changes_the_disks(tree: Tree) -> None:
     members = linear(tree)
     assert names(members) == ["sda"]
     tree.stack("dm-7", "sdb")
@@ -100,7 +100,7 @@ def path(tree: Tree, name: str) -> Path:
     return tree.disk(name, None, where=where, sectors=3750748848, tags=[127], attributes={"diskseq": "9"})
 
 
-def test_a_path_that_comes_and_goes(tree: Tree) -> None:
+def test_path_that_appears_and_vanishes_is_followed(tree: Tree) -> None:
     members = of(tree, "nvme1n1")
     assert names(members) == ["nvme1c1n1", "nvme1c2n1"]
     path(tree, "nvme1c7n1")
@@ -112,7 +112,7 @@ def test_a_path_that_comes_and_goes(tree: Tree) -> None:
     assert names(members) == ["nvme1c2n1", "nvme1c7n1"]
 
 
-def test_a_path_that_comes_bit_by_bit(tree: Tree) -> None:
+def test_path_is_added_once_completely_registered(tree: Tree) -> None:
     """A disk is registered before its queues, and must not pass for a disk without requests."""
     members = of(tree, "nvme1n1")
     folder = path(tree, "nvme1c7n1")
@@ -218,7 +218,7 @@ def test_watch_of_all_disks_adds_a_disk_with_a_new_medium(tree: Tree) -> None:
     assert words(members.look()) == (["sdz"], [])
 
 
-def test_another_disk_under_the_same_name(tree: Tree) -> None:
+def test_other_disk_with_the_same_name_is_a_change(tree: Tree) -> None:
     write(tree["loop0"].sysfs, {"diskseq": "5"})
     members = of(tree)
     write(tree["loop0"].sysfs, {"diskseq": "6", "loop/backing_file": "/another"})
@@ -226,7 +226,7 @@ def test_another_disk_under_the_same_name(tree: Tree) -> None:
     assert members.look() is None
 
 
-def test_a_partition_that_is_resized(tree: Tree) -> None:
+def test_resized_partition_is_watched_again(tree: Tree) -> None:
     members = of(tree, "sda1")
     write(tree["sda1"].sysfs, {"size": "4096"})
     assert members.vanished() is None

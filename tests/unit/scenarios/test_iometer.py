@@ -59,7 +59,7 @@ def test_published_gains_are_reproduced() -> None:
     assert _verdicts(_result())[:3] == [ScenarioVerdict.REPRODUCED] * 3
 
 
-def test_other_gains_are_not() -> None:
+def test_other_gains_are_not_reproduced() -> None:
     verdicts = _verdicts(_result(1.9, 1.2, read=1.05))
     assert verdicts[:3] == [ScenarioVerdict.NOT_REPRODUCED] * 3
     why = iometer_statements(_result(1.9, 1.9), PUBLISHED, PROFILE)[2].why

@@ -106,7 +106,7 @@ def test_table_has_the_cpu_share_of_fio() -> None:
     assert not any(line.startswith("no CPU") for line in lines)
 
 
-def test_a_journal_keeps_probes() -> None:
+def test_journal_keeps_the_probes() -> None:
     record = replace(RECORD, probes=(LevelProbe(READ_FULL, 17, 1.5, None, 0.25, 0.5),))
     document = record.document()
     assert record_of(Fields(document, "it")) == record

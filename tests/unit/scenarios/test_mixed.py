@@ -83,7 +83,7 @@ def test_counts_of_a_member_are_differences() -> None:
     assert COUNT.since(COUNT).mean_ns is None
 
 
-def test_the_document_and_its_table() -> None:
+def test_document_is_valid_and_table_fits_in_80_columns() -> None:
     sets = [_set("md-raid1", 200, sdb=None), replace(_set("md-raid10", 400), name="tenth")]
     document = experiment_document(SCENARIO, "two", "some loads", None)
     document |= mixed_fields(sets, mix_statements(sets, SCENARIO.published))

@@ -124,7 +124,7 @@ def test_start_of_relocation_is_between_two_readings() -> None:
     assert began_moving(Moved(100, 0), Moved(150, 30), Moved(150, 30)) is None
 
 
-def test_the_command_its_document_and_its_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_writes_a_valid_document(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kept = tmp_path / "kept.json"
     words = ["--scenario", "untrimmed-cliff", "--virtual", "intel-545s-256", "-o", str(kept)]
     assert (

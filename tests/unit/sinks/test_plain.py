@@ -182,7 +182,7 @@ def test_bars_are_ascii_on_ascii_terminals(monkeypatch: pytest.MonkeyPatch) -> N
         ("never", {"TERM": "xterm"}, True, False),
     ],
 )
-def test_when_lines_are_coloured(
+def test_colours_depend_on_terminal_and_environment(
     choice: str,
     environment: dict[str, str],
     terminal: bool,

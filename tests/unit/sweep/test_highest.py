@@ -63,13 +63,13 @@ def test_registers_are_read_from_both_sense_formats() -> None:
         (bytes.fromhex("70000150000000" + "0a" + "a0112233" + "001d" + "00000000"), "cut in half"),
     ],
 )
-def test_an_answer_that_is_none_is_refused(sense: bytes, why: str) -> None:
+def test_invalid_answer_is_refused(sense: bytes, why: str) -> None:
     with pytest.raises(BadInput, match=why):
         decode_registers(sense)
 
 
 @given(st.binary(max_size=80), st.sampled_from([0x70, 0x71, 0x72, 0x73, 0x7F]))
-def test_any_sense_is_survived(rest: bytes, code: int) -> None:
+def test_any_sense_data_is_decoded_or_refused(rest: bytes, code: int) -> None:
     try:
         registers = decode_registers(bytes([code]) + rest)
     except BadInput:

@@ -121,7 +121,7 @@ def test_a_damaged_page_is_refused(name: str) -> None:
 
 
 @given(st.binary(max_size=600))
-def test_any_page_is_survived(raw: bytes) -> None:
+def test_any_page_is_decoded_or_refused(raw: bytes) -> None:
     try:
         decode_offers(raw)
     except BadInput:

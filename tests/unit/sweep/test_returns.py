@@ -125,7 +125,7 @@ def test_that_a_drive_does_not_amplify_needs_no_iops_at_rest() -> None:
         restless(200, 1.0, drift=5),  # the WAF drifts too
     ],
 )
-def test_a_level_of_which_more_is_unknown_leaves_all_unsaid(other: LevelOutcome) -> None:
+def test_level_with_an_unknown_waf_prevents_advice(other: LevelOutcome) -> None:
     assert advice((), [restless(200, 1.0), other]) == (
         "no level has reached a steady state: nothing can be said of more OP"
     )

@@ -141,7 +141,7 @@ def test_spare_bytes_ignore_the_files() -> None:
     ],
 )
 @pytest.mark.parametrize("verb", ["plan", "run"])
-def test_words_that_do_not_go_together(
+def test_conflicting_options_are_refused(
     verb: str, words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["sweep", verb, "--dev", "loop0", *words]) == 2

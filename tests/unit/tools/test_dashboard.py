@@ -178,7 +178,7 @@ def test_with_many_colours_each_half_has_its_own() -> None:
         ("256", False, 0),
     ],
 )
-def test_how_many_colours_there_are(system: str | None, wanted: bool, colours: int) -> None:
+def test_colour_count_follows_the_terminal(system: str | None, wanted: bool, colours: int) -> None:
     assert colours_of(system, is_wanted=wanted) == colours
 
 

@@ -35,7 +35,7 @@ def test_options_are_parsed() -> None:
         ("--seed", "1_0"),
     ],
 )
-def test_options_that_make_no_sense(words: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_options_are_refused(words: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
         parsed(*words)
     assert end.value.code == 2

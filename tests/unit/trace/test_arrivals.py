@@ -53,7 +53,7 @@ def test_requests_since_the_last_poll_are_unseen(tmp_path: Path) -> None:
     assert came.since_ns > 0
 
 
-def test_a_slash_in_a_name(tmp_path: Path) -> None:
+def test_name_with_a_slash_is_found_in_diskstats(tmp_path: Path) -> None:
     came = arrival(tmp_path, CCISS, f" 104 0 cciss!c0d0 {stat(100, 20)}\n", reading(100, 20))
     assert came.unexplained == []
 

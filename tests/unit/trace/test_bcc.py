@@ -72,7 +72,7 @@ def test_cpus_are_added_and_maxima_compared() -> None:
 
 
 @pytest.mark.parametrize(("text", "cpus"), [("0\n", 1), ("0-3\n", 4), ("0-1,8-11\n", 12)])
-def test_possible_cpus(text: str, cpus: int) -> None:
+def test_possible_cpus_are_parsed(text: str, cpus: int) -> None:
     assert bcc._possible_cpus(text) == cpus
 
 

@@ -105,7 +105,7 @@ def refusing(*refused: Way, number: int = errno.EINVAL) -> tuple[list[Way], str]
     return tried, loaded
 
 
-def test_the_first_way_that_the_kernel_takes() -> None:
+def test_first_program_set_accepted_by_the_kernel_is_used() -> None:
     assert refusing() == ([FIRST], "first")
     assert refusing(FIRST) == ([FIRST, SECOND], "second")
 

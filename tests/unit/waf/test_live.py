@@ -54,7 +54,7 @@ def test_a_counter_that_is_lost_is_a_reason() -> None:
     assert "lost power" in (live(bench.trail).reason or "")
 
 
-def test_the_line() -> None:
+def test_line_shows_waf_and_error() -> None:
     whole = Live(2.3456, 0.04, None, 60.0, 812e6, 20e6, "log C0h", 1)
     assert live_line(whole) == "WAF 2.35 ± 0.04 over 60 s, NAND 812 ± 20.0 MB/s"
     none = replace(whole, waf=None, waf_error=None, reason="why", nand_bytes_per_s=None)

@@ -27,7 +27,7 @@ growth = st.integers(1, 10**13)
 
 
 @given(amounts, amounts, growth, growth, st.sampled_from(QUANTA), st.sampled_from(QUANTA), st.booleans())
-def test_the_truth_is_within_the_error(
+def test_true_value_is_within_the_error(
     host: int, nand: int, host_grown: int, nand_grown: int, host_step: int, nand_step: int, up: bool
 ) -> None:
     ratio = amplify(grown(nand, nand_grown, nand_step, up=up), grown(host, host_grown, host_step, up=up))
@@ -95,7 +95,7 @@ def test_the_split_finds_both_parts(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("begin", [10, 20, 30])
-def test_the_split_refuses_a_drive_that_changes_its_way(seed: int, begin: int) -> None:
+def test_split_refuses_a_drive_that_changes_its_amplification(seed: int, begin: int) -> None:
     """A new drive relocates no pages until its flash was written once, so no single factor fits both
     phases."""
     chance, intervals = random.Random(seed), []

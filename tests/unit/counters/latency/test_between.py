@@ -78,7 +78,7 @@ cut = st.one_of(
 
 
 @given(st.lists(request, min_size=1, max_size=60), st.lists(cut, max_size=6), st.integers(0, 3))
-def test_the_truth_is_in_every_range(both: list[Request], edges: list[Request], spare: int) -> None:
+def test_true_value_is_in_every_range(both: list[Request], edges: list[Request], spare: int) -> None:
     every = both + edges
     only_host = sum(not request.on_drive for request in every)
     only_drive = sum(not request.on_host for request in every)
@@ -133,7 +133,7 @@ def test_a_drive_that_is_slower_than_the_host_counted_other_commands() -> None:
     assert "took longer than the host waited" in times.reason
 
 
-def test_no_command_is_no_reason() -> None:
+def test_idle_direction_needs_no_reason() -> None:
     times = between(HostTimes(0, 0, 0, ()), drive_of([]), Edges(0, 0))
     assert times == WayTimes(0, 0)
     shown = way_lines(DriveFacts(name="nvme0n1"), 1.0, {"read": times})
@@ -158,7 +158,7 @@ def test_the_last_slot_ends_with_the_longest_time() -> None:
     assert slots[1].high_ns >= longest
 
 
-def test_lines_and_document() -> None:
+def test_lines_fit_in_80_columns_and_document_is_valid() -> None:
     jsonschema = pytest.importorskip("jsonschema")
     folder = Path(__file__).parents[4] / "docs" / "schema"
     schema = strict(json.loads((folder / "way.json").read_text()))

@@ -40,7 +40,7 @@ def test_fixtures_match_the_pages_built_from_the_specification(name: str, made: 
     assert (FOLDER / name).read_bytes() == made()
 
 
-def test_an_ebs_volume() -> None:
+def test_page_of_an_ebs_volume_is_decoded() -> None:
     log = decode_amazon((FOLDER / "ebs-log-d0.bin").read_bytes())
     assert not log.is_instance_storage
     assert (log.read.commands, log.read.bytes, log.read.time_us) == (100, 409_600, 11_000)
@@ -101,7 +101,7 @@ def test_invalid_amazon_pages_are_refused(raw: bytes) -> None:
         decode_amazon(raw)
 
 
-def test_the_latency_monitor() -> None:
+def test_latency_monitor_is_decoded() -> None:
     log = decode_monitor((FOLDER / "ocp-log-c3.bin").read_bytes())
     assert log.enabled
     assert (log.minutes, log.minutes_in_all, log.window_ms, log.version) == (40, 10_080, 1_000, 5)
@@ -198,7 +198,7 @@ def test_files_without_either_page() -> None:
         latency_of(read_recorded([FOLDER.parent / "counters" / "autoval" / "nvme_smartlog.json"]))
 
 
-def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_reads_recorded_pages(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["counters", "--latency", "--from", str(FOLDER / "ebs-log-d0.bin"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["own"]["read"]["commands"] == 100
     assert main(["counters", "--latency", "--from", str(FOLDER / "nothing")]) == 2

@@ -111,7 +111,7 @@ def bench_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BenchO
         (LockWishes(SUPPORTED | ENHANCED, 0, 1), '"enhanced erase begins"', 780),
     ],
 )
-def test_all_is_gone_and_the_password_too(
+def test_erase_removes_data_and_password(
     lock: LockWishes, what: str, patience_s: int, bench_of: BenchOf
 ) -> None:
     bench = bench_of(lock)

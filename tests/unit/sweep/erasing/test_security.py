@@ -145,7 +145,7 @@ def test_the_password_is_the_users_at_level_high_and_no_secret() -> None:
     assert by_hand("sdx").count("--user-master u ") == 2
 
 
-def test_a_journal_keeps_which_password() -> None:
+def test_journal_keeps_the_password_kind() -> None:
     undo = PasswordUndo("opwatch")
     assert parse_undo(str(undo)) == undo
     for text in ("password other of the user, for an erase", f"{undo}\n", "password opwatch"):

@@ -68,7 +68,7 @@ def test_granularity_follows_the_format() -> None:
 
 
 @given(st.binary(max_size=LENGTH + 8), st.integers(0, 63))
-def test_any_list_is_survived(raw: bytes, lba_format: int) -> None:
+def test_any_list_is_decoded_or_refused(raw: bytes, lba_format: int) -> None:
     for decode in (namespace_list, controller_list):
         try:
             assert all(number >= 0 for number in decode(raw))

@@ -73,7 +73,7 @@ def test_a_page_that_is_damaged_or_unknown_is_refused(name: str, why: str) -> No
 
 
 @given(st.binary(max_size=600))
-def test_any_page_is_survived(raw: bytes) -> None:
+def test_any_page_is_decoded_or_refused(raw: bytes) -> None:
     try:
         read = decode_sanitize_log(raw)
     except BadPage:

@@ -84,7 +84,7 @@ def test_command_counts_confirm_but_do_not_prove() -> None:
     assert judge(account(10, 17, Counts.COMMANDS, 1), traced).bearing is Bearing.SILENT
 
 
-def test_a_map_falls() -> None:
+def test_shrinking_map_is_proof() -> None:
     fell = account(300 * MIB, 200 * MIB, Counts.HELD, 1)
     assert judge(fell, trace()).bearing is Bearing.PROVES
     less = judge(replace(fell, after=250 * MIB), trace())
@@ -120,7 +120,7 @@ def reached(
 FITS = account(0, 100 * MIB // 512)
 
 
-def test_proven_by_a_counter() -> None:
+def test_matching_counter_proves_the_trim() -> None:
     result = reached(FITS)
     assert result.verdict is Verdict.PROVEN
     assert result.reasons == ()
@@ -214,7 +214,7 @@ def test_sentinel_gone_from_the_map_is_proof_for_any_data() -> None:
     assert by_map(SentinelMap(MIB, MIB, 0), zeros=MIB).verdict is Verdict.PROVEN
 
 
-def test_still_in_the_map() -> None:
+def test_sentinel_still_in_the_map_is_not_proof() -> None:
     """The sentinel reads as zeros although the drive still holds the block."""
     result = by_map(SentinelMap(MIB, MIB, MIB), zeros=MIB)
     assert result.verdict is Verdict.UNKNOWN

@@ -29,7 +29,7 @@ def watched(*claims: Flow, on: Stack | None = None, whole: bool = True) -> Audit
     return AuditEvidence(layers, layers, Trace(tuple(flows), claims_seen=whole))
 
 
-def test_claimed_beside_reached() -> None:
+def test_claims_are_shown_beside_reached_bytes() -> None:
     result = audit(watched(fitrim("fstrim", 60 * MIB)), "/m")
     assert result.verdict is Verdict.ACCEPTED
     assert result.claimed_bytes == result.reached_bytes == 60 * MIB
@@ -38,7 +38,7 @@ def test_claimed_beside_reached() -> None:
     assert any(f"{60 * MIB} B trimmed, by fstrim" in line for line in lines(result))
 
 
-def test_each_caller_and_each_end_by_itself() -> None:
+def test_claims_are_grouped_by_caller_and_result() -> None:
     result = audit(
         watched(
             fitrim("fstrim", 40 * MIB, count=2),

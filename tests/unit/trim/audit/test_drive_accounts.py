@@ -79,7 +79,7 @@ def test_drive_that_vanishes_during_the_trim_has_no_second_count(bench: Callable
 
 
 @pytest.mark.parametrize(("vendor", "rotational"), [("QEMU", "0"), ("ATA", "1")])
-def test_others_are_not_asked(bench: Callable[..., Bench], vendor: str, rotational: str) -> None:
+def test_other_disks_are_not_polled(bench: Callable[..., Bench], vendor: str, rotational: str) -> None:
     rig = bench(vendor, rotational)
     assert DriveAccounts(stack(layer("sda", "8:0"))).since() == ()
     assert rig.asked == []

@@ -156,7 +156,7 @@ def test_a_minimum_that_the_filesystem_refuses() -> None:
     assert f"a minimum of {200 * MIB} B" in result.rows[0].reasons[0].observed
 
 
-def test_thin_chunks() -> None:
+def test_thin_pool_passes_on_whole_chunks_only() -> None:
     """Linux 6.12: 687,316,992 B requested, 104,857,600 B passed on, 122 mapped chunks of 1 MiB fell to 24."""
     thin = layer("dm-3", "253:3", Kind.THIN, "dm-2", target="thin", granularity=MIB, mapped_bytes=122 * MIB)
     mode = PoolMode.READ_WRITE
@@ -205,7 +205,7 @@ def thin_stack(mode: PoolMode, discards: str) -> tuple[Layer, ...]:
         ((PoolMode.READ_WRITE, "no_discard_passdown"), "thin-no-passdown"),
     ],
 )
-def test_a_pool_that_swallows(facts: tuple[PoolMode, str], code: str) -> None:
+def test_pool_that_drops_discards_explains_the_loss(facts: tuple[PoolMode, str], code: str) -> None:
     flows = [extents("253:3", 8 * MIB), flow(Stage.BIO, "253:3", 8 * MIB, disk="dm-3")]
     result = audit(evidence(stack(*thin_stack(*facts)), flows, 8 * MIB), "/m")
     assert (result.verdict, losses(result)) == (Verdict.NOT_SENT, {code: 8 * MIB})
@@ -329,7 +329,7 @@ def test_btrfs_without_functions_reports_unknown_bytes() -> None:
     assert result.verdict is Verdict.ACCEPTED
 
 
-def test_a_second_trim_of_ext4() -> None:
+def test_second_trim_of_ext4_has_no_bytes_left() -> None:
     flows = [flow(Stage.FS_GROUP, "8:0", 0, count=4)]
     result = audit(evidence(stack(disk()), flows, 0), "/m")
     assert (result.verdict, list(losses(result))) == (Verdict.NOTHING_LEFT, ["ext4-already-trimmed"])
@@ -349,7 +349,7 @@ def test_filesystem_with_no_bytes_left_to_trim_is_a_success() -> None:
     assert audit(small, "/m").verdict is Verdict.NOT_SENT
 
 
-def test_a_signal_in_the_middle() -> None:
+def test_interrupted_trim_is_partial_with_a_reason() -> None:
     flows = [extents("8:0", MIB), *through("sda", "8:0", MIB)]
     result = audit(evidence(stack(disk()), flows, None, interrupted=True), "/m")
     assert list(losses(result)) == ["interrupted"]

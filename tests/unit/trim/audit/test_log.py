@@ -49,7 +49,7 @@ def test_text_without_a_message_is_ignored(text: str) -> None:
     assert list(about(records(text), ["sda"], ["8:0"])) == []
 
 
-def test_a_log_from_now_on(tmp_path: Path) -> None:
+def test_log_starts_at_the_trim(tmp_path: Path) -> None:
     path = tmp_path / "kmsg"
     path.write_text("6,1,1,-;loop77: before\n")
     tail = LogTail(stack(layer("loop77", "7:77")), path)
@@ -58,7 +58,7 @@ def test_a_log_from_now_on(tmp_path: Path) -> None:
     assert tail.read() == KernelLog(("I/O error, dev loop77, sector 8",))
 
 
-def test_a_log_that_may_not_be_read(tmp_path: Path) -> None:
+def test_unreadable_log_is_reported(tmp_path: Path) -> None:
     log = LogTail(stack(layer("loop77", "7:77")), tmp_path / "none").read()
     assert log.lines == ()
     assert log.unknown

@@ -314,5 +314,5 @@ def test_granule_is_the_block_of_the_backing_file(offset: int | None, granule: t
         ([Verdict.UNKNOWN, Verdict.ACCEPTED], 64),
     ],
 )
-def test_exit_status(verdicts: list[Verdict], status: int) -> None:
+def test_exit_status_follows_the_proof(verdicts: list[Verdict], status: int) -> None:
     assert exit_status(verdicts) == status

@@ -54,7 +54,7 @@ def test_blocks_shared_with_other_files_are_predicted(
     )
 
 
-def test_blocks_that_others_have_below_a_target() -> None:
+def test_shared_blocks_below_a_target_are_mapped() -> None:
     """The target starts half a MiB into the file: its free MiB is half in the file's second MiB, half in the
     third."""
     table = (DmTarget(0, 8192, "linear", ("7:0", str(MIB // 1024))),)

@@ -38,7 +38,7 @@ def test_busy_extents_of_xfs() -> None:
     assert (row.bytes_in, row.bytes_out, result.unexplained_bytes) == (7 * MIB, 5 * MIB, 0)
 
 
-def test_an_nvme_drive_that_refuses() -> None:
+def test_refusing_nvme_drive_is_a_reason() -> None:
     flows = [
         extents("259:0", 5 * MIB),
         flow(Stage.BIO, "259:0", 5 * MIB, disk="nvme0n1"),

@@ -249,7 +249,7 @@ def test_counts_match_the_kernels_statistics() -> None:
     assert one.apply(b"".join(raw)) == (3 + 5 + 11, 7)
 
 
-def test_foreign_commands() -> None:
+def test_passthrough_commands_are_classified() -> None:
     def scsi(*cdb: int) -> tuple[ChangeKind, int, int]:
         raw = bytes(cdb).ljust(16, b"\0")
         return ChangeKind.SCSI, int.from_bytes(raw[:8], "little"), int.from_bytes(raw[8:], "little")

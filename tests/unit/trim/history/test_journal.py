@@ -109,7 +109,7 @@ def test_bytes_after_the_last_frame_end_the_file(tail: bytes) -> None:
         journal.load(journal.MAGIC + tail)
 
 
-def test_good_and_bad_files() -> None:
+def test_good_files_are_read_and_bad_files_refused() -> None:
     saved = journal.load((FIXTURES / "good" / "trim" / "disk.history").read_bytes())
     assert (saved.drive.name, saved.drive.sectors, saved.drive.granule) == ("loop0", 131072, 8)
     assert saved.map.extents(SectorState.WRITTEN).total == 7 * 4096

@@ -46,7 +46,7 @@ def test_several_sets_join(parts: list[list[tuple[int, int]]]) -> None:
 
 
 @given(PAIRS, PAIRS)
-def test_set_operations(one: list[tuple[int, int]], two: list[tuple[int, int]]) -> None:
+def test_operations_match_those_of_sets(one: list[tuple[int, int]], two: list[tuple[int, int]]) -> None:
     a, b = Extents.of(one), Extents.of(two)
     for result, expected in (
         (a & b, model(one) & model(two)),
@@ -70,7 +70,7 @@ def test_parts_of_a_set(pairs: list[tuple[int, int]], low: int, high: int, dista
 
 
 @given(PAIRS, st.integers(1, 20), st.integers(0, 40))
-def test_whole_granules(pairs: list[tuple[int, int]], size: int, offset: int) -> None:
+def test_only_whole_granules_are_kept(pairs: list[tuple[int, int]], size: int, offset: int) -> None:
     expected = model(pairs)
     whole = set()
     for first in range(offset % size - size, 130, size):

@@ -27,7 +27,7 @@ def answer(name: str) -> fsmap.FsmapAnswer:
     return fsmap.decode((GOOD / f"{name}.fsmap").read_bytes())
 
 
-def test_map_of_ext4() -> None:
+def test_map_of_ext4_is_decoded() -> None:
     assert list(answer("ext4").free) == [(7, 0)]
     free = answer("ext4").free[7, 0]
     assert free.total == 458420224  # equal to statvfs
@@ -35,7 +35,7 @@ def test_map_of_ext4() -> None:
     assert answer("ext4").resume is None
 
 
-def test_map_of_xfs() -> None:
+def test_map_of_xfs_is_decoded() -> None:
     assert answer("xfs").free[7, 1].total == 417136640
 
 

@@ -58,7 +58,7 @@ def test_too_little_room_is_no_answer() -> None:
         (312 + 20, 0),  # the next target is the same target
     ],
 )
-def test_an_answer_that_is_none(at: int, value: int) -> None:
+def test_invalid_answer_is_refused(at: int, value: int) -> None:
     answer = bytearray(answer_of([(0, 8, "linear", "8:0 0"), (8, 8, "error", "")]))
     struct.pack_into("=I", answer, at, value)
     with pytest.raises(BadInput):
@@ -70,5 +70,5 @@ def test_fewer_bytes_than_a_header() -> None:
         targets(b"abc")
 
 
-def test_damaged_answers() -> None:
+def test_damaged_answers_are_refused() -> None:
     trim_tables.run_answers(2_000, 3)

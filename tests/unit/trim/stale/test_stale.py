@@ -141,7 +141,7 @@ def fiemap_answer(extents: list[tuple[int, int, int, int]], count: int | None = 
     return head + b"".join(struct.pack("=3Q16xI12x", *extent) for extent in extents)
 
 
-def test_file_maps() -> None:
+def test_file_maps_are_decoded() -> None:
     decoded = fiemap.decode(fiemap_answer([(0, 1 << 20, 8192, 0), (8192, 1 << 30, 4096, 0x2001)]) + bytes(99))
     assert decoded == [(0, 1 << 20, 8192, 0), (8192, 1 << 30, 4096, 0x2001)]
     assert [extent.unusable for extent in decoded] == [None, "shared"]
@@ -163,7 +163,7 @@ def test_damaged_file_maps_are_refused(damaged: bytes) -> None:
 
 
 @given(st.binary(max_size=300))
-def test_any_file_map_is_survived(raw: bytes) -> None:
+def test_any_file_map_is_decoded_or_refused(raw: bytes) -> None:
     with contextlib.suppress(ValueError):
         assert all(extent.length > 0 for extent in fiemap.decode(raw))
 
@@ -173,7 +173,7 @@ def lba_answer(*runs: tuple[int, int, int]) -> bytes:
     return struct.pack(">I4x", 4 + len(body)) + body
 
 
-def test_lba_status() -> None:
+def test_lba_status_is_decoded() -> None:
     runs = lba_status.decode(lba_answer((8, 8, 1), (16, 4, 0), (20, 100, 2)) + bytes(50), 512)
     assert runs == [(4096, 8192, False), (8192, 10240, True), (10240, 61440, False)]
     assert lba_status.command(0x0102030405060708, 0x10000).hex() == "9e12010203040506070800010000" + "0000"
@@ -189,7 +189,7 @@ def test_damaged_lba_status_is_refused(damaged: bytes) -> None:
 
 
 @given(st.binary(max_size=300))
-def test_any_lba_status_is_survived(raw: bytes) -> None:
+def test_any_lba_status_is_decoded_or_refused(raw: bytes) -> None:
     with contextlib.suppress(ValueError):
         assert all(run.start < run.end for run in lba_status.decode(raw, 512))
 

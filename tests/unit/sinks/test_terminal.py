@@ -234,7 +234,7 @@ def test_unwritable_standard_error_is_ignored() -> None:
 
 
 def test_json_has_no_half_of_a_surrogate_pair() -> None:
-    """A name that is invalid UTF-8, or a foreign \ud800: strict parsers refuse both."""
+    """A name that is invalid UTF-8, or a foreign \\ud800: strict parsers refuse both."""
     stream = io.StringIO()
     Writer(stream).json({"a\udcff": ["\ud800x", "\U0001f600", "\\ud800", 5, None], "b": ("\udc80",)})
     text = stream.getvalue()

@@ -9,7 +9,7 @@ from opwatch.trace import abi, hist
 from opwatch.trace.abi import LATENCY, SIZE
 from opwatch.trace.hist import Histogram, Scale
 
-# The largest value with a slot of its own: the last slot is open-ended.
+# The largest value below the last slot, which is open-ended.
 LARGEST = LATENCY.low(LATENCY.slots - 1) - 1
 latencies = st.integers(0, LARGEST)
 samples = st.lists(latencies, min_size=1, max_size=300)

@@ -1,4 +1,4 @@
-"""iostat's figures of a disk from the kernel's own statistics: await per group, and utilisation."""
+"""Derive iostat's figures of a disk from the kernel's own statistics: await per group, and utilisation."""
 
 from __future__ import annotations
 

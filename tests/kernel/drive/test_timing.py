@@ -56,7 +56,7 @@ def test_off_means_at_once() -> None:
 def test_it_says_when_the_host_was_the_limit() -> None:
     quick = {"service.latency_ns": 100, "service.read_ns": 1, "service.command_ns": 1}
     with drive(config=quick, words=("timing",)) as one:
-        # No host answers within 0.1 µs. The range was never written, so nothing is read from flash.
+        # No host answers within 100 ns. The range was never written, so nothing is read from flash.
         reads(one.device, 40)
         truth = one.truth()
         assert truth["timing"] == 1

@@ -103,8 +103,8 @@ def test_cells_add_up_to_the_disk_after_owners_were_forgotten(disk: ScratchDisk)
     assert totals == sorted(totals)
     whole = sum(counts.requests for (_, op), counts in owned.cells.items() if op == "read")
     assert whole == reading.sample.ops["read"].completed
-    # How many depends on how often the machine can evict it: 45 to 60 % were measured.
-    assert totals[-1] > whole / 10
+    # How many depends on how often the machine can evict it: 45 % on an idle machine.
+    assert totals[-1] > whole / 3
 
 
 def test_many_short_processes_leave_room_for_a_large_one(disk: ScratchDisk) -> None:

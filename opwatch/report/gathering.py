@@ -29,9 +29,8 @@ MOST_SLOW = 2000
 class DiskPicture:
     """One disk of a run.
 
-    `finals` are its summaries; several if the disk disappeared and returned. `intervals` is the number of
-    intervals in the bins. `slow` holds individually reported requests, only the slowest if there were very
-    many; `slow_count` counts all.
+    `finals` are its summaries; several if the disk disappeared and returned. `slow` holds individually
+    reported requests, only the slowest if there were very many; `slow_count` counts all.
     """
 
     device: str
@@ -39,12 +38,16 @@ class DiskPicture:
     course: BinnedCourse = field(default_factory=BinnedCourse)
     counts: IntervalCounts = field(default_factory=IntervalCounts)
     finals: list[Observation] = field(default_factory=list)
-    intervals: int = 0
     slow: list[SlowRequest] = field(default_factory=list)
     slow_count: int = 0
     slow_limit_ns: int | None = None
     # The longest stall of any interval.
     stall: Stall | None = None
+
+    @property
+    def intervals(self) -> int:
+        """Return the number of intervals in the bins."""
+        return len(self.counts)
 
     @property
     def bins(self) -> list[TimeBin]:
@@ -88,7 +91,6 @@ class DiskPicture:
         """Add the next interval."""
         self.course.add(interval)
         self.counts.add(interval)
-        self.intervals += 1
 
     def take(self, observation: Observation) -> None:
         """Add an interval, or the summary of a disk."""

@@ -29,6 +29,9 @@ class IntervalCounts:
         self._all_counts = array("q")
         self._in_flight = array("q")
 
+    def __len__(self) -> int:
+        return len(self._begins_ns)
+
     def add(self, one: TimeBin) -> None:
         """Add the next interval."""
         self._begins_ns.append(one.begin_ns)
@@ -43,13 +46,14 @@ class IntervalCounts:
         intervals at the end are a pause if they are too many to be a usual gap."""
         begin, end = self._within(phase)
         counts = self._counts[op]
-        busy = [place for place in range(begin, end) if counts[place]]
-        if not busy:
+        first = next((place for place in range(begin, end) if counts[place]), None)
+        if first is None:
             return []
-        pauses = list(self._pauses_between(op, busy[0], end))
-        if any(pause.is_last for pause in pauses):
+        last = next(place for place in range(end - 1, first - 1, -1) if counts[place])
+        pauses = list(self._pauses_between(op, first, end))
+        if last + 1 == end or any(pause.is_last for pause in pauses):
             return pauses
-        return list(self._pauses_between(op, busy[0], busy[-1] + 1))
+        return list(self._pauses_between(op, first, last + 1))
 
     def _within(self, phase: Phase | None) -> tuple[int, int]:
         if phase is None:

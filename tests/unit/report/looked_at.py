@@ -1,4 +1,4 @@
-"""Lay a page out in a browser: report elements that stick out or overlap, and empty plots."""
+"""Lay a page out in a browser: report elements that stick out or overlap, broken words, and empty plots."""
 
 from __future__ import annotations
 
@@ -49,6 +49,29 @@ frame.onload = () => {
     traces: [...svg.querySelectorAll("path")].filter(path =>
       !path.matches(".grid, .flag") && path.getTotalLength && path.getAttribute("d")).length,
   }));
+  // A card's label is generated content, which has no position: measure a copy of it.
+  for (const cell of page.querySelectorAll("td")) {
+    const label = frame.contentWindow.getComputedStyle(cell, "::before");
+    if (label.content === "none" || label.display === "none" || !cell.dataset.of) continue;
+    const copy = page.createElement("span");
+    copy.textContent = cell.dataset.of;
+    for (const name of ["overflowWrap", "fontWeight", "textAlign"]) copy.style[name] = label[name];
+    cell.prepend(copy);
+    cell.classList.add("copied");
+  }
+  page.head.append(Object.assign(page.createElement("style"),
+    {textContent: "td.copied::before{content:none!important}"}));
+  for (const cell of page.querySelectorAll("td")) {
+    const texts = page.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+    for (let node = texts.nextNode(); node; node = texts.nextNode())
+      for (const word of node.data.matchAll(/[A-Za-z]{2,14}/g)) {
+        const range = page.createRange();
+        range.setStart(node, word.index);
+        range.setEnd(node, word.index + word[0].length);
+        if (new Set([...range.getClientRects()].map(box => Math.round(box.top))).size > 1)
+          problems.push("broken word: " + word[0]);
+      }
+  }
   document.getElementById("answer").textContent = JSON.stringify({problems, plots, loaded});
 };
 frame.src = "%(page)s";

@@ -1,5 +1,5 @@
-"""Pages in a browser: no element sticks out or overlaps, every plot has lines, and no network request is
-made. Skipped without Chromium."""
+"""Pages in a browser: no element sticks out or overlaps, no word is broken, every plot has lines, and no
+network request is made. Skipped without Chromium."""
 
 from __future__ import annotations
 
@@ -71,11 +71,13 @@ def test_layout_problems_are_noticed(chromium: Browser, tmp_path: Path) -> None:
         "<span class=flag style='position:absolute'>up</span>"
         "<span class=flag style='position:absolute'>down</span></div>"
         "<svg aria-label=empty><path class=grid d='M0 0h1'/></svg>"
+        "<table><tr><td style='display:block;width:20px;overflow-wrap:anywhere'>decided</table>"
     )
     look = looked_at(chromium, page, 390)
     assert "it is wider than its window" in look.problems
     assert "one meets two" in look.problems
     assert "up lies on down" in look.problems
+    assert "broken word: decided" in look.problems
     assert [plot["traces"] for plot in look.plots] == [0]
     assert look.requests
     assert set(look.requests) == {"https://example.invalid/x.png"}

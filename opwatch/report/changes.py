@@ -53,13 +53,12 @@ def disk_changes(
     return tuple(changes)
 
 
-def _is_within(begin_ns: int, end_ns: int, phase: Phase) -> bool:
-    return begin_ns >= phase.begin_ns and (phase.end_ns is None or end_ns <= phase.end_ns)
-
-
 def _op_changes(op: str, disk: DiskPicture, phase: Phase | None) -> Iterator[CourseChanges]:
     """Find changes of requests per second and of p99, from the first request on."""
-    bins = [one for one in disk.bins if phase is None or _is_within(one.begin_ns, one.end_ns, phase)]
+    bins = disk.bins
+    if phase:
+        places = phase.places([one.begin_ns for one in bins], [one.end_ns for one in bins])
+        bins = [bins[place] for place in places]
     busy = [place for place, one in enumerate(bins) if one.op(op).count]
     if not busy:
         return
@@ -80,8 +79,7 @@ def _rate_changes(
         replace(step, load=load_changes(op, _bins_of(step.before, bins), _bins_of(step.after, bins)))
         for step in change.levels.steps
     )
-    all_pauses = sorted((*pauses, *change.levels.pauses), key=lambda pause: pause.begin_ns)
-    return replace(change, levels=replace(change.levels, steps=steps, pauses=tuple(all_pauses)))
+    return replace(change, levels=replace(change.levels, steps=steps, pauses=tuple(pauses)))
 
 
 def _thinned_outside(bins: Sequence[TimeBin], pauses: Sequence[Pause]) -> Iterator[TimeBin]:
@@ -124,16 +122,15 @@ def _named(
 
 def _drive_changes(drive: DriveCourse, phase: Phase | None) -> Iterator[CourseChanges]:
     """Find changes of write amplification, if the counters moved often enough."""
-    flows = [
-        flow
-        for flow in drive.parts
-        if phase is None or _is_within(flow.end_ns - round(flow.seconds * 1e9), flow.end_ns, phase)
-    ]
+    flows = list(drive.parts)
+    if phase:
+        places = phase.places([flow.begin_ns for flow in flows], [flow.end_ns for flow in flows])
+        flows = [flows[place] for place in places]
     groups = grouped(flows, _MOST_INTERVALS)
     series = LevelSeries(
         over=[sum(flow.nand_bytes for flow in group) for group in groups],
         under=[sum(flow.host_bytes for flow in group) for group in groups],
-        begins_ns=[group[0].end_ns - round(group[0].seconds * 1e9) for group in groups],
+        begins_ns=[group[0].begin_ns for group in groups],
         ends_ns=[group[-1].end_ns for group in groups],
         least=LEAST_STRETCHES,
     )
@@ -151,13 +148,9 @@ def _changes(figure: str, op: str | None, phase: Phase | None, series: LevelSeri
 
 
 def _last_values(series: LevelSeries, levels: Levels) -> list[float]:
-    """Return the values of the last level, pauses excluded."""
+    """Return the values of the last level."""
     begin = levels.rest.level.begin_ns if levels.rest else 0
-    return [
-        value
-        for at, value in zip(series.begins_ns, series.values, strict=True)
-        if at >= begin and not any(pause.begin_ns <= at < pause.end_ns for pause in levels.pauses)
-    ]
+    return [value for at, value in zip(series.begins_ns, series.values, strict=True) if at >= begin]
 
 
 def with_steps(changes: Sequence[CourseChanges]) -> list[CourseChanges]:

@@ -46,6 +46,10 @@ class AmplifiedPart:
     written: int
 
     @property
+    def begin_ns(self) -> int:
+        return self.end_ns - round(self.seconds * 1e9)
+
+    @property
     def waf(self) -> float | None:
         """Return NAND bytes per host byte, or None if the host wrote nothing."""
         return self.nand_bytes / self.host_bytes if self.host_bytes else None

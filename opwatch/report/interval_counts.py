@@ -6,7 +6,6 @@ Bins add up neighbours, which hides pauses that are short beside the run.
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 from opwatch.compare.estimates import LEAST_INTERVALS
@@ -44,24 +43,16 @@ class IntervalCounts:
     def pauses(self, op: str, phase: Phase | None) -> list[Pause]:
         """Return the pauses of an operation within a phase, or within the run, after its first request. Empty
         intervals at the end are a pause if they are too many to be a usual gap."""
-        begin, end = self._within(phase)
+        places = phase.places(self._begins_ns, self._ends_ns) if phase else range(len(self))
         counts = self._counts[op]
-        first = next((place for place in range(begin, end) if counts[place]), None)
+        first = next((place for place in places if counts[place]), None)
         if first is None:
             return []
-        last = next(place for place in range(end - 1, first - 1, -1) if counts[place])
-        pauses = list(self._pauses_between(op, first, end))
-        if last + 1 == end or any(pause.is_last for pause in pauses):
+        last = next(place for place in reversed(places) if counts[place])
+        pauses = list(self._pauses_between(op, first, places.stop))
+        if last + 1 == places.stop or any(pause.is_last for pause in pauses):
             return pauses
         return list(self._pauses_between(op, first, last + 1))
-
-    def _within(self, phase: Phase | None) -> tuple[int, int]:
-        if phase is None:
-            return 0, len(self._begins_ns)
-        begin = bisect_left(self._begins_ns, phase.begin_ns)
-        return begin, len(self._ends_ns) if phase.end_ns is None else bisect_right(
-            self._ends_ns, phase.end_ns
-        )
 
     def _pauses_between(self, op: str, begin: int, end: int) -> Iterator[Pause]:
         counts = self._counts[op]

@@ -19,7 +19,7 @@ from opwatch.compare.student import threshold
 from opwatch.frozen import frozen, replace
 from opwatch.report.jumps import is_gradual, jumps_of
 from opwatch.report.loads import LoadChange
-from opwatch.report.pauses import QUIET, pauses_of, quiet_places
+from opwatch.report.pauses import QUIET, quiet_places
 
 # Maximum probability, per place, of naming a change in an unchanged timeline.
 CHANCE = 1e-4
@@ -65,20 +65,6 @@ class LevelSeries:
             under=self.under[cut],
             begins_ns=self.begins_ns[cut],
             ends_ns=self.ends_ns[cut],
-        )
-
-    def without(self, pauses: Sequence[tuple[int, int]]) -> LevelSeries:
-        """Return the series without the intervals of the pauses."""
-        if not pauses:
-            return self
-        edges = [0, *(edge for pause in pauses for edge in pause), len(self)]
-        parts = [self.part(begin, end) for begin, end in zip(edges[::2], edges[1::2], strict=True)]
-        return replace(
-            self,
-            over=[value for part in parts for value in part.over],
-            under=[value for part in parts for value in part.under],
-            begins_ns=[at for part in parts for at in part.begins_ns],
-            ends_ns=[at for part in parts for at in part.ends_ns],
         )
 
     @property
@@ -165,7 +151,7 @@ class Rest:
 class Levels:
     """The levels of a timeline, the steps between the levels, and the steadiness of the last level.
 
-    `reason` explains why no levels were found. `pauses` are excluded from the levels.
+    `reason` explains why no levels were found. `pauses` of a rate are excluded from the levels.
     """
 
     levels: tuple[Level, ...] = ()
@@ -176,14 +162,7 @@ class Levels:
 
 
 def levels_of(series: LevelSeries) -> Levels:
-    """Split a timeline into levels, steps and pauses. Levels and steps use the intervals outside of pauses
-    only."""
-    pauses = pauses_of(series.values, series.least) if sum(series.over) else []
-    active = series.without(pauses)
-    return replace(_active_levels(active), pauses=tuple(_pause(series, *pause) for pause in pauses))
-
-
-def _active_levels(series: LevelSeries) -> Levels:
+    """Split a timeline without pauses into levels and steps."""
     if len(series) < 2 * series.least:
         return Levels(reason=f"{len(series)} intervals are too few, {2 * series.least} are needed")
     if not sum(series.over):
@@ -244,11 +223,6 @@ def _is_mostly_gradual(step: Step, jump: Step) -> bool:
         return False
     is_beyond = not at_once.low <= whole <= at_once.high
     return is_beyond and abs(math.log(whole)) > _MOSTLY * abs(math.log(at_once.ratio or 1.0))
-
-
-def _pause(series: LevelSeries, begin: int, end: int) -> Pause:
-    part = series.part(begin, end)
-    return Pause(part.begins_ns[0], part.ends_ns[-1], end - begin, is_last=end == len(series))
 
 
 def _left_at(values: Sequence[float], fewest: int) -> int | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
 
 from opwatch.errors import NotEnoughData
 from opwatch.frozen import frozen
@@ -20,6 +21,12 @@ class Phase:
     name: str
     begin_ns: int
     end_ns: int | None = None
+
+    def places(self, begins_ns: Sequence[int], ends_ns: Sequence[int]) -> range:
+        """Return the places of the intervals that are completely within the phase. The intervals are in order
+        of time."""
+        end = len(ends_ns) if self.end_ns is None else bisect_right(ends_ns, self.end_ns)
+        return range(bisect_left(begins_ns, self.begin_ns), end)
 
 
 def phases_of(run: RecordedRun) -> list[Phase]:

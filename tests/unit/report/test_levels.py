@@ -158,33 +158,6 @@ def test_period_has_its_true_length(length: int) -> None:
     assert period_of(dips[: 3 * length]) is None
 
 
-@pytest.mark.parametrize(("pause", "after"), [(2, 300), (5, 300), (10, 300), (10, 600), (15, 300)])
-def test_a_step_behind_a_pause_is_where_the_level_begins(pause: int, after: float) -> None:
-    """40 seeds each, with a standard deviation of 30 %. The tolerance covers that noise."""
-    right = pauses = 0
-    for seed in range(40):
-        chance = random.Random(seed)
-        values = [
-            max(level * (1 + 0.3 * chance.gauss(0, 1)), 1.0) if level else 0.0
-            for seconds, level in ((60, 1000.0), (pause, 0.0), (60, after))
-            for _ in range(seconds)
-        ]
-        levels = levels_of(series(values))
-        right += any(abs(step.at_ns - (60 + pause) * S) <= 2 * S for step in levels.steps)
-        pauses += [(one.begin_ns // S, one.end_ns // S) for one in levels.pauses] == [(60, 60 + pause)]
-    assert right >= (36 if after == 300 else 28)
-    assert pauses >= 36 or pause == 2
-
-
-def test_a_stall_is_a_pause_and_no_steady_level() -> None:
-    levels = levels_of(series([*noisy([(600, 500)], 0.02), *[0.0] * 200]))
-    (pause,) = levels.pauses
-    assert (pause.begin_ns, pause.end_ns, pause.is_last) == (600 * S, 800 * S, True)
-    assert levels.rest and levels.rest.level.end_ns == 600 * S
-    (pause,) = levels_of(series([*noisy([(60, 500)], 0.02), *[0.0] * 8, *noisy([(60, 500)], 0.02)])).pauses
-    assert (pause.begin_ns, pause.end_ns, pause.is_last) == (60 * S, 68 * S, False)
-
-
 @pytest.mark.parametrize("rate", [0.05, 0.2, 1.0, 5.0])
 def test_gaps_of_a_sparse_load_are_no_pauses(rate: float) -> None:
     pauses = 0

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from opwatch.report.bins import OpBin, RateRange, TimeBin
 from opwatch.report.changes import RATE, disk_changes
 from opwatch.report.gathering import DiskPicture
-from opwatch.report.levels import Pause
+from opwatch.report.levels import Levels, Pause
 
 S = 10**9
 
@@ -41,6 +43,46 @@ def test_pause_reports_the_requests_in_flight(flying: int) -> None:
 
 def test_in_flight_is_not_known_while_another_operation_goes_on() -> None:
     assert pause_of(3, others=True).in_flight is None
+
+
+def rate_levels(counts: list[int]) -> Levels:
+    """Return the levels of a disk with this many writes in each second."""
+    disk = DiskPicture("sda", "sda")
+    for at, count in enumerate(counts):
+        ops = {"write": OpBin(count, count * 4096, 0.5)} if count else {}
+        disk.add(TimeBin(at * S, (at + 1) * S, 1.0, 1, ops, in_flight=RateRange(1, 1)))
+    return next(one for one in disk_changes(disk, None, ()) if one.figure == RATE).levels
+
+
+def noisy(levels: list[tuple[int, int]], spread: float, seed: int = 1) -> list[int]:
+    """Return counts for the given seconds at each level."""
+    chance = random.Random(seed)
+    return [
+        max(round(level * (1 + spread * chance.gauss(0, 1))), 1) if level else 0
+        for seconds, level in levels
+        for _ in range(seconds)
+    ]
+
+
+@pytest.mark.parametrize(("pause", "after"), [(2, 300), (5, 300), (10, 300), (10, 600), (15, 300)])
+def test_a_step_behind_a_pause_is_where_the_level_begins(pause: int, after: int) -> None:
+    """40 seeds each, with a standard deviation of 30 %. The tolerance covers that noise."""
+    right = pauses = 0
+    for seed in range(40):
+        levels = rate_levels(noisy([(60, 1000), (pause, 0), (60, after)], 0.3, seed))
+        right += any(abs(step.at_ns - (60 + pause) * S) <= 2 * S for step in levels.steps)
+        pauses += [(one.begin_ns // S, one.end_ns // S) for one in levels.pauses] == [(60, 60 + pause)]
+    assert right >= (36 if after == 300 else 28)
+    assert pauses >= 36 or pause == 2
+
+
+def test_a_stall_is_a_pause_and_no_steady_level() -> None:
+    levels = rate_levels(noisy([(600, 500), (200, 0)], 0.02))
+    (pause,) = levels.pauses
+    assert (pause.begin_ns, pause.end_ns, pause.is_last) == (600 * S, 800 * S, True)
+    assert levels.rest and levels.rest.level.end_ns == 600 * S
+    (pause,) = rate_levels(noisy([(60, 500), (8, 0), (60, 500)], 0.02)).pauses
+    assert (pause.begin_ns, pause.end_ns, pause.is_last) == (60 * S, 68 * S, False)
 
 
 def long_run(seconds: int, begin: int, end: int) -> DiskPicture:

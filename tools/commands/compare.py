@@ -18,8 +18,9 @@ from opwatch.recording.reading.phases import entries_within, phase_named
 from opwatch.rules.parse import parse_rule
 from opwatch.rules.rule import Rule
 from opwatch.sinks.compare import document, lines, ruling_of
-from opwatch.sinks.compare_markdown import fenced, markdown
+from opwatch.sinks.compare_markdown import markdown
 from opwatch.sinks.fio.beside import compared_document, compared_lines
+from opwatch.sinks.markdown_text import fenced
 from opwatch.sinks.terminal import data, say
 from opwatch.tools.arguments import file_name
 from opwatch.tools.commands.replay import made_without_intervals, notes_of, open_run

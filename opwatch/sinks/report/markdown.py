@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from opwatch.compare.comparing import RunComparison
 from opwatch.report.subject import ReportedRun
-from opwatch.sinks.compare_markdown import escaped, escaped_cell, markdown
+from opwatch.sinks.compare_markdown import markdown
+from opwatch.sinks.markdown_text import escaped, escaped_cell
 from opwatch.sinks.report.change_words import change_table
 from opwatch.sinks.report.owner_table import owner_table, reason_of
 from opwatch.sinks.report.page import facts, lead

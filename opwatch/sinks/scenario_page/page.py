@@ -8,7 +8,7 @@ from typing import Any
 from opwatch.fields import Fields
 from opwatch.foreign import table_of
 from opwatch.scenarios.scenario import ScenarioKind
-from opwatch.sinks.compare_markdown import as_text, fenced
+from opwatch.sinks.markdown_text import as_text, fenced
 from opwatch.sinks.report.page import document_of
 from opwatch.sinks.report.plots import markup
 from opwatch.sinks.report.plots.figure import Figure

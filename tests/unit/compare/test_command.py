@@ -17,7 +17,7 @@ from opwatch.compare.cpu import NO_COMMAND, WHOLE_RUN
 from opwatch.cpu import CpuTimes
 from opwatch.recording.schema import COMMAND_CPU
 from opwatch.samples.entries import RunEntry
-from opwatch.sinks.compare_markdown import escaped, escaped_cell
+from opwatch.sinks.markdown_text import escaped, escaped_cell
 from opwatch.tools.cli import main
 from tests.unit.compare.counted_disk import Second, entries, write_recording
 from tests.unit.support.recordings import record, sealed

@@ -38,7 +38,8 @@ def document_of_drive(scenario: str) -> str:
         # Run in this process: the device is open here, and a separate command would find it in use.
         with contextlib.redirect_stdout(io.StringIO()) as document:
             if status := cli.main(["sweep", "run", "--scenario", scenario, *words, *pace]):
-                raise OpwatchError(f"{scenario} on a drive ended with status {status}")
+                reason = ": a level is not in steady state; run on an idle machine" if status == 6 else ""
+                raise OpwatchError(f"{scenario} on a drive ended with status {status}{reason}")
         return document.getvalue()
 
 

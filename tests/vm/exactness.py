@@ -20,35 +20,43 @@ PAGE = CHECKOUT / "docs" / "exactness.md"
 
 HEAD = """# Exactness
 
-Written by `make exactness` from runs of the tests in QEMU guests with Debian's stock kernels. One row is one
-operation of one workload. *Drift* is how many more requests, and bytes, `/sys/block/*/stat` counted than were
-traced ("not kept": the kernel has no such count; flushes have no bytes). *Losses* are completions without
-an issue, missed completions, requests that could not be remembered and program runs that the kernel skipped.
-*Between*: of the readings that were taken every 0.2 s while the workload ran, those up to which anything was
-unexplained ("-": not looked at). The kernel counts a request a moment after its end is traced: a reading in
-that moment waits for the kernel. The tests fail unless all are 0 in every row. Where
-[the support matrix](support-matrix.md) says that a kernel skips runs of programs (7.3), and with bpftrace,
-they fail if more is missing than it counted as skipped.
+This page compares opwatch's counts with the kernel's own statistics. `make exactness` writes it from test
+runs in QEMU guests with Debian's stock kernels. Each row is one operation of one workload.
+
+- *drift* and *byte drift*: how many more requests and bytes `/sys/block/*/stat` counted than opwatch
+  traced. "not kept" means that the kernel has no such count. Flushes have no bytes.
+- *losses*: completions without an issue, missed completions, requests that could not be remembered, and
+  program runs that the kernel skipped.
+- *between*: opwatch is read every 0.2 s while the workload runs. The cell has the number of readings with
+  unexplained requests or bytes, and the number of all readings. "-" means that the test reads only at the
+  end. The kernel counts a request shortly after its completion is traced; a reading at that moment waits
+  for it.
+
+The tests fail unless drift, losses and *between* are 0 in every row. On kernels that skip program runs
+([support matrix](support-matrix.md), 7.3), and with bpftrace, they fail if more requests are missing than
+the kernel counted as skipped.
 
 """
 TAIL = """
-## Kernels that run no programs while PID 1 is current
+## Kernels that skip BPF programs while PID 1 is current
 
-Some virtual machines have a kernel that skips every BPF program while a thread of process 1 is current, and
-counts that nowhere (`skipped by kernel` stays 0). A request whose end interrupts PID 1 is completed unseen,
-so the drift against the kernel's own count is above 0.
+Some virtual machines run a kernel that skips every BPF program while a thread of process 1 is current. The
+kernel counts these skips nowhere (`skipped by kernel` stays 0). If a completion interrupts PID 1, opwatch
+does not see it, so the drift against the kernel's count is above 0. None of the kernels in the tables above
+does this.
 
-opwatch finds out when it starts: a small program counts the switches from PID 1 to other tasks, and
-`/proc/1/task/*/status` says how many there were. `opwatch doctor` prints the result. On such a kernel
-every request that began or ended unseen is reported once, in one line with this cause, and is no alarm:
-its number is exact by the kernel's count. Whether each of them met PID 1 cannot be measured. What PID 1
-cannot explain stays UNEXPLAINED: requests that the kernel did not count, and completions stamped before
-their issue. Only PID 1 is concerned: on such a kernel (6.18) in 10 s of load every other task was seen at
-each of its switches, and all threads of PID 1 at none.
+opwatch detects this when it starts. A small BPF program counts the switches from PID 1 to other tasks, and
+`/proc/1/task/*/status` has the kernel's number. `opwatch doctor` prints the result. On such a kernel opwatch
+reports requests that started or completed unseen once, in one line with this cause. They do not raise an
+alarm, because the kernel's count gives their exact number. Whether each of them met PID 1 cannot be
+measured. What PID 1 cannot explain stays UNEXPLAINED: requests that the kernel did not count, and
+completions with a time stamp before their issue.
 
-Ten runs of 3 s with fio on a loop device there (randrw, 4 KiB, depth 8) missed 16 of 92,464, 8 of 62,032
-and none of the other eight (10,400 to 74,717). How many depends on what PID 1 does. Nothing that can be
-changed on such a machine helps. The kernels of the table show nothing of it.
+Only PID 1 is affected: during 10 s of load on such a kernel (6.18) the programs saw every other task at
+each of its switches, and PID 1's threads at none. In ten runs of 3 s with fio on a loop device there
+(randrw, 4 KiB, depth 8), opwatch missed 16 of 92,464 requests in one run, 8 of 62,032 in another, and none
+in the other eight (10,400 to 74,717 requests). The number depends on what PID 1 does. No setting on such a
+machine helps.
 """
 COLUMNS = (
     "kernel",
@@ -64,12 +72,13 @@ COLUMNS = (
     "losses",
     "between",
 )
-TIMES_HEAD = """## Times of requests that take more than one attempt
+TIMES_HEAD = """## Latency of requests that take more than one attempt
 
-Latency is from a request's first issue to its last completion: requeues, timeouts and completions in parts
-are in it, and its size is that of the whole request. The kernel's mean (iostat's await) begins a little
-earlier, when the request is allocated, and is rounded to whole milliseconds of all requests together.
-*In flight* are requests that had not completed when the workload ended.
+Latency is the time from a request's first issue to its last completion. It includes requeues, timeouts and
+partial completions, and the request counts with its whole size. The kernel's mean (iostat's await) starts a
+little earlier, when the request is allocated. It is rounded because the kernel reports whole milliseconds
+summed over all requests. *In flight* is the number of requests that had not completed when the workload
+ended.
 """
 TIMES = (
     "kernel",

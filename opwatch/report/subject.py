@@ -77,6 +77,8 @@ def _marks(run: RecordedRun, picture: RunPicture) -> list[RunMark]:
 def _ending(run: RecordedRun) -> str:
     if run.missing:
         return f"its last {run.missing} bytes are missing"
+    if run.damage and not run.trailer:
+        return "the file is damaged, and does not report its end"
     if not run.trailer:
         return "its recorder was killed; what it kept until then is shown"
     lost = run.trailer.left_out

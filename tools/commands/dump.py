@@ -115,7 +115,7 @@ def _text_sink(args: argparse.Namespace) -> Sink:
 
 
 def _show(kept: RecordedRun, args: argparse.Namespace, sink: Sink) -> None:
-    for note in notes_of(kept):
+    for note in notes_of(kept, with_damage=False):
         say(note)
     show(Replay(kept, args), Story(), sink, say)
 

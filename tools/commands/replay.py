@@ -15,7 +15,7 @@ from opwatch.errors import NotEnoughData, UsageError
 from opwatch.foreign import whole
 from opwatch.recording.reading.files import kept_files
 from opwatch.recording.reading.notes import kept_notes
-from opwatch.recording.reading.reader import RecordedRun
+from opwatch.recording.reading.reader import RecordedRun, is_damage
 from opwatch.recording.reading.steps import Steps
 from opwatch.recording.reading.window import between, ended, in_steps
 from opwatch.recording.schema import FILE, NOTE
@@ -113,7 +113,8 @@ class Replay:
         self._recorded_ns = _interval_ns(run)
         if reason := made_without_intervals(run):
             raise NotEnoughData(f"{run.name}: {reason}: opwatch replay shows it, with --json for programs")
-        first = next(run.entries(), None)
+        # Events on a damaged file come before the first disk.
+        first = next((entry for entry in run.entries() if not is_damage(entry)), None)
         if not isinstance(first, Began):
             raise NotEnoughData(f"{run.name}: nothing was watched yet when it ended")
         self._first = first
@@ -234,15 +235,18 @@ def _interval_ns(run: RecordedRun) -> int:
     return value if isinstance(value, int) and 0 < value <= _MOST_STEP_S * 10**9 else 10**9
 
 
-def notes_of(run: RecordedRun, *, verbose: bool = False) -> list[str]:
-    """Return messages to print before a recording is shown."""
+def notes_of(run: RecordedRun, *, verbose: bool = False, with_damage: bool = True) -> list[str]:
+    """Return messages to print before a recording is shown. Without `with_damage`, the damage that entries()
+    reports is left out."""
     notes = []
     if verbose:
         notes = [f"{name}: {value}" for name, value in run.header.items() if name not in _LAYOUT]
         notes += [f"{event.kind}: {event.words}" for event in run.events if event.kind not in (FILE, NOTE)]
         notes += [f"file: {file.name}, {file.size} bytes" for file in kept_files(run)]
     notes += [note.line() for note in kept_notes(run)]
-    if run.missing:
+    if run.damage:
+        notes += [run.damage] if with_damage else []
+    elif run.missing:
         notes.append(f"{run.name}: its last {run.missing} bytes are missing")
     elif not run.trailer:
         notes.append(f"{run.name} has no end: its recorder was killed; what it kept until then is shown")
@@ -293,7 +297,8 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--at shows one interval: leave out --from and --to")
     kept = open_run(args.file)
     try:
-        for note in notes_of(kept, verbose=args.verbose):
+        is_whole = made_without_intervals(kept) is not None
+        for note in notes_of(kept, verbose=args.verbose, with_damage=is_whole):
             say(note)
         if _shown_whole(kept, args):
             return 0

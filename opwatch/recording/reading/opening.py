@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 from collections.abc import Iterator
@@ -20,8 +21,10 @@ from opwatch.recording.reading.leftovers import (
     log_beside,
     regular_file,
 )
+from opwatch.recording.reading.salvage import collected
 from opwatch.recording.schema import (
     APPLICATION_ID,
+    CHECK_VERSION,
     FIRST_VERSION,
     INDEXES,
     VERSION,
@@ -45,6 +48,8 @@ _MOST_DOCUMENT = 1 << 20
 _MOST_SCHEMA = 64
 # Minimum size of a row in the file, in bytes.
 _LEAST_ROW = 4
+# Tables that other rows refer to.
+_SMALL = ("header", "shapes", "facts", "clocks")
 _TYPES = {"INTEGER": int, "TEXT": str, "BLOB": bytes}
 _LIMITS = {
     sqlite3.SQLITE_LIMIT_LENGTH: _MOST_VALUE,
@@ -71,18 +76,64 @@ class CheckedFile:
         # `missing`: bytes lost at the end of the file. `size`: bytes of the file and its log, without holes.
         self.size, self.missing = _size_and_missing(path)
         self._most_rows, self._most_bytes = self.size // _LEAST_ROW, self.size + _MOST_VALUE // 8
+        # Why the rows were collected from the pages, if SQLite cannot find all of them.
+        self.damage: str | None = None
+        self.version = VERSION
+        try:
+            self._open(path)
+        except Damaged as error:
+            # Without checksums a stale row cannot be told from a current one.
+            if self.version < CHECK_VERSION:
+                raise
+            self._salvage(path, error)
+
+    def _open(self, path: Path) -> None:
+        """Open the file itself. Damaged if SQLite cannot find all of its rows."""
         try:
             self._connection = _connected(path, is_cut=self.missing > 0)
         except _ERRORS as error:
             raise self._unreadable(error) from error
         try:
             self._check_tables()
+            if self.version >= CHECK_VERSION:
+                self._check_pages()
         except _ERRORS as error:
             self.close()
             raise self._unreadable(error) from error
         except BaseException:
             self.close()
             raise
+
+    def _check_pages(self) -> None:
+        """Raise an error for a page that SQLite cannot use, and for a damaged row that others depend on."""
+        if self.missing:
+            raise sqlite3.DatabaseError(f"its last {self.missing} bytes are missing")
+        (words,) = self._connection.execute("PRAGMA quick_check(1)").fetchone()
+        if words != "ok":
+            raise sqlite3.DatabaseError(words.splitlines()[-1])
+        for table in (*_SMALL, "blocks"):
+            for _ in self.rows(table):
+                pass
+
+    def _salvage(self, path: Path, error: Damaged) -> None:
+        """Read the rows that the pages still hold in place of the file. Raises `error` without a header."""
+        try:
+            self._connection = _salvaged(path, self.size)
+            empty = [table for table in _SMALL if not self._has_rows(table)]
+        except BadInput as bound:
+            raise Damaged(f"{error}; {bound}") from error
+        except _ERRORS as problem:
+            raise Damaged(f"{error}; its rows cannot be collected: {problem}") from problem
+        if "header" in empty:
+            self.close()
+            # A file without any of them is no recording, as far as we know.
+            raise error if len(empty) == len(_SMALL) else Damaged(f"{error}: no rows of header are left")
+        rest = f"; its pages hold no rows of {' and '.join(empty)}" if empty else ""
+        cause = error.__cause__
+        self.damage = f"{self.name} is damaged: {_words_of(cause)}{rest}" if cause else f"{error}{rest}"
+
+    def _has_rows(self, table: str) -> bool:
+        return bool(self._connection.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone())
 
     def rows(
         self,
@@ -127,8 +178,9 @@ class CheckedFile:
     def _unreadable(self, error: Exception, where: str = "") -> Damaged:
         if isinstance(error, UnicodeDecodeError):
             return Damaged(f"{self.name} is damaged{where}, in the text of its tables")
-        words = str(error) or "a page claims more than there can be"
-        return Damaged(f"{self.name} cannot be read{where}: {words}; a part of it is missing or damaged")
+        return Damaged(
+            f"{self.name} cannot be read{where}: {_words_of(error)}; a part of it is missing or damaged"
+        )
 
     def _check_tables(self) -> None:
         (application,) = self._connection.execute("PRAGMA application_id").fetchone()
@@ -146,10 +198,16 @@ class CheckedFile:
         wanted += [("index", name, index_text(name)) for name in INDEXES]
         for row in there:
             if row not in wanted:
-                raise BadInput(f"{self.name}: {row[0]} {row[1]!r} is none of a recording's tables")
+                # What others added is refused; text that differs may be damage.
+                kind = BadInput if len(there) > len(wanted) else Damaged
+                raise kind(f"{self.name}: {row[0]} {row[1]!r} is none of a recording's tables")
         for row in wanted:
             if there.count(row) != 1:
                 raise BadInput(f"{self.name}: {row[0]} {row[1]} is missing, or there twice")
+
+
+def _words_of(error: BaseException) -> str:
+    return str(error) or "a page claims more than there can be"
 
 
 def _check_of(column: str) -> tuple[Any, bool]:
@@ -202,10 +260,29 @@ def _connected(path: Path, *, is_cut: bool) -> sqlite3.Connection:
         return _opened(copy, "mode=ro", is_cut=is_cut)
 
 
+def _salvaged(path: Path, size: int) -> sqlite3.Connection:
+    """Return a temporary database of the rows that the file and its log still hold."""
+    log = log_beside(path)
+    if not log:
+        return _restricted(collected(path, size), is_cut=False)
+    with copied(path, log) as copy:
+        # SQLite brings the log into the copy without a look at the pages, but for the first.
+        with contextlib.suppress(*_ERRORS), contextlib.closing(sqlite3.connect(copy)) as connection:
+            connection.execute("PRAGMA writable_schema=ON").fetchall()
+            connection.execute("PRAGMA application_id").fetchall()
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        return _restricted(collected(copy, size), is_cut=False)
+
+
 def _opened(path: Path, way: str, *, is_cut: bool) -> sqlite3.Connection:
     """Return a connection with all files already open, so their names are no longer needed."""
     address = f"file:{quote(os.fsencode(path.absolute()))}?{way}"
     connection = sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False)
+    return _restricted(connection, is_cut=is_cut)
+
+
+def _restricted(connection: sqlite3.Connection, *, is_cut: bool) -> sqlite3.Connection:
+    """The connection, with all limits that hold for files of others."""
     connection.text_factory = _text
     try:
         for limit, most in _LIMITS.items():

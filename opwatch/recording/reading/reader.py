@@ -101,9 +101,14 @@ class MinuteBlock:
 class LostMinute:
     """A minute that cannot be read. The times are 0 if unknown."""
 
-    error: Damaged
+    error: BadInput
     begin_ns: int = 0
     end_ns: int = 0
+
+
+def is_damage(entry: RunEntry) -> bool:
+    """Whether an entry reports that a part of the recording was left out."""
+    return isinstance(entry, NotWatched) and entry.event.kind == "damaged"
 
 
 class RecordedRun:
@@ -132,6 +137,12 @@ class RecordedRun:
         """Number of bytes cut off the file, as far as known."""
         return self._file.missing
 
+    @property
+    def damage(self) -> str | None:
+        """What is wrong with the file, if its rows came from its pages. entries() reports it too."""
+        words = self._file.damage
+        return f"{words}. The rows that its pages still hold are shown" if words else None
+
     def close(self) -> None:
         self._file.close()
 
@@ -156,10 +167,13 @@ class RecordedRun:
         around them. With `steps`, the samples that in_steps() would leave out are skipped. Both advance
         together, entry by entry.
         """
-        succession, has_gap, lost, samples = Succession(self.name), False, None, 0
+        damage = self._file.damage
+        succession, has_gap, lost, samples = Succession(self.name), damage is not None, None, 0
         streams = 0
         facts = replace(self._facts, slow=_SlowRequests(self._slow).next)
         self._content_bytes = 0
+        if self.damage:
+            yield NotWatched(self._event(self.damage))
         for stretch in self._stretches(since_ns, steps):
             try:
                 if isinstance(stretch, LostMinute):
@@ -172,25 +186,37 @@ class RecordedRun:
                     for entry in mended(read, succession.newest) if has_gap else (read,):
                         succession.check(number, entry)
                         yield entry
-            except Damaged as error:
-                if self.missing:
+            except self._loss as error:
+                if self.missing and not damage:
                     raise
                 has_gap, lost = True, error
                 yield NotWatched(self._gap(stretch, error))
         if lost and not succession.newest:
             # No other entries could be read.
-            raise lost
+            raise Damaged(f"{damage}; none of its minutes can be read") if damage else lost
 
-    def _gap(self, stretch: RunStretch | LostMinute, error: Damaged) -> Event:
+    @property
+    def _loss(self) -> type[BadInput]:
+        """The error of a minute that is left out: where rows are missing, others may refer to them."""
+        return BadInput if self._file.damage else Damaged
+
+    def _gap(self, stretch: RunStretch | LostMinute, error: BadInput) -> Event:
         """Return an event on the minutes left out, with the reason."""
         begin_ns, end_ns = stretch.begin_ns, stretch.end_ns
         begin, end = self.wall(begin_ns), self.wall(end_ns)
-        when = f"{begin.astimezone():%H:%M:%S} to {end.astimezone():%H:%M:%S}" if begin and end else "its end"
-        text = f"{error}. What was recorded from {when} is left out; the next interval covers it"
-        return Event("damaged", "", "", begin or datetime.fromtimestamp(0, UTC), begin_ns, text)
+        start = f"{begin.astimezone():%H:%M:%S}" if begin and begin_ns else "its start"
+        stop = f"{end.astimezone():%H:%M:%S}" if end and end_ns else "its end"
+        text = f"{error}. What was recorded from {start} to {stop} is left out; the next interval covers it"
+        return self._event(text, begin_ns)
+
+    def _event(self, text: str, at_ns: int = 0) -> Event:
+        """Return an event at a moment, or at the first that is known."""
+        at_ns = at_ns or next((row[0] for row in self._file.rows("clocks", "ORDER BY mono_ns LIMIT 1")), 0)
+        at = self.wall(at_ns) or datetime.fromtimestamp(0, UTC)
+        return Event("damaged", "", "", at, at_ns, text)
 
     def _stretches(self, since_ns: int, steps: Steps | None) -> Iterator[RunStretch | LostMinute]:
-        last, waiting, is_lost, count = 0, None, False, 0
+        last, waiting, is_lost, count, end_ns = 0, None, False, 0, 0
         for row in self._block_rows():
             if isinstance(row, LostMinute):
                 is_lost = True
@@ -200,6 +226,13 @@ class RecordedRun:
                 yield row
                 continue
             block, count = MinuteBlock(row[1], row[2], row[3], row[4], row), count + 1
+            if self._file.damage and block.first > last + 1:
+                is_lost = True
+                if waiting:
+                    yield self._stretch(waiting, None, steps)
+                yield self._lost_entries(last + 1, block.first - 1, end_ns, block.begin_ns)
+                waiting = None
+            end_ns = block.end_ns
             if count > self._file.size // _LEAST_MINUTE:
                 raise BadInput(f"{self.name}: table blocks has more minutes than the file has room for")
             if (block.first != last + 1 and not (is_lost and block.first > last)) or block.last < block.first:
@@ -215,9 +248,19 @@ class RecordedRun:
         if waiting:
             yield self._stretch(waiting, None, steps)
         try:
-            yield tail_stretch(self._file, last + 1)
-        except Damaged as error:
-            yield LostMinute(error)
+            tail = replace(tail_stretch(self._file, last + 1), begin_ns=end_ns)
+            last = max(last, tail.last)
+            yield tail
+        except self._loss as error:
+            yield LostMinute(error, end_ns)
+        most = self.trailer.entries if self.trailer else last
+        if self._file.damage and (most > last or (self.missing and not self.trailer)):
+            yield self._lost_entries(last + 1, most, end_ns, self.trailer.mono_ns if self.trailer else 0)
+
+    def _lost_entries(self, first: int, last: int, begin_ns: int, end_ns: int) -> LostMinute:
+        """Say that these entries have no rows any more; `last` is less than `first` if it is unknown."""
+        entries = f"entries {first} to {last}" if last >= first else f"all entries from {first} on"
+        return LostMinute(Damaged(f"{self.name}: {entries} are missing or damaged"), begin_ns, end_ns)
 
     def _block_rows(self) -> Iterator[tuple[Any, ...] | LostMinute]:
         """Yield the rows of `blocks`, individually if a page is damaged."""
@@ -245,7 +288,7 @@ class RecordedRun:
         """Return the entries of a minute, without samples that are not needed."""
         try:
             return self._read_stretch(block, next_one, steps)
-        except Damaged as error:
+        except self._loss as error:
             return LostMinute(error, block.begin_ns, block.end_ns)
 
     def _read_stretch(
@@ -291,7 +334,9 @@ class RecordedRun:
             where = f"{self.name}: table facts, row {fact}"
             if kind not in _FACTS:
                 raise BadInput(f"{where}: {kind!r} is no kind of fact")
-            values[fact] = from_plain.value(_FACTS[kind], small_document(body, where), where)
+            # Minutes that refer to a fact that cannot be read are left out.
+            with contextlib.suppress(*([BadInput] if self._file.damage else [])):
+                values[fact] = from_plain.value(_FACTS[kind], small_document(body, where), where)
         return Facts(layout, shapes, values, self._content, self._slow)
 
     def _document(self, name: str) -> Any:  # noqa: ANN401
@@ -302,7 +347,9 @@ class RecordedRun:
         return small_document(text, where)
 
     def _header_names(self, name: str, most: int) -> tuple[str, ...]:
-        return self._names(str(self.header.get(name)), f"{self.name}: table header, {name}", most)
+        if name not in self.header:
+            raise BadInput(f"{self.name}: table header, {name} is missing")
+        return self._names(str(self.header[name]), f"{self.name}: table header, {name}", most)
 
     def _names(self, text: str, where: str, most: int = _MOST_NAMES) -> tuple[str, ...]:
         names = small_document(text, where)

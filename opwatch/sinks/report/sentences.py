@@ -126,11 +126,11 @@ def summary(run: ReportedRun) -> list[str]:
     sentences: list[str] = []
     for disk in run.picture.disks.values():
         sentences += pause_sentences(run, disk.label, run.changes[disk.label])
+        sentences += stall_sentences(run, disk)
         for final in disk.finals:
             sentences += disk_sentences(final)
         sentences += owner_sentences(disk)
         sentences += change_sentences(run, disk.label, run.changes[disk.label])
-        sentences += stall_sentences(run, disk)
         sentences += slow_sentences(run, disk)
     for course in run.drives.values():
         sentences += drive_sentences(course)

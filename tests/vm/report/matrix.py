@@ -29,33 +29,33 @@ def _tested(kernel: Kernel) -> str:
 def render(known: Config, recipes: Iterable[Device]) -> str:
     """Return the text of the page."""
     kernels = _table(
-        ("kernel", "where from", "tested", "what CI runs on it"),
-        ((k.name, k.distribution, _tested(k), k.tier or "nothing: by hand") for k in known.kernels),
+        ("kernel", "source", "tested", "CI tier"),
+        ((k.name, k.distribution, _tested(k), k.tier or "none; run manually") for k in known.kernels),
     )
     lacks = [f"- {k.name}: {why} (`{what}`)" for k in known.kernels for what, why in k.lacks.items()]
     optional = [f"- {k.name}: {k.optional}" for k in known.kernels if k.optional]
-    drivers = _table(("device", "what"), ((f"`{d.name}`", d.what) for d in recipes))
+    drivers = _table(("device", "description"), ((f"`{d.name}`", d.what) for d in recipes))
     major, minor = known.qemu.minimum
     other = arm64.load()
     return f"""# Support matrix
 
 Written by `python3 -m tests.vm.report.matrix --write` from `tests/vm/kernels.toml` and
-`tests/vm/devices.toml`; a test compares it. Features are probed when opwatch runs, so a kernel that
-is not listed may well work: it is only not tested.
+`tests/vm/devices.toml`; a test compares it. opwatch probes features at run time, so an unlisted kernel
+may work, but is not tested.
 
 ## Kernels
 
 {kernels}
 
-{other.kernel.name} ({other.kernel.distribution}) has a smoke test, `make test-arm64`: the programs load,
-and what is written to a null_blk is counted to the request.
+{other.kernel.name} ({other.kernel.distribution}) has a smoke test, `make test-arm64`: the BPF programs
+load, and the writes to a null_blk device are counted exactly.
 
-Every kernel runs unmodified, as its distribution built it, in QEMU {major}.{minor} or later.
-What a kernel lacks, and tests therefore leave out there (leaving out anything else is a failure):
+Every kernel runs unmodified, as built by its distribution, in QEMU {major}.{minor} or later.
+Tests skip the following features on these kernels; any other skip is a failure:
 
 {chr(10).join(lacks) or "- nothing"}
 
-What may be nowhere to be had one day, and is then left out with that reason:
+These kernels may become unavailable; their tests are then skipped with this reason:
 
 {chr(10).join(optional) or "- nothing"}
 
@@ -63,7 +63,7 @@ What may be nowhere to be had one day, and is then left out with that reason:
 
 {drivers}
 
-Made in the guest by the tests themselves: null_blk of any shape, scsi_debug with errors, device
+The tests create these in the guest: null_blk of any shape, scsi_debug with errors, device
 mapper (linear, crypt, delay, flakey, thin), md RAID 0, 1 and 10, loop, zram.
 """
 

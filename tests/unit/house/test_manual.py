@@ -39,18 +39,30 @@ def arguments_of(command: str) -> argparse.ArgumentParser:
     return parser
 
 
-@pytest.mark.parametrize("command", NAMES)
-def test_every_option_is_described_and_no_other(command: str) -> None:
-    parser = arguments_of(command)
-    known = {option for action in parser._actions for option in action.option_strings}
-    described = {
-        word.strip('",')
+def described_options(command: str) -> set[str]:
+    """Return the options that the page describes for a command."""
+    return {
+        word.strip('",').partition("\\f")[0]
         for line in section(command).splitlines()
         if line.startswith((".B -", ".BI -", ".BR -"))
         for word in line.split()
         if word.startswith("-") and word.strip('",') != "--"
     }
-    assert described == known
+
+
+@pytest.mark.parametrize("command", NAMES)
+def test_every_option_is_described_and_no_other(command: str) -> None:
+    parser = arguments_of(command)
+    known = {option for action in parser._actions for option in action.option_strings}
+    assert described_options(command) == known
+
+
+def test_every_option_of_the_simulated_drive_is_described_and_no_other() -> None:
+    (verbs,) = [action.choices for action in arguments_of("drive")._actions if action.dest == "verb"]
+    assert isinstance(verbs, dict)
+    for verb, parser in verbs.items():
+        known = {option for action in parser._actions for option in action.option_strings} - {"-h", "--help"}
+        assert described_options(f"drive {verb}") == known
 
 
 @pytest.mark.parametrize("command", NAMES)

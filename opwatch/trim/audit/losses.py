@@ -28,7 +28,7 @@ STAGES_OF_FILESYSTEMS = (
 )
 # Values of sync_action while md writes to members.
 WRITING = {"resync", "recover", "repair", "reshape"}
-_NOT_SUPPORTED = 1
+_NOT_SUPPORTED, _RESERVATION_CONFLICT = 1, 6
 
 
 # --- the filesystem ---
@@ -378,11 +378,18 @@ def failed(evidence: AuditEvidence, layer: Layer, status: int, amount: Amount) -
         kept = [one for one in kept_by(evidence, layer) if one.code == "thin-pool-read-only"]
         yield from (replace(one.took(lost), observed=f"{observed}; {one.words}") for one in kept)
     elif device.startswith("nvme"):
-        code = "nvme-refused" if status == _NOT_SUPPORTED else "nvme-locked"
-        yield reason(code, device, observed, lost, device=device)
+        yield reason(_nvme_code(layer, status), device, observed, lost, device=device)
     elif mode := _later(evidence, layer).facts_as(DiskFacts).provisioning_mode:
         code = "scsi-disabled" if mode == "disabled" else "scsi-refused"
         yield reason(code, device, f"{observed}; provisioning_mode {mode}", lost, device=device)
+
+
+def _nvme_code(layer: Layer, status: int) -> str:
+    """Return the cause of a failed NVMe discard. nvme_error_status() in the kernel has one status for all
+    errors of its default case, write protection and sanitize included."""
+    if status == _NOT_SUPPORTED:
+        return "nvme-refused"
+    return "nvme-locked" if status == _RESERVATION_CONFLICT or layer.read_only else "nvme-failed"
 
 
 # libata's limit per command: 64 ranges of 65,535 sectors.

@@ -111,6 +111,30 @@ def test_a_scsi_disk_that_rejects_the_command() -> None:
     assert [change.fact for change in result.changes] == ["max_bytes", "max_hw_bytes", "provisioning_mode"]
 
 
+@pytest.mark.parametrize(
+    ("status", "read_only", "code"),
+    [
+        (1, False, "nvme-refused"),
+        (6, False, "nvme-locked"),
+        (7, False, "nvme-failed"),
+        (10, False, "nvme-failed"),
+        (2, False, "nvme-failed"),
+        (10, True, "nvme-locked"),
+    ],
+)
+def test_nvme_error_is_a_lock_only_if_the_kernel_reports_one(status: int, read_only: bool, code: str) -> None:
+    before = stack(replace(layer("nvme0n1", "8:0"), read_only=read_only))
+    flows = [
+        extents("8:0", 4 * MIB),
+        flow(Stage.BIO, "8:0", 4 * MIB, disk="nvme0n1"),
+        flow(Stage.ISSUED, "8:0", 4 * MIB, disk="nvme0n1"),
+        flow(Stage.DONE, "8:0", 4 * MIB, disk="nvme0n1", status=status),
+    ]
+    result = audit(evidence(before, flows, 4 * MIB), "/m")
+    assert losses(result) == {code: 4 * MIB}
+    assert result.unexplained_bytes == 0
+
+
 def test_loss_without_a_matching_cause_is_unexplained() -> None:
     flows = [extents("8:0", 10 * MIB), *through("sda", "8:0", 7 * MIB)]
     result = audit(evidence(stack(disk()), flows, 10 * MIB), "/m")

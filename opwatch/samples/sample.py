@@ -7,6 +7,9 @@ from opwatch.cpu import CpuTimes
 from opwatch.frozen import frozen
 from opwatch.trace.trust import Reading
 
+# Disks that are watched and recorded at a time: reading a recording takes half a MiB of memory for each.
+MOST_DISKS = 400
+
 
 @frozen
 class WatchedDisk:

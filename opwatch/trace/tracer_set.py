@@ -55,8 +55,9 @@ class TracerSet:
     A leaf is identified by its place, a number that is never reused: a disk that returns gets a new place.
     """
 
-    def __init__(self, attach: Callable[[Sequence[Leaf]], Tracer]) -> None:
-        self._attach = attach
+    def __init__(self, attach: Callable[[Sequence[Leaf]], Tracer], most: int | None = None) -> None:
+        """`most`: maximum number of leaves at a time."""
+        self._attach, self._most = attach, most
         self._parts: list[_Part] = []
         self._numbers = itertools.count()
         # Misses of closed parts.
@@ -68,6 +69,12 @@ class TracerSet:
 
     def add(self, leaves: Sequence[Leaf]) -> list[int]:
         """Attach to more leaves, all or none; return their places in the same order."""
+        there = sum(len(part.live) for part in self._parts)
+        if self._most is not None and there + len(leaves) > self._most:
+            raise OpwatchError(
+                f"{there + len(leaves)} disks are more than the {self._most} that are watched and recorded "
+                "at a time: name some with --dev"
+            )
         batches = list(_batches(leaves))
         if self._parts and len(self._parts) + len(batches) > MAX_PARTS:
             raise OpwatchError(

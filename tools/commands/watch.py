@@ -18,6 +18,7 @@ from opwatch.host.device import BlockDevice, Devices, Leaf
 from opwatch.owners.cells import By
 from opwatch.samples.membership import Membership
 from opwatch.samples.observation import Sink
+from opwatch.samples.sample import MOST_DISKS
 from opwatch.samples.selection import Selection
 from opwatch.samples.source import show
 from opwatch.samples.story import Story
@@ -241,7 +242,8 @@ def attached(
     tracers = TracerSet(
         lambda leaves: attach(
             args.backend, leaves, queue_time=args.queue, raw_tp=raw_tp, slow_ns=slow_ns, owners=owners
-        )
+        ),
+        MOST_DISKS,
     )
     # Subscribe before listing the disks, so that no later arrival is missed.
     events = stack.enter_context(closing(BlockEvents()))

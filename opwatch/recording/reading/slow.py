@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from opwatch.errors import BadInput
-from opwatch.recording.reading.stretches import MOST_PLACES
 from opwatch.samples.slow import SlowRequest
 from opwatch.trace.ops import OPS
 from opwatch.trace.slow import Submitter
@@ -19,8 +18,8 @@ def slow_request(row: tuple[Any, ...], where: str) -> SlowRequest:
     """Return the request in a row; BadInput names an invalid row."""
     _, place, end_ns, op, sector, size, latency_ns, queue_ns, submitter, pid, name, number, cgroup = row
     counts = (place, end_ns, sector, size, latency_ns, queue_ns, pid, number)
-    if any(count is not None and count < 0 for count in counts) or place >= MOST_PLACES:
-        raise BadInput(f"{where}: a count is below 0, or its place is none")
+    if any(count is not None and count < 0 for count in counts):
+        raise BadInput(f"{where}: a count is below 0")
     if op not in OPS or submitter not in _BY_VALUE:
         raise BadInput(f"{where}: {op!r} by {submitter!r} is no request")
     for column, text in (("name", name), ("cgroup", cgroup)):

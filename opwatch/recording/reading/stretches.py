@@ -37,12 +37,10 @@ from opwatch.recording.reading.steps import Steps
 from opwatch.recording.schema import ANCHOR, CHECK_VERSION, CPU_VERSION, FIRST_VERSION, OTHERS
 from opwatch.samples.entries import RunEntry, Ticked
 from opwatch.samples.entry_parts import KINDS
-from opwatch.samples.sample import DiskSample, WatchedDisk
+from opwatch.samples.sample import MOST_DISKS, DiskSample, WatchedDisk
 from opwatch.samples.slow import SlowRequest
 from opwatch.trim.audit.live import DiscardSample
 
-# Each disk takes half a MiB of memory while reading.
-MOST_PLACES = 400
 # Maximum rows of a minute: the recorder closes a minute after 2^14 samples and entries, or 2^16 in version 1.
 _MOST_ROWS, _MOST_FIRST_ROWS = (1 << 14) + 512, (1 << 16) + 512
 _MOST_OTHERS = 16 << 20
@@ -189,7 +187,7 @@ def _frames(file: CheckedFile, block: int, where: str) -> dict[int, DiskFrames]:
         count += samples
         if count > most:
             raise BadInput(f"{where} has more than {most} samples")
-        if place in frames or len(frames) >= MOST_PLACES or samples < 1:
+        if place in frames or len(frames) >= MOST_DISKS or samples < 1:
             raise BadInput(f"{where}: place {place} is there twice, or too many, or has {samples} samples")
         at = f"{where}, place {place}"
         parts: list[Streams] = []
@@ -249,7 +247,7 @@ def tail_stretch(file: CheckedFile, first: int) -> RunStretch:
         elif place == ANCHOR:
             anchors.append(body)
         else:
-            if facts.setdefault(place, fact) != fact or len(facts) > MOST_PLACES:
+            if facts.setdefault(place, fact) != fact or len(facts) > MOST_DISKS:
                 raise BadInput(f"{where}: place {place} is two disks, or there are too many")
             parts.setdefault(place, []).append(cut(body, f"{where}, place {place}"))
     frames = {

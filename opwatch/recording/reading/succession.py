@@ -8,10 +8,9 @@ from operator import ge
 
 from opwatch.errors import BadInput
 from opwatch.recording.coding.frames import goes_back
-from opwatch.recording.reading.stretches import MOST_PLACES
 from opwatch.samples.entries import Began, Ended, Left, RunEntry, Slowed, Ticked
 from opwatch.samples.entry_parts import samples_in
-from opwatch.samples.sample import DiskSample
+from opwatch.samples.sample import MOST_DISKS, DiskSample
 from opwatch.trim.audit.flow import Trace
 from opwatch.trim.audit.live import DiscardSample
 
@@ -38,7 +37,7 @@ class Succession:
             raise BadInput(f"{where} comes after the end")
         samples = samples_in(entry)
         if isinstance(entry, Began):
-            if entry.place in self._newest or entry.place in self._left or len(self._newest) >= MOST_PLACES:
+            if entry.place in self._newest or entry.place in self._left or len(self._newest) >= MOST_DISKS:
                 raise BadInput(f"{where}: place {entry.place} begins again, or one too many")
         elif not samples.keys() <= self._newest.keys():
             raise BadInput(f"{where}: a sample of a disk that is not watched")

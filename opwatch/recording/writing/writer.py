@@ -30,7 +30,7 @@ from opwatch.recording.schema import (
 from opwatch.recording.writing.newfile import NewDatabase
 from opwatch.samples.entries import Left, Looked, RunEntry, Slowed, Ticked
 from opwatch.samples.entry_parts import first_moment, samples_in
-from opwatch.samples.sample import DiskSample, WatchedDisk
+from opwatch.samples.sample import MOST_DISKS, DiskSample, WatchedDisk
 from opwatch.samples.slow import SlowRequest
 from opwatch.trim.audit.live import DiscardSample
 
@@ -117,7 +117,8 @@ class RecordingWriter:
         """Write the next entry."""
         self._samples = samples_in(entry)
         at_ns = first_moment(entry)
-        if self._rows and (at_ns + self._half_ns >= self._due_ns or self._rows >= _MOST_ROWS):
+        is_full = self._rows >= _MOST_ROWS or len(self._places.keys() | self._samples.keys()) > MOST_DISKS
+        if self._rows and (at_ns + self._half_ns >= self._due_ns or is_full):
             self._close_block()
         self._number += 1
         if not self._rows:

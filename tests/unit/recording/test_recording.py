@@ -7,6 +7,7 @@ import random
 import sqlite3
 import stat
 import threading
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from opwatch.recording.writing.newfile import NewDatabase
 from opwatch.recording.writing.recorder import Recorder
 from opwatch.recording.writing.writer import RecordingWriter
 from opwatch.samples.entries import Looked, RunEntry, Slowed, Ticked
+from opwatch.samples.sample import MOST_DISKS
 from opwatch.trim.audit.flow import DiscardLoss
 from tests.unit.support.recordings import HEADER, record, shown
 from tests.unit.support.runs import MadeUpRun, a_run
@@ -266,3 +268,17 @@ def test_recording_in_progress_is_reported(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="is being written"):
         RecordedRun(tmp_path / "run.opw")
     recorder.finish("done")
+
+
+def test_as_many_disks_as_can_be_watched_are_read_again_when_one_is_replaced(tmp_path: Path) -> None:
+    path, run = tmp_path / "run.opw", MadeUpRun()
+    places = list(range(MOST_DISKS))
+    entries: list[RunEntry] = [run.begin(place, f"sd{place}") for place in places]
+    entries.append(run.leave(0))
+    places = [*places[1:], MOST_DISKS]
+    entries.append(run.begin(MOST_DISKS, "sdz", late=True))
+    tick = run.tick(places)
+    entries += [tick, run.slowed(places, tick, noted=1), run.end(places)]
+    record(path, entries)
+    with closing(RecordedRun(path)) as recording:
+        assert list(recording.entries()) == entries

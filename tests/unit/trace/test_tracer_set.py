@@ -111,6 +111,18 @@ def test_number_of_tracers_is_limited() -> None:
     tracers.add([leaf("late")])
 
 
+def test_disks_beyond_the_limit_are_refused() -> None:
+    tracers = TracerSet(Attaching(), 100)
+    first, *_ = tracers.add(leaves(99))
+    with pytest.raises(OpwatchError, match="101 disks are more than the 100"):
+        tracers.add(leaves(2))
+    tracers.add(leaves(1))
+    with pytest.raises(OpwatchError, match="101 disks are more than the 100"):
+        tracers.add(leaves(1))
+    tracers.drop(first)
+    tracers.add(leaves(1))
+
+
 class LateKernel(FakeTracer):
     """The kernel counts the fifth write only after the second read of the statistics, as on a preempted
     CPU."""

@@ -158,8 +158,8 @@ def _of_others(facts: GuardFacts, consent: Consent) -> Iterator[Obstacle]:
     for sharer in facts.shared:
         remedy = "detach the other side, or name a drive that this host alone has"
         yield Obstacle(f"others can write to it: {sharer}", facts.identity.name, remedy)
-    # With --allow-virtual, a loop device counts as the user's own, without users in other containers. The
-    # kernel's exclusive claim was checked as well.
+    # With --allow-virtual, the user vouches for a loop device, whoever made it: in a container some processes
+    # are always out of sight. Users with an exclusive claim (mounts, swap, holders) are obstacles anyway.
     if not (facts.kind == _LOOP and consent.allow_virtual):
         for unseen in facts.unseen:
             remedy = "run it as root of the host, outside of containers"

@@ -92,7 +92,22 @@ def test_own_partition_is_no_obstacle_until_used(use: dict[str, Any]) -> None:
     assert {reason.where for reason in obstacles(without_part(used, "nvme0n1p1"), CONSENT)} == {"nvme0n1p1"}
 
 
-def test_unseen_users_are_accepted_only_for_our_own_disks() -> None:
+@pytest.mark.parametrize(
+    ("use", "what"),
+    [
+        ({"claimed": True}, "the kernel says that it is in use"),
+        ({"claim_unknown": "no such device"}, "nobody knows who uses it"),
+        ({"foreign": ForeignIo(1, 0, 3, 0)}, "somebody else uses it"),
+        ({"openers": ("process 9 (tar)",)}, "process 9 (tar) has it open"),
+    ],
+)
+def test_loop_device_with_a_claim_is_refused_in_a_container(use: dict[str, Any], what: str) -> None:
+    loop = replace(FACTS, kind="loop", is_virtual=True, unseen=("processes of the host",), **use)
+    [reason] = obstacles(loop, replace(CONSENT, allow_virtual=True))
+    assert what in reason.what
+
+
+def test_unseen_users_are_accepted_only_for_loop_devices() -> None:
     """A virtual machine's disk, like a real drive, may be in use in other containers."""
     unseen = replace(FACTS, is_virtual=True, unseen=("a container",))
     allowed = replace(CONSENT, allow_virtual=True)

@@ -353,4 +353,4 @@ def _rest(part: LevelSeries, level: Level) -> Rest:
         return Rest(level, True, low, high)
     if high < 1 - STEADY or low > 1 + STEADY:
         return Rest(level, False, low, high)
-    return Rest(level, None, low, high, "its halves may differ by more than that, or not")
+    return Rest(level, None, low, high, "the intervals are too noisy")

@@ -96,7 +96,7 @@ def _how(step: Step) -> str:
 
 def _at_rest(rest: Rest) -> str:
     if rest.is_steady is None:
-        return f"not known: {rest.reason}"
+        return f"undetermined: {rest.reason}"
     assert rest.low is not None and rest.high is not None
     return (
         f"its second half is {rest.low:.3f} to {rest.high:.3f} times its first; at rest is what stays within "

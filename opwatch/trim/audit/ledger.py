@@ -255,7 +255,7 @@ class Walker:
                 "what XFS gives away of its realtime device makes events of others, not followed here",
             )
         program = _SAYS_EXTENTS.get(filesystem.kind)
-        who = self._senders[tops[0].device] if tops else tuple(Who)
+        who = self._senders[tops[0].device]
         if program and program not in self.trace.absent:
             devs = [filesystem.dev, *(top.dev for top in tops)]
             extents = total(self.trace.select(Stage.FS_EXTENT, devs=devs, who=who))

@@ -1,4 +1,4 @@
-"""Make the recording to draw: fill a drive, write randomly past its cliff, then mix in reads."""
+"""Make the recording to draw: write randomly to an empty drive past its cliff, then mix in reads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from opwatch.sinks.terminal import say
 from opwatch.tools import cli
 from opwatch.tools.demo_drive import own_drive, remove_leftovers
 
-USER_BYTES = 256 << 20
+USER_BYTES = 512 << 20
 _OWN_OP = Fraction(12, 100)
 _SUPERBLOCK_BYTES = 256 << 10
 _DIES, _BUFFER_BYTES = 4, 256 << 10
@@ -48,8 +48,6 @@ runtime=30
 def _load(device: LoopDevice, folder: Path, target: Path) -> None:
     device.require_same()
     run_tool(["blkdiscard", "--force", device.path], ends_with_us=True)
-    fill = ["fio", "--name=fill", "--rw=write", "--bs=1m", "--direct=1", f"--filename={device.path}"]
-    run_tool(fill, timeout_s=120, ends_with_us=True)
     job = folder / "tour.fio"
     job.write_text(_JOB.format(device=device.path))
     device.require_same()

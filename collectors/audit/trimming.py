@@ -193,12 +193,12 @@ class _Proof:
             time.sleep(0.1)
 
 
-def _after(before: Stack, mount: Mount | None) -> Stack:
-    """Return the current stack."""
+def stack_after(before: Stack, mount: Mount | None) -> Stack:
+    """Return the current stack, without layers if the device disappeared."""
     if mount:
         return LayerReader().mount(mount)
     device = Devices().by_name(before.layers[0].device)
-    return LayerReader().device(device) if device else before
+    return LayerReader().device(device) if device else replace(before, layers=())
 
 
 class _Witnesses:
@@ -221,7 +221,7 @@ class _Witnesses:
         """Return the evidence with the current readings."""
         return replace(
             self._with_counts(evidence),
-            after=_after(self._before, mount),
+            after=stack_after(self._before, mount),
             accounts=tuple(self._accounts.since()),
             files=self._files.since(),
             log=self._log.read(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from dataclasses import replace
 
+from opwatch.collectors.audit.trimming import stack_after
 from opwatch.sinks.folding import advice
 from opwatch.trim.audit.audit import Audit, ReadBack, Verdict
 from opwatch.trim.audit.flow import Flow, Stage, Who
@@ -190,6 +191,20 @@ def test_device_that_disappeared_is_named_as_the_cause() -> None:
         flow(Stage.DONE, "8:0", 60 * MIB, disk="sda", status=10),
     ]
     result = audit(evidence(before, flows, 100 * MIB, after=replace(before, layers=())), "/m")
+    assert result.verdict is Verdict.PARTIAL
+    assert set(codes(result)) == {"device-gone"}
+    assert result.unexplained_bytes == 0
+
+
+def test_raw_device_that_disappeared_is_named_as_the_cause() -> None:
+    before = Stack(None, (layer("no-such-disk", "8:0", provisioning_mode="unmap"),))
+    flows = [
+        flow(Stage.BIO, "8:0", 100 * MIB, disk="no-such-disk"),
+        flow(Stage.ISSUED, "8:0", 100 * MIB, disk="no-such-disk"),
+        flow(Stage.DONE, "8:0", 30 * MIB, disk="no-such-disk"),
+    ]
+    after = stack_after(before, None)
+    result = audit(evidence(before, flows, 100 * MIB, after=after), "/dev/no-such-disk")
     assert result.verdict is Verdict.PARTIAL
     assert set(codes(result)) == {"device-gone"}
     assert result.unexplained_bytes == 0

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from opwatch.frozen import frozen
 
-
-@frozen
+@dataclass(frozen=True, slots=True)
 class Anchor:
     """A simultaneous reading of both clocks; wall time is accurate to `slack_ns`."""
 

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from types import TracebackType
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Self
+from typing import Self
 
 
 class Closing(ABC):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 from opwatch.closing import Closing
 from opwatch.errors import BadInput
 from opwatch.foreign import numbers
-from opwatch.frozen import frozen
 
 # /proc/stat has units of USER_HZ, regardless of the kernel's timer frequency.
 TICKS_PER_S = 100
@@ -21,7 +21,7 @@ _LEAST_FIELDS = 8
 _CUT_OFF = 5
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class CpuTimes:
     """Sums over all CPUs since boot, in ticks.
 
@@ -36,7 +36,7 @@ class CpuTimes:
     steal: int
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class CpuUse:
     """CPU time in seconds between two readings that are `seconds` apart."""
 
@@ -74,7 +74,7 @@ class CpuUse:
         )
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class CommandCpu:
     """CPU time of a command and of all descendants that were waited for.
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, TypeVar
 
 from opwatch.errors import BadInput
 from opwatch.foreign import table_of
-from opwatch.frozen import frozen
 
 # Upper limit of a counter or a clock value.
 _LIMIT = 1 << 64
@@ -19,7 +19,7 @@ _T = TypeVar("_T")
 _Kind = TypeVar("_Kind", bound=StrEnum)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Fields:
     """A table, and its name for error messages."""
 

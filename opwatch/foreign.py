@@ -12,14 +12,9 @@ import stat
 import zlib
 from itertools import accumulate
 from pathlib import Path
+from typing import Any, Protocol
 
 from opwatch.errors import BadInput
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any, Protocol
-else:
-    Protocol = object
 
 # A full report from a drive has 100 KiB; 10,000 mounts have 2 MiB.
 MOST_BYTES = 64 << 20

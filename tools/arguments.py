@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from opwatch.errors import UsageError
 from opwatch.quantities import parse_count, parse_percentage, parse_size
@@ -15,7 +16,6 @@ from opwatch.sinks.plain.ink import CHOICES
 from opwatch.sinks.terminal import data, say
 from opwatch.times import FORMS, parse_time, spell
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
 

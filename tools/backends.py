@@ -4,10 +4,10 @@ modules."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from opwatch.collectors.block.blk import BlockTracer
 from opwatch.errors import OpwatchError, UsageError
-from opwatch.frozen import frozen
 from opwatch.host.device import Leaf
 from opwatch.owners.cells import By
 from opwatch.trace.lacking import OWNERS
@@ -16,7 +16,7 @@ from opwatch.trace.tracing import Tracer
 BACKENDS = ("libbpf", "bcc", "bpftrace")
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Attribution:
     """The kind of owners to distinguish. With `is_offered` the user did not ask for it, and a watch goes on
     without owners if the kernel refuses."""

@@ -9,15 +9,9 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import ModuleType
+from typing import Protocol
 
 from opwatch.tools.arguments import Parser
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Protocol
-else:
-    Protocol = object
-
 
 # Number of new objects that triggers a garbage collection of the youngest generation.
 _MADE = 10_000

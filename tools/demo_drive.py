@@ -17,12 +17,12 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from opwatch.drive import life
 from opwatch.drive.place import Place, Record
 from opwatch.errors import OpwatchError
-from opwatch.frozen import frozen
 from opwatch.host.loop import LoopDevice, open_loop
 
 # Writable by root only.
@@ -30,7 +30,7 @@ CLAIMS = Path("/run/opwatch/demos")
 PREFIX = "demo-"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ServerLife:
     """Identity of a process: PIDs are reused, but not with the same start time."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from opwatch.counters.catalogue.families import Catalogue
 from opwatch.counters.looks.reading import report_of
@@ -11,7 +12,6 @@ from opwatch.counters.reading import DriveFacts, Report
 from opwatch.errors import BadInput, NotEnoughData, OpwatchError, Unsupported
 from opwatch.fields import Fields
 from opwatch.foreign import parse_json, table_of
-from opwatch.frozen import frozen, replace
 from opwatch.recording.reading.reader import RecordedRun
 from opwatch.recording.schema import WAF, WAF_BEGIN, WAF_END, json_text
 from opwatch.samples.entries import Looked
@@ -22,7 +22,7 @@ from opwatch.waf.polls import poll_of_look
 from opwatch.waf.trail import Trail
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class WafQuestion:
     """The user's request: the named device, the maximum page age if it was given, the accepted error, and
     whether a command did the work."""
@@ -38,7 +38,7 @@ class WafQuestion:
         return json_text({name: getattr(self, name) for name in names})
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class WafRun:
     """Readings of a drive and their result. `latest` is the last report, `denied` the reason why it lacks the
     drive's own counters."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from opwatch.host.device import Leaf
     from opwatch.tools.watching import Watching
 
+
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import replace
 
 from opwatch.collectors.addresses.highest import HighestAddress, require_whole
 from opwatch.collectors.guard.held_disk import HeldDisk
 from opwatch.errors import OpwatchError, RefusedError, Unsupported
-from opwatch.frozen import replace
 from opwatch.guard.obstacles import Consent
 from opwatch.host.device import Devices
 from opwatch.sweep.journal.changes import note_changed, note_restored

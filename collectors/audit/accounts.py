@@ -7,21 +7,21 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from opwatch.collectors.firmware.simulated import find_simulated
 from opwatch.collectors.space.device_handle import open_device
 from opwatch.errors import OpwatchError
 from opwatch.host.device import BlockDevice, Devices
-from opwatch.named import NamedTuple
 from opwatch.trim.audit.accounts import Account, Counts
 from opwatch.trim.stack.layers import Stack
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from opwatch.counters.catalogue.families import Catalogue
     from opwatch.counters.decode.identify import Controller
     from opwatch.counters.evidence import Evidence
     from opwatch.counters.looks.transport import Transport
+
 
 # Time limit for reading a disk's map. Arrays that report block by block take too long.
 MAP_WITHIN_S = 1.0

@@ -10,16 +10,17 @@ import os
 import struct
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from opwatch.errors import OpwatchError, TracerMissing
-from opwatch.frozen import replace
 from opwatch.trace.programs import Way, first_loaded
 from opwatch.trim.audit.programs import Following, chosen
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from opwatch._native import Discards
+
 
 SECTOR = 512
 _GRANULE = struct.Struct("=16sII")

@@ -6,6 +6,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from opwatch.closing import Closing
 from opwatch.collectors.audit.discard_programs import explained, loader, pack_granule
@@ -15,9 +16,9 @@ from opwatch.trace.stat import StatSample
 from opwatch.trim.audit.flow import DiscardLoss, Flow, Stage, Trace, decode_flows, decode_origins
 from opwatch.trim.audit.programs import AUDITED, CLAIMING, Following, absent
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from opwatch._native import Discards
+
 
 # Poll interval for the counters while waiting for them to settle.
 LOOK_S = 0.05

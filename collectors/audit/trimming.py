@@ -9,7 +9,9 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from opwatch.collectors.audit import fitrim_process
 from opwatch.collectors.audit.accounts import DriveAccounts
@@ -22,7 +24,6 @@ from opwatch.collectors.space.mount_handle import opened
 from opwatch.collectors.stack.layers import LayerReader
 from opwatch.collectors.stale.readback import held_by_count
 from opwatch.errors import OpwatchError, PermissionMissing, RefusedError
-from opwatch.frozen import replace
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.host.privilege import own_command
 from opwatch.host.usage import Mount
@@ -35,11 +36,11 @@ from opwatch.trim.stack.passage import short_paths
 from opwatch.trim.stack.settling import quiet_after_trim
 from opwatch.trim.stale.sentinel import BLOCK, ReadsAs
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from opwatch._native import Discards
     from opwatch.collectors.stale.sentinel_maps import SentinelMaps
     from opwatch.trim.stale.stale import Count
+
 
 # Writable by root only. In /run/lock any user could block an audit.
 LOCKS = Path("/run/opwatch/audits")

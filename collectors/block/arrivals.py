@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from opwatch.clock import Anchor
 from opwatch.collectors.block.diskstats import decode_stat
-from opwatch.frozen import frozen, replace
 from opwatch.host.device import BlockDevice
 from opwatch.samples.observation import Arrival
 from opwatch.trace.abi import OpSample, TargetSample
@@ -23,7 +23,7 @@ _Counts = tuple[Mapping[str, int], Mapping[str, int]]
 _NOTHING: _Counts = ({}, {})
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class _Look:
     """Kernel counts, and the sysfs numbers right after. The same number means the same device."""
 
@@ -45,7 +45,7 @@ class _Look:
         return _NOTHING
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class _Departed:
     """Counts of a departed disk already included in rows, with its sysfs number."""
 

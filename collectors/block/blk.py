@@ -6,6 +6,7 @@ import errno
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,6 @@ from opwatch.errors import (
     Unsupported,
     UsageError,
 )
-from opwatch.frozen import frozen, replace
 from opwatch.host.device import BlockDevice, Leaf
 from opwatch.host.privilege import missing
 from opwatch.owners.cells import By, ReadCells, decode_cells, decode_forgotten, fitted
@@ -49,7 +49,7 @@ _KEPT_OWNERS, _IDLE_NS = 512, 30 * 10**9
 _FINAL = (errno.EPERM, errno.ENOMEM)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Plan:
     """Tracer configuration: targets, disk keys and room for requests in flight."""
 
@@ -60,7 +60,7 @@ class Plan:
     bios: int
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class _Tags:
     """Hardware queues, tags per queue, and slots for requests in flight. All 0 for a bio-based disk."""
 

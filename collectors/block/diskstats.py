@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 from opwatch.errors import BadInput
 from opwatch.foreign import numbers
-from opwatch.frozen import replace
 from opwatch.host.device import BlockDevice, LiveAttribute
 from opwatch.trace.stat import KernelTicks, StatSample
 

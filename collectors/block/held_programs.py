@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from opwatch.errors import OpwatchError
 from opwatch.foreign import lines_of, read_text, whole
-from opwatch.frozen import frozen
 
 # BPF_PROG_TYPE_TRACING of linux/bpf.h: fentry and related types.
 TRACING = 26
@@ -18,7 +18,7 @@ _KIND, _IDENTITY = "prog_type", "prog_id"
 _SKIPPED = "recursion_misses"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class HeldProgram:
     """Program of a descriptor, with its file in /proc/PID/fdinfo."""
 

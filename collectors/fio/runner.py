@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from opwatch.closing import Closing
@@ -19,7 +20,6 @@ from opwatch.fio.logs import FioLog, is_log_name, parse_log
 from opwatch.fio.report import parse_report
 from opwatch.fio.results import FioReport
 from opwatch.foreign import lines_of, read_all, read_bytes, text_of
-from opwatch.frozen import frozen
 from opwatch.host.process import ending_with
 
 _SAID_BYTES = 1 << 16
@@ -27,7 +27,7 @@ _SAID_BYTES = 1 << 16
 _PATIENCE_S = 5.0
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class FioRun:
     """Result of a run.
 

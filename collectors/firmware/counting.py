@@ -30,6 +30,7 @@ from opwatch.host.device import SECTOR, BlockDevice, Devices
 if TYPE_CHECKING:
     from opwatch.waf.trail import Poll
 
+
 _WRITE_SECTORS = 6
 # Interval between polls of an idle drive, or of one with log pages.
 POLL_S, _SMARTCTL_POLL_S = 1.0, 10.0

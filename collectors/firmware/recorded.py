@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from opwatch.counters.decode import amazon, identify, monitor, ocp, smart_log, telemetry
@@ -17,7 +18,6 @@ from opwatch.counters.reports.smartctl_json import is_smartctl, parse_smartctl_j
 from opwatch.counters.reports.smartctl_text import is_smartctl_text, parse_smartctl_text
 from opwatch.errors import BadInput, OpwatchError, UsageError
 from opwatch.foreign import parse_json, read_all, read_bytes
-from opwatch.frozen import replace
 
 _NVME = DriveFacts(protocol="nvme")
 _LID_IN_NAME = re.compile(r"(?:^|[^0-9a-z])(?:log|page|lid)?[-_]?(?:0x)?([0-9a-f]{2})h?$", re.IGNORECASE)

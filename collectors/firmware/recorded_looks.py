@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from opwatch.counters.catalogue.families import Catalogue
@@ -12,13 +13,12 @@ from opwatch.counters.prove.course_outlook import LoadStretch, outlooks_of
 from opwatch.counters.reading import Report
 from opwatch.errors import NotEnoughData, UsageError
 from opwatch.foreign import begins_with
-from opwatch.frozen import frozen, replace
 from opwatch.recording.reading.opening import MAGIC
 from opwatch.recording.reading.reader import RecordedRun
 from opwatch.samples.entries import Looked
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class RecordedLooks:
     """First and last successful poll of one drive."""
 

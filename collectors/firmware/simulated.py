@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from opwatch.collectors.firmware.drive_folder import drive_folder
 from opwatch.host.device import BlockDevice
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from opwatch.collectors.firmware.transports import FolderTransport
+
 
 # Longer than any delay with the fault log-slow.
 _ANSWER_S = 600

@@ -15,6 +15,7 @@ from opwatch.errors import OpwatchError, PermissionMissing, Unsupported
 if TYPE_CHECKING:
     from opwatch.counters.looks.transport import Transport
 
+
 _OCP_LID, _LENGTH = 0xC0, 512  # As in counters/ocp.py, and for all known vendor pages
 _STATUS = {
     0x001: "invalid opcode",

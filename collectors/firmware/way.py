@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from opwatch.collectors.firmware.own_latency import LatencyReader
 from opwatch.counters.decode.amazon import AmazonLog
 from opwatch.counters.latency.between import Edges, HostSlot, HostTimes, WayTimes, between, grown
 from opwatch.errors import OpwatchError, Unsupported
-from opwatch.frozen import frozen
 from opwatch.host.device import BlockDevice
 from opwatch.trace.abi import OpSample, TargetSample
 from opwatch.trace.hist import Histogram
@@ -18,7 +19,7 @@ _ATTEMPTS = 100
 _IN_FLIGHT = {"read": 0, "write": 1}
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class WayLook:
     """Page of the drive between two host readings.
 

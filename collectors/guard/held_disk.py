@@ -7,12 +7,12 @@ import fcntl
 import os
 import stat
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
 from opwatch.collectors.guard.looking import identity_of_disk, look_at
 from opwatch.errors import OpwatchError, PermissionMissing, RefusedError
-from opwatch.frozen import replace
 from opwatch.guard.facts import without_part
 from opwatch.guard.identity import DiskIdentity
 from opwatch.guard.obstacles import Consent, obstacles, require_none

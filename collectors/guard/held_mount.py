@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 from contextlib import ExitStack
+from dataclasses import replace
 from types import TracebackType
 
 from opwatch.collectors.guard.looking import look_at
@@ -12,7 +13,6 @@ from opwatch.collectors.space.fitrim import check_mount
 from opwatch.collectors.space.free_space import settle
 from opwatch.collectors.space.mount_handle import mount_number, opened
 from opwatch.errors import OpwatchError, RefusedError
-from opwatch.frozen import replace
 from opwatch.guard.facts import GuardFacts
 from opwatch.guard.mounted import obstacles_of_mount, of_other_parts
 from opwatch.guard.obstacles import Consent, Obstacle, obstacles, require_none

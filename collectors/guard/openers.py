@@ -7,6 +7,7 @@ import os
 import stat
 from collections.abc import Collection, Iterator
 from contextlib import closing
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -14,7 +15,6 @@ from pathlib import Path
 from opwatch.deadline import Asker, answer_within
 from opwatch.errors import OpwatchError
 from opwatch.foreign import read_text
-from opwatch.frozen import frozen
 from opwatch.guard.facts import LoopUser
 from opwatch.host.device import BlockDevice
 from opwatch.host.loop import backing_device_by_name
@@ -25,7 +25,7 @@ _ANSWER_S = 2.0
 _MOST_SILENT = 3
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Openers:
     """Processes with the disk in use, and descriptions of any that could not be examined."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -13,7 +14,6 @@ from opwatch.collectors.stack.layers import LayerReader
 from opwatch.collectors.stale.sentinels import granule_of
 from opwatch.errors import OpwatchError, RefusedError
 from opwatch.foreign import read_text
-from opwatch.frozen import replace
 from opwatch.host.details import read_identity
 from opwatch.host.device import BlockDevice, Devices, Presence
 from opwatch.trim.history import journal

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from opwatch.foreign import fields_of, lines_of, read_names, read_text
-from opwatch.frozen import frozen
 from opwatch.host.usage import parse_mountinfo
 
 # Systems nest about a dozen groups. os.walk() has no depth limit, and its time grows with the depth squared.
@@ -23,7 +23,7 @@ def cgroup_names(root: Path | None = None) -> dict[int, str]:
     return _names_below([top for top in tops if (top / "cgroup.controllers").exists()])
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class IoHierarchy:
     """Hierarchy to which the kernel accounts I/O. Group ids are unique only within one hierarchy.
 

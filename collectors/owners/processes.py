@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 from opwatch.foreign import lines_of, read_text
-from opwatch.frozen import frozen
 
 _PROC = Path("/proc")
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class NamedProcess:
     """`name` is the name of the first thread, `group` the path of the version 2 group or None."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from opwatch.collectors.scenarios.nameless import (
@@ -17,7 +18,6 @@ from opwatch.collectors.scenarios.nameless import (
 from opwatch.collectors.sweep.bench import SweepTime
 from opwatch.errors import OpwatchError, RefusedError, Unsupported, UsageError
 from opwatch.foreign import numbers
-from opwatch.frozen import frozen, replace
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.load.plain import PlainLoad
 from opwatch.load.sysbench import FIO, SYSBENCH, sysbench_words
@@ -28,7 +28,7 @@ _MIB, _SECTOR = 1 << 20, 512
 _LEAST_BYTES = 8 * _MIB
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class MixPlace:
     """Folder for the load: the file system's device, and the disks that do the I/O."""
 

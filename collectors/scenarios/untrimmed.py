@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from opwatch.collectors.firmware.drive_folder import drive_folder
@@ -23,7 +24,6 @@ from opwatch.collectors.sweep.bench import SweepTime
 from opwatch.drive.life import truth
 from opwatch.drive.place import Place
 from opwatch.errors import OpwatchError, RefusedError, Unsupported
-from opwatch.frozen import frozen, replace
 from opwatch.host.device import Devices
 from opwatch.host.usage import Mount
 from opwatch.load.plain import PlainLoad
@@ -50,7 +50,7 @@ _TICK_S = 0.01
 _MOVING_RATIO = 0.1
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class UntrimmedPlace:
     """Mount on a simulated drive, and the space for the test."""
 

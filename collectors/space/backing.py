@@ -7,11 +7,11 @@ import fcntl
 import os
 import stat
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from opwatch.collectors.space.device_handle import open_device
 from opwatch.errors import OpwatchError
-from opwatch.frozen import frozen
 from opwatch.host.device import BlockDevice
 from opwatch.host.loop import backing_of
 from opwatch.trim.space import fiemap
@@ -23,7 +23,7 @@ _AT_ONCE = 2048
 _NO_FIEMAP = (errno.EOPNOTSUPP, errno.ENOTTY, errno.EINVAL)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class BackingMap:
     """Allocated blocks of a file in bytes of the loop device, and the blocks shared with other files."""
 

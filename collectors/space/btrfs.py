@@ -5,9 +5,9 @@ from __future__ import annotations
 import fcntl
 import struct
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from opwatch.errors import OpwatchError
-from opwatch.frozen import frozen
 from opwatch.trim.space import btrfs
 
 _TREE_SEARCH_V2, _DEV_INFO, _FS_INFO = 0xC0709411, 0xD000941E, 0x8400941F
@@ -19,7 +19,7 @@ _BUFFER_BYTES = 1 << 18
 _ALL = 0xFFFFFFFFFFFFFFFF
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class BtrfsDevice:
     """Device of the file system. `path` is its name in btrfs, or empty if the device is missing."""
 
@@ -28,7 +28,7 @@ class BtrfsDevice:
     path: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class BtrfsGeometry:
     node_bytes: int
     sector_bytes: int

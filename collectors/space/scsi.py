@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import fcntl
+from dataclasses import dataclass
 
 from opwatch.errors import OpwatchError
-from opwatch.frozen import frozen
 
 _SG_IO, _NO_DATA, _TO_DEVICE, _FROM_DEVICE = 0x2285, -1, -2, -3
 _SENSE_BYTES, _TIMEOUT_MS = 64, 5000
@@ -58,7 +58,7 @@ def _sense_key(sense: bytes) -> int | None:
     return sense[1] & 0xF if code in (0x72, 0x73) else None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ScsiAnswer:
     """Answer of a command, successful (`is_good`) or not."""
 

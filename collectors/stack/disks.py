@@ -5,18 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from opwatch.collectors.space.device_handle import open_device
 from opwatch.errors import OpwatchError
-from opwatch.frozen import replace
 from opwatch.host.details import DriveIdentity, read_identity
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.trim.stack.facts import DiskFacts, Unread
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from opwatch.counters.decode.identify import Controller, Namespace
+
 
 Identify = Callable[[BlockDevice], "tuple[Controller, Namespace]"]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from opwatch.collectors.space.mount_handle import opened
 from opwatch.errors import OpwatchError, UsageError
-from opwatch.frozen import replace
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.host.usage import Mount, Usage
 from opwatch.trim.stack.facts import BtrfsFacts, F2fsFacts, FilesystemFacts, ZfsFacts

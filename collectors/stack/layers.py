@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 import stat
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, Protocol
 
 from opwatch.collectors.firmware.drive_folder import drive_folder
 from opwatch.collectors.stack.discard_limits import limits_of
@@ -16,7 +18,6 @@ from opwatch.collectors.stack.disks import Identify, ask_nvme, read_disk
 from opwatch.collectors.stack.filesystem import read_filesystem
 from opwatch.collectors.stack.mapper import Mapper
 from opwatch.errors import OpwatchError
-from opwatch.frozen import replace
 from opwatch.host.device import SECTOR, BlockDevice, Devices
 from opwatch.host.usage import Mount, Usage, mount_of, read_usage
 from opwatch.trim.stack import dmtable
@@ -34,12 +35,6 @@ from opwatch.trim.stack.facts import (
     Unread,
 )
 from opwatch.trim.stack.layers import Kind, Layer, Stack
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any, Protocol
-else:
-    Protocol = object
 
 # Target of a dm device by uuid prefix, for use without the table.
 _BY_UUID = {"dm-crypt": "crypt", "dm-verity": "verity", "dm-integrity": "integrity", "dm-mpath": "multipath"}

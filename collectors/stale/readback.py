@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from opwatch.collectors.firmware.simulated import find_simulated
 from opwatch.collectors.space.device_handle import open_device
 from opwatch.errors import OpwatchError
-from opwatch.frozen import frozen
 from opwatch.host.device import BlockDevice
 from opwatch.trim.stale.sentinel import ReadsAs
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from opwatch.counters.decode.identify import Namespace
+
 
 _READS = {"zeros": ReadsAs.ZEROS, "ones": ReadsAs.ONES}
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Promise:
     """Promised content of trimmed blocks, with the source. `reads` is None without a promise."""
 

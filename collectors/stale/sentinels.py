@@ -12,6 +12,7 @@ import secrets
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from opwatch.collectors.space.ext4 import read_groups
 from opwatch.collectors.space.fitrim import fitrim
@@ -23,7 +24,6 @@ from opwatch.collectors.stale.nameless import nameless, sweep
 from opwatch.errors import OpwatchError, RefusedError, Unsupported
 from opwatch.host.device import Devices
 from opwatch.host.usage import Mount
-from opwatch.named import NamedTuple
 from opwatch.trim.audit.question import Asked
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.space.fiemap import FileExtent

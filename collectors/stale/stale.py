@@ -7,6 +7,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from opwatch.collectors.firmware.simulated import find_simulated
 from opwatch.collectors.space.device_handle import life_of
@@ -18,7 +19,6 @@ from opwatch.collectors.stale.readback import held_by_count, promise
 from opwatch.collectors.stale.sentinels import Sentinels, granule_of
 from opwatch.errors import BadInput, NotEnoughData, OpwatchError
 from opwatch.foreign import parse_json, read_bytes, table_of
-from opwatch.frozen import replace
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.host.usage import Mount
 from opwatch.trim.space.remap import Landing, still

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from operator import mul
-
-from opwatch.frozen import frozen
 
 # The computed length minimizes the total error of the variance estimate. An overestimate is safer than an
 # underestimate: doubled blocks cut off less of the correlation.
@@ -62,7 +61,7 @@ def _lasting(series: Sequence[float]) -> float:
     return (slope / spectrum) ** (2 / 3) * count ** (1 / 3) if slope > 0 and spectrum > 0 else 0.0
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class BlockLength:
     """The number of neighbours to keep together.
 
@@ -89,7 +88,7 @@ def block_length(series: Sequence[float]) -> BlockLength:
     return BlockLength(max(1, min(max(least, math.ceil(_LONGER * lasting)), most)))
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Likeness:
     """The correlation between neighbours.
 

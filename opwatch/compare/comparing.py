@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from opwatch.compare.amplification import amplification
 from opwatch.compare.cpu import COMMAND_IO, CPU_METRICS, command_estimate, cpu_estimates
@@ -11,7 +12,6 @@ from opwatch.compare.estimates import METRICS, Estimate, OpEstimates
 from opwatch.compare.pairing import DiskPairs
 from opwatch.compare.sampling import DiskCourse, SampledRun
 from opwatch.counters.catalogue.families import Catalogue
-from opwatch.frozen import frozen
 from opwatch.trace.ops import OPS
 
 WAF = "waf"
@@ -19,7 +19,7 @@ _NONE_OF_IT = Estimate(None, reason="there was none of it")
 _NO_REQUESTS = Estimate(0.0, reason="there was none of it")
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ComparedRow:
     """One metric of all runs, and the difference of each further run from the first. `op` is None for metrics
     of the whole disk."""
@@ -30,7 +30,7 @@ class ComparedRow:
     differences: tuple[Difference, ...]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ComparedDisk:
     """The compared disk of each run, with all metrics."""
 
@@ -38,7 +38,7 @@ class ComparedDisk:
     rows: tuple[ComparedRow, ...]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class RunComparison:
     """The result of comparing recordings. `claims` is the number of metrics that could have differed, per
     further run."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 
 from opwatch.compare.comparing import ComparedRow, RunComparison
 from opwatch.compare.differences import Difference, Statement
 from opwatch.errors import UsageError
-from opwatch.frozen import frozen
 from opwatch.rules.rule import STALL, LimitKind, Rule
 
 
@@ -25,7 +25,7 @@ class Ruling(StrEnum):
     UNKNOWN = "unknown"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Decision:
     """The decision of one rule for one metric of one further run (counted from 1).
 

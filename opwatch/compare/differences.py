@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from opwatch.compare.estimates import Estimate
 from opwatch.compare.student import threshold
-from opwatch.frozen import frozen, replace
 
 # Maximum share of comparisons of equal runs that report a difference in any metric.
 FAMILY_CHANCE = 0.05
@@ -26,7 +26,7 @@ class Statement(StrEnum):
     UNKNOWN = "unknown"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Difference:
     """The ratio of a metric to the first run, within `low` and `high`.
 

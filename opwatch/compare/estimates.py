@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from operator import add, mul
 
 from opwatch.compare.blocks import autocorrelations, block_length, likeness
 from opwatch.compare.bootstrap import scatter
 from opwatch.compare.sampling import CountedOp, DiskCourse
-from opwatch.frozen import frozen, replace
 from opwatch.trace.abi import LATENCY
 
 QUANTILES = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999}
@@ -35,7 +35,7 @@ NOT_MEASURED = "the program that this was imported from did not measure it"
 ONE_REQUEST = "a maximum is one request of all: nothing follows from it"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Estimate:
     """A metric of a run; the true value for this run lies between `low` and `high`.
 
@@ -224,7 +224,7 @@ class OpEstimates:
         return replace(estimate, is_in_slots=True)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class _QuantileFigure:
     """Computes a quantile over weighted intervals, interpolated logarithmically within its slot.
 

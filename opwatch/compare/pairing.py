@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from opwatch.compare.sampling import DiskCourse, SampledRun
 from opwatch.errors import NotEnoughData, UsageError
-from opwatch.frozen import frozen
 
 _SEPARATOR = "/"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class DiskPairs:
     """Rows with one disk of each run; `notes` list the omitted disks."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
 
 from opwatch.counters.decode.endurance import EnduranceGroup
@@ -13,10 +14,9 @@ from opwatch.counters.decode.telemetry import TelemetryHeader
 from opwatch.counters.decode.vendor_page import Item
 from opwatch.counters.reading import DriveFacts
 from opwatch.errors import UsageError
-from opwatch.frozen import field, frozen, names_of, replace
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Attribute:
     """ATA SMART attribute. `raw` is None unless the text is a single number."""
 
@@ -29,7 +29,7 @@ class Attribute:
     failed: str | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Statistics:
     """ATA device statistics by (page, offset)."""
 
@@ -56,7 +56,7 @@ class Statistics:
         return self.values.get((7, 0x08))
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ScsiCounters:
     """Counters of SCSI log pages. A megabyte is 10^6 bytes, as tools print GB with three decimals."""
 
@@ -68,7 +68,7 @@ class ScsiCounters:
     grown_defects: int | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class VendorPage:
     """Vendor page as bytes, or as the items that another tool printed."""
 
@@ -78,7 +78,7 @@ class VendorPage:
     items: dict[str, Item] = field(default_factory=dict)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Evidence:
     """All data read from a drive. Missing data are None or empty; `failures` gives the reasons."""
 
@@ -125,7 +125,8 @@ def _filled(ours: Any, theirs: Any, what: str) -> Any:  # noqa: ANN401
     if ours is None or theirs is None:
         return theirs if ours is None else ours
     merged = {
-        name: _one(getattr(ours, name), getattr(theirs, name), f"{what} ({name})") for name in names_of(ours)
+        column.name: _one(getattr(ours, column.name), getattr(theirs, column.name), f"{what} ({column.name})")
+        for column in fields(ours)
     }
     return replace(ours, **merged)
 
@@ -137,7 +138,11 @@ def same_drive(ours: DriveFacts, theirs: DriveFacts) -> DriveFacts:
     """Merge the facts of both, or raise UsageError if they contradict each other."""
     for name in ("protocol", "serial", "model", "firmware"):
         _one(getattr(ours, name), getattr(theirs, name), f"the drive's {name}")
-    missing = {name: getattr(theirs, name) for name in names_of(ours) if getattr(ours, name) is None}
+    missing = {
+        column.name: getattr(theirs, column.name)
+        for column in fields(ours)
+        if getattr(ours, column.name) is None
+    }
     return replace(ours, **missing)
 
 

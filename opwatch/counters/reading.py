@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-
-from opwatch.frozen import field, frozen, replace
 
 
 class Proof(StrEnum):
@@ -17,7 +16,7 @@ class Proof(StrEnum):
     CANDIDATE = "candidate"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class CounterReading:
     """Counter. `value` and `quantum` are in `unit`. For an unproven counter `value` is None and `reason` is
     set."""
@@ -51,7 +50,7 @@ def unknown(reason: str, unit: str = "bytes", source: str = "none") -> CounterRe
     return CounterReading(None, unit, 0, source, Proof.CANDIDATE, reason)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class DriveFacts:
     """Identity of a drive as reported. A field is None if not reported."""
 
@@ -68,7 +67,7 @@ class DriveFacts:
     name: str | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class HealthNote:
     """One statement about a drive's health. A serious note requires action."""
 
@@ -77,7 +76,7 @@ class HealthNote:
     serious: bool = False
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class WearOutlook:
     """Power-on hours until 100 % is reached. `most_hours` is None without an upper bound."""
 
@@ -90,7 +89,7 @@ class WearOutlook:
     most_date: str | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Pace:
     """Growth rate of a drive's counter, between `least` and `most` in `unit`. `most` is None without an upper
     bound."""
@@ -102,7 +101,7 @@ class Pace:
     says: str = ""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class LifetimeRatio:
     """NAND bytes per host byte since the drive was new, with bounds set by the counters' steps.
 
@@ -116,7 +115,7 @@ class LifetimeRatio:
     pages_of: str | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class PolledInterval:
     """Interval between two polls: power-on hours, days by the clock if both reports have a time, and write
     amplification or the reason for its absence."""
@@ -128,7 +127,7 @@ class PolledInterval:
     reason: str | None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Report:
     """All readings of one drive. `others` holds further sources of the same quantity, by name."""
 

@@ -7,6 +7,7 @@ import re
 import secrets
 import shlex
 from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,6 @@ from opwatch.drive.spec import Fault
 from opwatch.drive.users import Users, users_of
 from opwatch.errors import OpwatchError, PermissionMissing, RefusedError
 from opwatch.foreign import parse_json, read_bytes, read_text, table_of
-from opwatch.frozen import field, frozen, replace
 from opwatch.host import privilege
 from opwatch.host.device import Devices
 from opwatch.host.mountspaces import is_claimed, own_mounts
@@ -41,7 +41,7 @@ _GONE = (errno.ECONNABORTED, errno.ENOTCONN)
 _DYING_S = 10
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Wanted:
     """The specification of a drive to create. Sizes missing from `config` come from the state file."""
 

@@ -8,12 +8,12 @@ import json
 import os
 import time
 from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from opwatch.drive.spec import NAME
 from opwatch.errors import BadInput, OpwatchError, PermissionMissing
 from opwatch.foreign import parse_json, read_bytes
-from opwatch.frozen import asdict, frozen
 from opwatch.safefile import half_written, is_locked, safe_write
 
 ROOT = Path("/run/opwatch/drives")
@@ -22,7 +22,7 @@ _TURN_S = 900
 _RECORD_BYTES = 1 << 16
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Record:
     """The data about a drive that `create` stores."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 from opwatch.errors import UsageError
-from opwatch.frozen import field, frozen
 from opwatch.quantities import parse_count, parse_percentage, parse_size
 from opwatch.times import parse_time
 
@@ -46,7 +46,7 @@ def physical_bytes(user: int, op: Fraction, iu_bytes: int = IU_BYTES) -> int:
     return -(-exact.numerator // (exact.denominator * iu_bytes)) * iu_bytes
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Fault:
     """A fault: words for a running server, or settings for a new drive."""
 

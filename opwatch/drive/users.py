@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 from opwatch.foreign import fields_of, lines_of, read_names, unescaped
-from opwatch.frozen import frozen
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.host.mountspaces import survey
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Users:
     """One sentence per use, and the places that could not be searched for more."""
 

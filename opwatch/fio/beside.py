@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from opwatch.fio.kept import kept_report
 from opwatch.fio.results import FioJob, FioReport
-from opwatch.frozen import field, frozen, replace
 from opwatch.recording.reading.phases import Phase, entries_within, phases_of
 from opwatch.recording.reading.reader import RecordedRun
 from opwatch.recording.reading.window import ended
@@ -19,7 +19,7 @@ PERCENTAGES = {"p50": 50.0, "p99": 99.0, "p99_9": 99.9}
 PERCENTILE_ERROR = 1 / 128
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class MeasuredRow:
     """The figures of one operation, from fio or from opwatch.
 
@@ -35,7 +35,7 @@ class MeasuredRow:
     quantum_ns: int = 1
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class JobBeside:
     """One operation of one job: fio's row, and one row per disk with such requests.
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from opwatch.foreign import text_of
-from opwatch.frozen import frozen
 
 # Options that change fio's output or behaviour in ways opwatch does not support.
 _ELSEWHERE = ("client", "server", "remote-config", "showcmd", "parse-only", "minimal", "status-interval")
@@ -20,7 +20,7 @@ LOG_MS = 500
 REPORT, LOGS = "report", "fio"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class FioPlan:
     """The command to run in place of the user's fio command.
 

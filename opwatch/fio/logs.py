@@ -10,12 +10,12 @@ import io
 import re
 from array import array
 from collections.abc import Iterator
+from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from opwatch.errors import BadInput
 from opwatch.foreign import LONGEST_LINE, numbers, text_of
-from opwatch.frozen import frozen
-from opwatch.named import NamedTuple
 
 # Without log_avg_msec a log has a row for every request.
 MOST_ROWS = 1 << 21
@@ -77,7 +77,7 @@ class FioLog:
             yield FioLogRow(time_ms, value, _OPERATIONS[operation], block)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class FioHistogramRow:
     """Completion latencies of one operation between the previous row and `time_ms`.
 
@@ -90,7 +90,7 @@ class FioHistogramRow:
     bins: tuple[tuple[int, int], ...]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class FioHistogramLog:
     """A log written by write_hist_log."""
 

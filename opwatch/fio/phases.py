@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from opwatch.fio.command import LOG_MS
 from opwatch.fio.logs import FioLog, FioLogKind
 from opwatch.fio.results import FioReport
-from opwatch.frozen import frozen
 
 _MS = 10**6
 _LATENCIES = (FioLogKind.LATENCY, FioLogKind.COMPLETION)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class JobPhase:
     """The span of a job with all its clones, from the first start to the last end."""
 

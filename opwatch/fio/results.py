@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-
-from opwatch.frozen import frozen
+from dataclasses import dataclass
 
 # Operation names of fio and opwatch. "mixed" is their sum, for jobs with unified_rw_reporting.
 OPERATIONS = {"read": "read", "write": "write", "trim": "discard", "mixed": "mixed", "sync": "flush"}
@@ -12,7 +11,7 @@ OPERATIONS = {"read": "read", "write": "write", "trim": "discard", "mixed": "mix
 TRANSFERS = ("read", "write", "discard")
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class FioLatency:
     """One latency of one operation.
 
@@ -31,7 +30,7 @@ class FioLatency:
     quantum_ns: int = 1
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class FioOperation:
     """One operation of one job.
 
@@ -65,7 +64,7 @@ class FioOperation:
         return self.requests / self.runtime_s if self.runtime_s else None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class FioJob:
     """One job, or with group_reporting all jobs of a group.
 
@@ -93,7 +92,7 @@ class FioJob:
         return (self.user_cpu_percent + self.system_cpu_percent) / 100
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class FioTotal:
     """The totals of all jobs: requests and bytes by operation, and the longest job's time."""
 
@@ -106,7 +105,7 @@ class FioTotal:
         return sum(self.requests.values()) / self.seconds
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class FioReport:
     """A complete run. `version` is fio's version text; `end_wall_ns` is the time of the report."""
 

@@ -6,10 +6,9 @@ import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import NamedTuple
 
 from opwatch._native import Ftl, Service
-from opwatch.frozen import frozen
-from opwatch.named import NamedTuple
 
 
 class Policy(IntEnum):
@@ -53,7 +52,7 @@ class SlcFull(IntEnum):
     FOLD = 1
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Geometry:
     """Sizes in bytes, and over-provisioning by both common definitions."""
 
@@ -113,7 +112,7 @@ _INTERVAL = struct.Struct("=6Q")
 _SLOTS = struct.Struct("=1920Q")
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class TimedRun:
     """The result of a closed loop: one entry per interval, and the latency distribution of the whole run."""
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from importlib import resources
 from pathlib import Path
 
 from opwatch.errors import BadInput, UsageError
 from opwatch.foreign import read_bytes
-from opwatch.frozen import frozen, replace
 from opwatch.ftl.drive import Drive, GcFrontier, Policy, SlcFull, Tie, TrimMode
 from opwatch.settings import parse_toml
 
@@ -30,7 +30,7 @@ _ABOVE_0 = (
 _SCALED = ("user_bytes", "physical_bytes", "slc_bytes")
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Profile:
     """A named drive: settings of struct ow_ftl_config and of struct ow_service_config."""
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
-from opwatch.frozen import frozen, replace
 from opwatch.ftl import models
 from opwatch.ftl.drive import Drive, GcFrontier, Policy, Workload, Zone, amplification
-from opwatch.named import NamedTuple
 
 _PAGE = 4096
 _BATCHES = 10
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Case:
     """A drive and a workload with known write amplification in steady state."""
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from opwatch.frozen import frozen
+from dataclasses import dataclass
+
 from opwatch.guard.obstacles import Obstacle
 
 MOST_LIFE_PERCENT, MOST_CELSIUS = 1, 70
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Budget:
     """Limits of a sweep. With `is_of_plan` the user gave no byte limit, and `write_bytes` is the plan's
     maximum."""
@@ -19,7 +20,7 @@ class Budget:
     is_of_plan: bool = False
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Health:
     """Health as reported by a drive; None for values not reported. `host_bytes` is the kernel's count of
     written bytes."""

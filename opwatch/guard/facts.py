@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from opwatch.frozen import frozen, replace
+from dataclasses import dataclass, replace
+
 from opwatch.guard.identity import DiskIdentity
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class PartFacts:
     """The whole disk or a partition. `mounts` are mount points, `holders` the devices on top. `contents`
     describes the signature found, None if nothing is known; `unread` says why the contents could not be
@@ -20,7 +21,7 @@ class PartFacts:
     unread: str | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ForeignIo:
     """Requests counted by the kernel while opwatch was idle, and requests in flight at the end."""
 
@@ -34,7 +35,7 @@ class ForeignIo:
         return bool(self.reads or self.writes or self.in_flight)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class LoopUser:
     """A loop device with the disk as backing device, either certainly or possibly: `unknown` is why a check
     was impossible."""
@@ -43,7 +44,7 @@ class LoopUser:
     unknown: str | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class GuardFacts:
     """Facts about a disk, as far as visible.
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from opwatch.fields import Fields
-from opwatch.frozen import asdict, frozen
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class DiskIdentity:
     """Distinguishes a disk from all others. `boot` and `diskseq` change when a drive is reconnected, or when
     a loop device gets another file. `serial` is confirmed by the user, None if the drive reports no serial

@@ -7,8 +7,8 @@ the user must name the exact mount and drive.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from opwatch.frozen import replace
 from opwatch.guard.facts import GuardFacts, PartFacts
 from opwatch.guard.obstacles import Obstacle
 from opwatch.host.usage import Mount

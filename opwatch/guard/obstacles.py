@@ -6,9 +6,9 @@ The only way past an obstacle is to remove the cause: this module never asks, wa
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from opwatch.errors import RefusedError
-from opwatch.frozen import frozen
 from opwatch.guard.facts import GuardFacts, PartFacts
 from opwatch.guard.identity import DiskIdentity, differences, is_by_another_path
 
@@ -16,7 +16,7 @@ from opwatch.guard.identity import DiskIdentity, differences, is_by_another_path
 _DRIVE, _LOOP = "disk", "loop"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Consent:
     """The user's consent on the command line. `serial` is the argument of --confirm, None without --confirm;
     `planned` is the disk in the plan or journal."""
@@ -27,7 +27,7 @@ class Consent:
     planned: DiskIdentity | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Obstacle:
     """A reason to refuse: `what` is wrong, `where`, and the `remedy`."""
 

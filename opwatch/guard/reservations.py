@@ -6,9 +6,9 @@ Clusters use reservations to keep other hosts off a disk. No mount or process on
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass
 
 from opwatch.errors import BadInput
-from opwatch.frozen import frozen
 
 ANSWER_BYTES = 4096
 _COMMAND = struct.Struct(">BB5xHx")
@@ -25,7 +25,7 @@ _TYPES = {
 }
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Reservation:
     """A reservation: its holder's registered key, and the type."""
 

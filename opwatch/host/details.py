@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
-from opwatch.frozen import frozen
 from opwatch.host.alignment import discard_alignment
 from opwatch.host.device import SECTOR, BlockDevice, Devices
 from opwatch.host.usage import Mount, Usage
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Limits:
     """Limits of the whole disk, in bytes unless the name says otherwise."""
 
@@ -51,7 +51,7 @@ _LIMITS = {
 }
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Queue:
     """Queue settings of the whole disk. A bio-based disk has 0 hardware queues."""
 
@@ -69,7 +69,7 @@ class Queue:
     zoned: str | None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class DriveIdentity:
     """Identity of a drive, and its connection."""
 
@@ -82,7 +82,7 @@ class DriveIdentity:
     drivers: tuple[str, ...]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Tracing:
     """The level at which a device's I/O is counted: requests, bios or mixed; None if not counted. `leaves`
     are (device, level)."""
@@ -91,7 +91,7 @@ class Tracing:
     leaves: tuple[tuple[str, str], ...]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Details:
     """A device. `disk` is the whole disk of a partition; sectors have 512 bytes."""
 

@@ -7,10 +7,10 @@ import os
 import re
 import stat
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from opwatch.errors import OpwatchError, UsageError
-from opwatch.frozen import frozen
 
 SECTOR = 512
 _DELETED = " (deleted)"
@@ -21,7 +21,7 @@ _SERIALS = ("serial", "device/serial")
 _PATH = r"^(nvme(\d+)c\d+n(\d+))$"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class BlockDevice:
     """A block device. `sysfs` is the real directory; attributes are read from there on demand."""
 
@@ -160,7 +160,7 @@ class Presence:
         self._diskseq.close()
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Leaf:
     """A disk, or a part of a disk, that performs I/O for `origin`."""
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from opwatch.errors import OpwatchError, PermissionMissing, Unsupported
-from opwatch.frozen import frozen
 
 # Tracepoints required for watching. The kernel's types name them btf_trace_...
 NEEDED = (
@@ -32,7 +32,7 @@ class State(enum.StrEnum):
     NOTE = "note"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Check:
     """The result of one check. `fix` is a command, if any. `exit_status` applies to tracing attempts; 0 if
     the problem does not prevent tracing. `log` has the kernel's messages."""
@@ -166,7 +166,7 @@ def jit(text: str | None) -> Check:
     return ok("bpf jit", "on")
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Extension:
     """The state of opwatch._native: `error` is the reason of a failed import."""
 
@@ -198,7 +198,7 @@ def extension(built: Extension, packages: Sequence[str], rebuild: str) -> Check:
     )
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Attempt:
     """The result of loading a set of programs: skipped runs by program name, or an error."""
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 
-from opwatch.frozen import frozen
 from opwatch.host.device import BlockDevice, Devices
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Node:
     """A device and the devices on top. A device on top of several others appears under each; all nodes but
     the first have `again` set and no children."""

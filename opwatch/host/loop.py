@@ -16,11 +16,11 @@ import stat
 import struct
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from opwatch.closing import Closing
 from opwatch.errors import OpwatchError, PermissionMissing, RefusedError, Unsupported
-from opwatch.frozen import frozen
 
 CONTROL = Path("/dev/loop-control")
 # linux/loop.h
@@ -39,7 +39,7 @@ _NO_SUCH_IOCTL = (errno.ENOTTY, errno.EINVAL, errno.ENOSYS)
 _ATTEMPTS = 64
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Binding:
     """Options for binding a loop device to a file."""
 
@@ -58,7 +58,7 @@ class Binding:
         )
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class LoopIdentity:
     """Distinguishes a loop device from later devices with the same number."""
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from opwatch.errors import BadInput, OpwatchError
 from opwatch.foreign import read_names
-from opwatch.frozen import frozen
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.host.sight import out_of_sight
 from opwatch.host.usage import Mount, parse_mountinfo
@@ -24,7 +24,7 @@ _ENDED = (errno.ENOENT, errno.ESRCH, errno.EINVAL)
 _LOOKS = 4
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class MountSpace:
     """A mount namespace, identified by a member process; `pid` is None for our own."""
 
@@ -35,7 +35,7 @@ class MountSpace:
         return "here" if self.pid is None else f"in the mount namespace of process {self.pid}"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class MountedIn:
     """A mount of a device, and the namespace where the mount is visible."""
 
@@ -47,7 +47,7 @@ class MountedIn:
         return f"{self.mount.source} is mounted at {self.mount.point}{where}"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Survey:
     """Mounts found, and one sentence per place that could not be inspected."""
 

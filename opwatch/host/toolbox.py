@@ -9,9 +9,9 @@ import shutil
 import subprocess
 import sysconfig
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from opwatch.frozen import frozen
 from opwatch.host.bpftrace_trial import try_bpftrace
 from opwatch.host.diagnosis import Check, note, ok
 
@@ -20,7 +20,7 @@ PATH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin:/usr/share/bcc/tools"
 TIMEOUT_S = 10
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Tool:
     """A program for optional use by opwatch. `commands` are alternative names, preferred first. `ask` are the
     arguments for printing the version; empty if the program cannot print one."""
@@ -65,7 +65,7 @@ def version(text: str) -> tuple[int, ...]:
     return tuple(int(field) for field in number[1].split(".")) if number else ()
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ToolAnswer:
     """A tool's output, or the reason why the tool could not run."""
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from opwatch.errors import BadInput
 from opwatch.foreign import fields_of, lines_of, read_names, unescaped
-from opwatch.frozen import field, frozen
 from opwatch.host.device import BlockDevice
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Mount:
     """A line of mountinfo.
 
@@ -96,7 +96,7 @@ def _read(path: Path) -> str:
         return ""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Usage:
     """Users of devices, as visible in our mount namespace."""
 
@@ -107,9 +107,9 @@ class Usage:
     # Indices for fast lookups, because there may be 1,000 devices and 10,000 mounts: positions in the list
     # by device number, and by source for mounts with a separate number; and the resolved targets of
     # sources.
-    _by_dev: dict[str, list[int]] = field(default_factory=dict, init=False)
-    _by_source: dict[str, list[int]] = field(default_factory=dict, init=False)
-    _targets: dict[str, str] = field(default_factory=dict, init=False)
+    _by_dev: dict[str, list[int]] = field(default_factory=dict, init=False, compare=False, repr=False)
+    _by_source: dict[str, list[int]] = field(default_factory=dict, init=False, compare=False, repr=False)
+    _targets: dict[str, str] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         for at, mount in enumerate(self.mounts):

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 
 from opwatch.errors import BadInput
 from opwatch.foreign import LONGEST_LINE, text_of
-from opwatch.frozen import frozen
 from opwatch.imports.disk import Amounts, ImportedDisk, ImportedRun
 from opwatch.imports.source import ImportedFile
 from opwatch.samples.entries import RunEntry
@@ -53,7 +52,7 @@ _NOTES = (
 _Issues = dict[tuple[str, int, str], tuple[int, int, int]]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class _Completion:
     """A completed request. `latency_ns` counts from its issue."""
 

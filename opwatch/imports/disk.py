@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from opwatch.clock import Anchor
 from opwatch.cpu import CpuTimes
-from opwatch.frozen import field, frozen
 from opwatch.samples.entries import Began, Ended, Ticked
 from opwatch.samples.sample import DiskSample, WatchedDisk
 from opwatch.trace.abi import LATENCY, OPS, SCALARS, SLOTS, decode_sample
@@ -19,7 +19,7 @@ _PLACES = {name: place for place, name in enumerate(SCALARS)}
 _MOST = (1 << 64) - 1
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Amounts:
     """Counts to add for one operation.
 

@@ -19,7 +19,6 @@ from opwatch.fio.logs import FioHistogramLog, FioLog, FioLogKind, FioLogRow, par
 from opwatch.fio.report import json_in, parse_report
 from opwatch.fio.results import FioReport
 from opwatch.foreign import text_of
-from opwatch.frozen import frozen
 from opwatch.imports.disk import Amounts, ImportedDisk, ImportedRun
 from opwatch.imports.fio_threads import LoggedThreads, LoggedTotal
 from opwatch.imports.source import ImportedFile
@@ -61,7 +60,7 @@ class _Sums:
     latencies: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class _Steps:
     """The intervals common to all logs, numbered from 1."""
 

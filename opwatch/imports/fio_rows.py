@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from opwatch.errors import BadInput
 from opwatch.fio.results import TRANSFERS, FioJob, FioLatency, FioOperation, FioReport
-from opwatch.frozen import frozen
 
 # Operations with durations within this share of each other form one row.
 _SAME_TIME = 0.01
@@ -16,7 +16,7 @@ _ROUNDED, _TOLERANCE = 1.0, 0.012
 _BIN_TOLERANCE = 1 / 64
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class FioRow:
     """The counterpart of a disk: a job, or one operation of a job if the operations had different
     durations."""

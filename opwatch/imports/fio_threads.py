@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from opwatch.errors import BadInput
 from opwatch.fio.results import FioJob, FioReport
-from opwatch.frozen import frozen
 
 _MOST_THREADS = 1 << 16
 _MOST_DIGITS = 9
@@ -15,7 +15,7 @@ _MOST_DIGITS = 9
 _COUNT_TOLERANCE, _MEAN_TOLERANCE = 0.03, 0.15
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class LoggedTotal:
     """Totals of one operation from the logs of one thread.
 

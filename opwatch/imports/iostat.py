@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
 
@@ -10,7 +11,6 @@ from opwatch.cpu import TICKS_PER_S, CpuTimes
 from opwatch.errors import BadInput
 from opwatch.fields import Fields
 from opwatch.foreign import parse_json, table_of, text_of
-from opwatch.frozen import frozen
 from opwatch.imports.disk import Amounts, ImportedDisk, ImportedRun
 from opwatch.imports.iostat_text import document_of, is_iostat_text
 from opwatch.imports.source import ImportedFile
@@ -46,7 +46,7 @@ _UNITS = {"kB/s": 1 << 10, "MB/s": 1 << 20, "sec/s": 512}
 _LEAST_MB = 0.1
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class _Report:
     """One iostat report: requests per second, bytes per second and mean latency in ns, by device and
     operation.

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
-from opwatch.frozen import frozen
 from opwatch.samples.entries import RunEntry
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ImportedFile:
     """The contents of another program's file.
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from opwatch.errors import BadInput
 from opwatch.foreign import lines_of, text_of
 from opwatch.load.plain import PlainLoad, number_of, plain_load
-from opwatch.named import NamedTuple
 
 _MOST_LOADS = 64
 _VERSION = "Version "

@@ -6,9 +6,9 @@ Names of other tools are accepted.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from opwatch.errors import BadInput, UsageError
-from opwatch.frozen import frozen
 from opwatch.quantities import parse_size
 
 MOST_THREADS = 1024
@@ -30,7 +30,7 @@ _BY_SHARES = re.compile(r"(\d{1,6}[kKmM]?)-(\d{1,3})-random(?:-(\d{1,3})-read)?"
 _SHARES_OF_VDBENCH = ("rdpct", "seekpct", "xfersize", "threads")
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class PlainLoad:
     """A load.
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from opwatch.errors import BadInput, Unsupported
-from opwatch.frozen import frozen
 from opwatch.load.plain import PlainLoad
 
 # The programs for a load in a file.
@@ -24,7 +24,7 @@ _FIGURES = {
 }
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class SysbenchResult:
     """The result of a run. `mean_ns` is the mean I/O time by sysbench's clock, with a resolution of 10 us."""
 

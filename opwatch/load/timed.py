@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from fractions import Fraction
 
-from opwatch.frozen import frozen
 from opwatch.load.words import LoadWindow, common_words, log_words
 
 _UNIT = 4096
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class TimedLoad:
     """Requests of one kind for `seconds`, from `threads` threads with `depth` outstanding I/Os each."""
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from typing import NamedTuple
 
 from opwatch.errors import BadInput
 from opwatch.foreign import lines_of, text_of
 from opwatch.load.plain import PlainLoad, bytes_of, number_of, plain_load, seek_share
-from opwatch.named import NamedTuple
 
 _MOST_LOADS = 64
 _COMMENTS = ("*", "#", "/")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from opwatch.frozen import frozen
 from opwatch.load.workload import LoadPattern
 
 _UNIT = 4096
@@ -17,7 +17,7 @@ _FILL_BYTES = 128 << 10
 LOGS = "log"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class LoadWindow:
     """The used range of a device. `path` leads to the device even after a change of the name."""
 

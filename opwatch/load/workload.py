@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from importlib import resources
 from pathlib import Path
@@ -11,7 +12,6 @@ from typing import Any
 from opwatch.errors import BadInput, UsageError
 from opwatch.fields import Fields
 from opwatch.foreign import lines_of, read_bytes, text_of
-from opwatch.frozen import frozen
 from opwatch.load.icf import parse_icf
 from opwatch.load.options import checked
 from opwatch.load.plain import SYSBENCH_MODES, PlainLoad, plain_of
@@ -33,7 +33,7 @@ _DEFAULTS = {
 }
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class LoadJob:
     """One job: the fio options for the shape of requests, defaults included.
 
@@ -60,7 +60,7 @@ class LoadJob:
 _SYNCS = (("fsync", ("0",)), ("sync", ("none", "0", "dsync")))
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class LoadPattern:
     """A named workload. `left_out` lists options of a user's file overridden by the sweep."""
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import enum
 import struct
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from opwatch.foreign import text_of
-from opwatch.frozen import frozen
-from opwatch.named import NamedTuple
 from opwatch.trace.abi import TargetSample
 from opwatch.trace.ops import OPS
 from opwatch.trace.slow import Submitter, submitter_of
@@ -74,7 +74,7 @@ def counts_sum(parts: Iterable[OwnedCounts]) -> OwnedCounts:
 Cells = Mapping[tuple[OwnerKey | None, str], OwnedCounts]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ReadCells:
     """The cells of one target, with the owners' names when they were first seen.
 
@@ -83,7 +83,7 @@ class ReadCells:
 
     cells: Cells
     names: Mapping[OwnerKey, str]
-    no_room: OwnedCounts = OwnedCounts()
+    no_room: OwnedCounts = field(default_factory=OwnedCounts)
 
 
 def decode_cells(raw: bytes) -> ReadCells:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-
-from opwatch.frozen import frozen
+from dataclasses import dataclass
 
 # Number of ID characters usually typed by users.
 SHORT = 12
@@ -26,7 +25,7 @@ _MACHINE = re.compile(r"^machine-(?P<name>.+)\.scope$|^lxc\.payload\.(?P<lxc>.+)
 _ESCAPE = re.compile(r"\\x([0-9a-f]{2})")
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Container:
     """A container.
 

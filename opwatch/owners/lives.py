@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
 
-from opwatch.frozen import frozen
-from opwatch.named import NamedTuple
 from opwatch.owners.cells import Cells, OwnedCounts, OwnerKey, counts_sum
 
 # Number of evicted owners remembered. A forgotten owner restarts from zero when reappearing.
@@ -25,7 +25,7 @@ class Earlier(NamedTuple):
     counts: OwnedCounts
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class WholeCells:
     """Cells with the totals over all lives of their owners.
 

@@ -6,8 +6,8 @@ The sum of all owners equals the disk's totals exactly.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
-from opwatch.frozen import field, frozen
 from opwatch.owners.cells import By, OwnedCounts, OwnerKey, OwnerKind, counts_sum
 from opwatch.owners.containers import Container, container_of
 from opwatch.owners.lives import Earlier
@@ -16,7 +16,7 @@ from opwatch.trace.abi import TargetSample
 _NOTHING = OwnedCounts()
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class OwnerRow:
     """An owner's counts since the tracer was attached, by operation.
 
@@ -39,7 +39,7 @@ class OwnerRow:
         return OwnerKey(self.kind, self.number, self.since_ns)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class OwnerSample:
     """The owners of one disk at a sample.
 
@@ -52,7 +52,7 @@ class OwnerSample:
     no_room: OwnedCounts = _NOTHING
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Owned:
     """An owner's counts in an interval, by operation; operations without any count are left out."""
 
@@ -73,7 +73,7 @@ class Owned:
         return counts_sum(self.ops.values())
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Owners:
     """The owners of a disk's requests, sorted by bytes in descending order.
 

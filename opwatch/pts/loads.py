@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
-from opwatch.named import NamedTuple
 from opwatch.pts.order import PtsOrder
 from opwatch.steady.pts_tests import PtsPoint, PtsTest
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple
 
 from opwatch.errors import UsageError
 from opwatch.fields import Fields
-from opwatch.frozen import asdict, field, frozen
-from opwatch.named import NamedTuple
 from opwatch.steady.pts_tests import PTS_TESTS, PtsTest
 
 _UNIT = 4096
@@ -52,7 +51,7 @@ def parts_of(name: str) -> tuple[PtsTest, ...]:
     return parts
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class PtsOrder:
     """The requested test.
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from opwatch.fields import Fields
-from opwatch.frozen import frozen
 from opwatch.pts.loads import ROUND
 from opwatch.pts.order import PtsOrder
 from opwatch.pts.samples import PtsSample, sample_of
@@ -25,7 +25,7 @@ class PtsEnd(StrEnum):
     DONE = "done"  # a test without a steady state
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class PtsRecord:
     """All measurements of one part.
 

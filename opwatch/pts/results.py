@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from opwatch.frozen import asdict, frozen
 from opwatch.pts.order import PtsOrder
 from opwatch.pts.record import PtsEnd, PtsRecord, verdict_of
 from opwatch.pts.samples import PtsSample
@@ -16,7 +16,7 @@ from opwatch.steady.pts_tests import PtsTest
 _RECOVERED, _TAIL = 0.9, 0.1
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class PtsFigures:
     """The figures of one test point over the window's rounds, or of one stage.
 
@@ -38,7 +38,7 @@ class PtsFigures:
         return asdict(self)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class PtsPart:
     """One part of a test with all results derived from its measurements.
 

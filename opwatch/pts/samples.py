@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from opwatch.fields import Fields
 from opwatch.fio.logs import FioLog, FioLogKind
 from opwatch.fio.results import FioReport
-from opwatch.frozen import asdict, frozen
 from opwatch.pts.loads import PtsLoad
 from opwatch.sweep.figures import quantile_of
 
@@ -17,7 +17,7 @@ _MEGABYTE = 1e6
 _FIVE_NINES = 0.99999
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class PtsSample:
     """The result of a load or of an interval.
 

@@ -7,9 +7,9 @@ merged intervals, so that thinning hides no outlier.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import TypeVar
 
-from opwatch.frozen import field, frozen
 from opwatch.report.owner_bins import OwnersBin, both, owners_bin
 from opwatch.samples.observation import Observation
 from opwatch.trace.abi import LATENCY
@@ -21,7 +21,7 @@ _Item = TypeVar("_Item")
 MOST_BINS = 1024
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class RateRange:
     """The minimum and maximum rate over merged intervals."""
 
@@ -35,7 +35,7 @@ class RateRange:
 _NO_RATE = RateRange(0.0, 0.0)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class OpBin:
     """One operation during a time bin.
 
@@ -85,7 +85,7 @@ class OpBin:
 _IDLE = OpBin()
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class TimeBin:
     """All operations of a disk during `intervals` merged intervals, `seconds` long in total.
 

@@ -6,10 +6,10 @@ A run with phases is examined phase by phase: a difference between two jobs is n
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from opwatch.compare.amplification import LEAST_STRETCHES
-from opwatch.frozen import frozen, replace
 from opwatch.recording.reading.phases import Phase
 from opwatch.report.bins import TimeBin, grouped, thinned
 from opwatch.report.drive_course import DriveCourse
@@ -23,7 +23,7 @@ _MOST_INTERVALS = 360
 RATE, P99, WAF = "rate", "p99", "waf"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class CourseChanges:
     """The changes of one metric of one operation (of the drive if `op` is None) in one phase, or in the whole
     run.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 from opwatch.compare.amplification import HALFWAY, MOVED, NOT_READ
 from opwatch.counters.catalogue.families import Catalogue
 from opwatch.counters.looks.reading import report_of
 from opwatch.counters.looks.sample import FirmwareSample
 from opwatch.counters.reading import DriveFacts
-from opwatch.frozen import frozen
 from opwatch.waf.measure import NOT_THERE, Measured, Measurement
 from opwatch.waf.polls import poll_of_look
 from opwatch.waf.span import IntervalBytes
@@ -23,7 +23,7 @@ _MOST_LEFT_OVER = 0.1
 _HEALTH = ("temperature", "percentage_used", "available_spare")
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class HealthPoint:
     """Health values that a drive reported at one moment; None for values it did not report."""
 
@@ -33,7 +33,7 @@ class HealthPoint:
     available_spare: int | None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class AmplifiedPart:
     """Write amplification of a part of a run. `written` is the total of host bytes from the first sample to
     the end of the part."""
@@ -59,7 +59,7 @@ class AmplifiedPart:
         return self.error_bytes / self.host_bytes if self.host_bytes else 0.0
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class DriveCourse:
     """A drive during a run. `measured` covers the whole run; None if not measured, with a `reason`.
 

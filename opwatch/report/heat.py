@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from opwatch.frozen import frozen
 from opwatch.report.bins import TimeBin
 from opwatch.trace.abi import LATENCY
 
@@ -15,7 +15,7 @@ _SLOTS_A_ROW = 8
 SHADES = (0.001, 0.01, 0.03, 0.1, 0.3, 1.0)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class HeatCell:
     """Adjacent columns of a row with the same shade: a time range and a latency range, both in ns."""
 

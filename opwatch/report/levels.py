@@ -10,13 +10,13 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from statistics import median
 
 from opwatch.compare.differences import Difference, Statement, difference
 from opwatch.compare.estimates import LEAST_INTERVALS, Estimate, influences_of, judged, ratio_of
 from opwatch.compare.student import threshold
-from opwatch.frozen import frozen, replace
 from opwatch.report.jumps import is_gradual, jumps_of
 from opwatch.report.loads import LoadChange
 from opwatch.report.pauses import QUIET, quiet_places
@@ -41,7 +41,7 @@ _MOST_RARE = 0.1
 _MOSTLY = 1.5
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class LevelSeries:
     """A metric per interval as a ratio: requests over seconds, or bytes over bytes.
 
@@ -79,7 +79,7 @@ class LevelSeries:
         return judged(value, (value, value), figure, influences, least=self.least, least_worth=0.0)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Level:
     """A part of a timeline with a constant level: the mean, and the range that contains 90 % of the
     intervals."""
@@ -93,7 +93,7 @@ class Level:
     place: int
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Step:
     """A transition from one level to the next; `difference` compares the later level with the earlier.
 
@@ -118,7 +118,7 @@ class Step:
         return ratio is not None and ratio <= CLIFF and not self.is_beyond and not self.is_gradual
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Pause:
     """A run of intervals with almost no completions, far longer than the load explains.
 
@@ -133,7 +133,7 @@ class Pause:
     in_flight: tuple[float, float] | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Rest:
     """Whether a level is steady, from comparing its second half with the first.
 
@@ -147,7 +147,7 @@ class Rest:
     reason: str | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Levels:
     """The levels of a timeline, the steps between the levels, and the steadiness of the last level.
 

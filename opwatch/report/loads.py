@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 
-from opwatch.frozen import frozen
 from opwatch.report.bins import TimeBin, merged
 
 # A smaller ratio, up or down, counts as the same load.
@@ -25,7 +25,7 @@ class LoadFigure(StrEnum):
     OTHER = "rate of another operation"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class LoadChange:
     """A load property before and after a step. `op` is the other operation for OTHER, otherwise None."""
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from opwatch.frozen import frozen
 from opwatch.owners.cells import OwnedCounts, OwnerKey, counts_sum
 from opwatch.owners.sample import Owners
 
@@ -14,7 +14,7 @@ MOST_APART = 64
 _MOVING = ("read", "write")
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class OwnersBin:
     """Per owner: requests and device time of all operations, bytes of reads and writes.
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
 from opwatch.compare.blocks import autocorrelations
-from opwatch.frozen import frozen
 
 LEAST_PERIODS = 4
 _LEAST_LENGTH = 3
@@ -18,7 +18,7 @@ _CHANCE_LIMIT = 4.5
 _LEAST_LIKENESS = 0.25
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Period:
     """A timeline repeats after `intervals`.
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from opwatch.counters.catalogue.families import Catalogue
 from opwatch.fio.beside import JobBeside, beside
-from opwatch.frozen import frozen, replace
 from opwatch.recording.reading.event_words import event_words
 from opwatch.recording.reading.notes import kept_notes
 from opwatch.recording.reading.phases import Phase, phases_of
@@ -20,7 +20,7 @@ from opwatch.report.gathering import RunPicture
 _NO_MARKS = (FILE, NOTE, PHASE_BEGAN, PHASE_ENDED)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class RunMark:
     """An event at a moment, with its text. `at` is None if the recording has no wall clock."""
 
@@ -30,7 +30,7 @@ class RunMark:
     text: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ReportedRun:
     """A recording prepared for a report.
 

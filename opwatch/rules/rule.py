@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
-
-from opwatch.frozen import frozen
 
 
 class Unit(StrEnum):
@@ -48,7 +47,7 @@ class LimitKind(StrEnum):
     SHARE = "share"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Rule:
     """A rule written by a user.
 

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from opwatch.errors import UsageError
-from opwatch.frozen import frozen
 from opwatch.rules.parse import parse_rule
 from opwatch.rules.rule import CPU, CPU_IO, METRICS, STALL, WAF, LimitKind, Rule, Unit
 from opwatch.samples.observation import Event, Observation
@@ -18,7 +17,7 @@ _TIMES = ((1e9, "s"), (1e6, "ms"), (1e3, "us"))
 _QUANTILES = {"p50": "p50", "p99": "p99", "p99.9": "p99_9"}
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Firing:
     """A disk started to meet a rule at `mono_ns`, a time on the clock of the samples."""
 

@@ -8,9 +8,9 @@ one interval or for many in a row.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
-from opwatch.frozen import frozen
 from opwatch.samples.end import End
 from opwatch.units import capacity
 from opwatch.waf.measure import Measurement
@@ -22,7 +22,7 @@ LEAD_POLLS = 3
 _TALK_S = 10.0
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class CoursePlan:
     """Timing of a measurement.
 

@@ -6,9 +6,9 @@ Entries are immutable values; nothing is looked up later.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from opwatch.frozen import field, frozen
 from opwatch.samples.observation import Arrival, Event, Leaving
 from opwatch.samples.sample import DiskSample
 from opwatch.samples.slow import SlowRequest
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from opwatch.trim.audit.live import DiscardSample
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Began:
     """A disk is watched from now on.
 
@@ -37,7 +37,7 @@ class Began:
     owners: OwnerSample | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Ticked:
     """An interval has ended. Samples are by place."""
 
@@ -46,7 +46,7 @@ class Ticked:
     owners: Mapping[int, OwnerSample] = field(default_factory=dict)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Left:
     """A disk is no longer watched."""
 
@@ -58,14 +58,14 @@ class Left:
     owners: OwnerSample | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class NotWatched:
     """A disk was added but could not be traced; the event has the reason."""
 
     event: Event
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Looked:
     """The counters of one drive were read. The entry may be late; the sample contains the time of the
     reading."""
@@ -73,7 +73,7 @@ class Looked:
     sample: FirmwareSample
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Slowed:
     """Requests took longer than a limit.
 
@@ -88,7 +88,7 @@ class Slowed:
     requests: tuple[SlowRequest, ...] = ()
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Blinded:
     """The kernel was found to skip BPF programs while PID 1 is current: some requests start or end unseen,
     and are not counted."""
@@ -96,7 +96,7 @@ class Blinded:
     at_ns: int
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Ended:
     """The last samples of every watched disk, by place. `leaving` has the samples of disks already gone. With
     `with_rest`, show the time after the last interval as another interval, if any activity occurred."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import enum
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from opwatch.errors import OpwatchError
-from opwatch.frozen import frozen
 from opwatch.host.device import BlockDevice, Devices, Leaf, Presence, identity_of
 from opwatch.samples.selection import Selection
 
@@ -101,7 +101,7 @@ class Named:
         self._presence.close()
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Departure:
     """A disk leaving the watch."""
 
@@ -109,7 +109,7 @@ class Departure:
     why: Why
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Change:
     """Changes of the set between two polls. `refused` are new disks that cannot be watched, with the
     reason."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
 from opwatch.cpu import CpuUse
-from opwatch.frozen import frozen, replace
 from opwatch.trace.account.losses import Loss
 from opwatch.trace.derive import Interval
 from opwatch.trace.kernel_times import KernelTimes
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from opwatch.waf.live import Live
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Arrival:
     """The arrival of a disk during a watch.
 
@@ -75,7 +75,7 @@ class Arrival:
         return [f"up to {groups} requests before it was watched"] if groups else []
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Leaving:
     """A disk's departure from a continuing watch. `doubt` names counts possibly from another disk."""
 
@@ -85,7 +85,7 @@ class Leaving:
     doubt: str | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Event:
     """A change of the set of disks, or damage to a recording. `kind` is came, left, not_watched or
     damaged; `text` describes the event to the user."""
@@ -100,7 +100,7 @@ class Event:
     leaving: Leaving | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Observation:
     """The results of one interval or, if `final`, of the whole time since the start.
 

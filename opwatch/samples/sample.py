@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from opwatch.clock import Anchor
 from opwatch.cpu import CpuTimes
-from opwatch.frozen import frozen
 from opwatch.trace.trust import Reading
 
 # Disks that are watched and recorded at a time: reading a recording takes half a MiB of memory for each.
 MOST_DISKS = 400
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class WatchedDisk:
     """Facts about a disk since it was attached.
 
@@ -29,7 +30,7 @@ class WatchedDisk:
     flush_queues: int = 0
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class DiskSample:
     """A reading, with the clocks at that time. `misses` are program runs skipped by the kernel, all disks
     together; None if unknown. `cpu` is the machine's CPU time, read with the anchor."""

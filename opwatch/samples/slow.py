@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from opwatch.frozen import frozen
 from opwatch.trace.slow import Submitter
 
 # The kernel combines waiting flush requests into a single flush, which therefore has no single submitter.
 _FLUSH = "flush"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class SlowRequest:
     """A slow request of the disk at `place`; see SlowRecord. `cgroup` is the path of a control group, or None
     if already gone."""
@@ -43,7 +43,7 @@ class SlowRequest:
         return "it was not seen as it entered the queue"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class SlowIo:
     """Requests slower than `limit_ns` in an interval: `count` of them, of which `noted` were recorded
     individually. `requests` holds the recorded requests or, in a summary, the slowest."""

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from opwatch.errors import BadInput
-from opwatch.frozen import frozen
 from opwatch.owners.sample import Owners, OwnerSample, owners_between
 from opwatch.samples.entries import (
     Began,
@@ -37,13 +36,14 @@ if TYPE_CHECKING:
     from opwatch.waf.live import Live
     from opwatch.waf.live_trail import LiveTrail
 
+
 # Summaries of removed disks are kept until the end, except the oldest beyond this number.
 MOST_PAST = 256
 
 News = Observation | Event
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class _Moment:
     """All data of one disk at one time."""
 

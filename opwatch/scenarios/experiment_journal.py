@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from opwatch.fields import Fields
-from opwatch.frozen import frozen
 from opwatch.load.sysbench import FIO, LOADERS
 from opwatch.scenarios.mixed import MemberCount, MixLoad, MixRate
 from opwatch.scenarios.scenario import scenario_names
@@ -17,7 +16,7 @@ from opwatch.sweep.journal.state import entries_of
 SCHEMA = "opwatch-experiment/1"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ExperimentPlace:
     """A file system, under the name used in the experiment.
 
@@ -31,7 +30,7 @@ class ExperimentPlace:
     used_bytes: int
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ExperimentRequest:
     """All settings that determine an experiment.
 

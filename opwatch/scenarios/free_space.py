@@ -8,9 +8,9 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
-from opwatch.frozen import frozen
-from opwatch.named import NamedTuple
 from opwatch.scenarios.saturation import rest_iops
 from opwatch.scenarios.scenario import AuthorsWord, ScenarioVerdict
 from opwatch.scenarios.spare import flash_behind
@@ -38,7 +38,7 @@ class FilePoint(NamedTuple):
     published: float | None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class FilledDrive:
     points: tuple[FilePoint, ...]
     statements: tuple[AuthorsWord, ...]

@@ -6,13 +6,13 @@ Measured on an empty drive, and on a filled drive in steady state, in virtual ti
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from opwatch.errors import UsageError
 from opwatch.fields import Fields
-from opwatch.frozen import frozen
 from opwatch.ftl.drive import Drive, Workload, Zone
 from opwatch.ftl.profiles import Profile
-from opwatch.named import NamedTuple
 from opwatch.scenarios.scenario import AuthorsWord, ScenarioVerdict
 from opwatch.scenarios.spare import flash_behind
 from opwatch.steady.strict import StrictState
@@ -42,7 +42,7 @@ _NEW_RATIO = 0.02
 NO_CPU = "a model in virtual time uses no CPU of a host"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class OpRate:
     """I/Os per second of a level and the mean response time; None with the reason in `why`.
 
@@ -68,7 +68,7 @@ class OpGain(NamedTuple):
     foretold: float | None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class IometerResult:
     rates: tuple[OpRate, ...]
     gains: tuple[OpGain, ...]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from opwatch.errors import UsageError
 from opwatch.fields import Fields
-from opwatch.frozen import frozen
-from opwatch.named import NamedTuple
 from opwatch.scenarios.scenario import AuthorsWord, ScenarioVerdict
 
 # Tolerance for reproducing a published ratio of two sets, because the member drives differ.
@@ -69,7 +69,7 @@ class MemberCount(NamedTuple):
         return self.busy_ms * 1e6 / requests if requests else None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class MixRate:
     """The result of a load on a configuration.
 
@@ -98,7 +98,7 @@ class MixRate:
         return sum(counts) / len(counts) / 1e3 / self.seconds
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class MixConfiguration:
     """A named file system: the device below, the kind of device, and the results."""
 

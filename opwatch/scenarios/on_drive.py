@@ -4,9 +4,9 @@ Pure."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from opwatch.errors import UsageError
-from opwatch.frozen import replace
 from opwatch.scenarios.scenario import Scenario, ScenarioKind
 from opwatch.sweep.levels import ALIGN_BYTES, LevelScale, OpLevel, OpShare, parse_levels
 from opwatch.sweep.outcome import LevelOutcome

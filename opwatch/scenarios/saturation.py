@@ -7,9 +7,9 @@ gain that models predict.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
-from opwatch.frozen import frozen
-from opwatch.named import NamedTuple
 from opwatch.scenarios.scenario import ScenarioVerdict
 from opwatch.steady.rounds import Round, joined
 from opwatch.steady.strict import StrictState
@@ -39,7 +39,7 @@ class GainBand(NamedTuple):
     high: float
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Saturated:
     """The results of one level, in bytes and seconds of the drive that the model represents.
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from importlib import resources
+from typing import NamedTuple
 
 from opwatch.errors import UsageError
 from opwatch.fields import Fields
-from opwatch.frozen import field, frozen, replace
-from opwatch.named import NamedTuple
 from opwatch.settings import parse_toml
 
 _FOLDER = "published"
@@ -41,7 +41,7 @@ class AuthorsWord(NamedTuple):
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Scenario:
     """One experiment.
 

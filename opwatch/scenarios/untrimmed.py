@@ -9,12 +9,12 @@ import itertools
 import math
 import random
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from opwatch.errors import UsageError
 from opwatch.fields import Fields
-from opwatch.frozen import frozen, replace
 from opwatch.ftl.drive import Drive, Workload, Zone
-from opwatch.named import NamedTuple
 from opwatch.sweep.virtual import ModelDrive, make_drive, mapping_unit
 
 _MOST_PARTS = 8
@@ -24,7 +24,7 @@ _STEPS = 2000
 _PARTS_OF_ROUND = 200
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class UntrimmedSetup:
     """Parameters of the experiment, in bytes of the drive.
 
@@ -67,7 +67,7 @@ def untrimmed_setup(fields: Fields, io_bytes: int, queue_depth: int, seed: int) 
     )
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Filling:
     """The contents of a file system of `filesystem_bytes`: files and removed files.
 
@@ -131,7 +131,7 @@ def began_moving(last: Moved, first: Moved, later: Moved) -> float | None:
     return max(began, float(last.written_bytes))
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class UntrimmedRun:
     """A run of all rounds, in bytes and seconds of the drive that the model represents.
 

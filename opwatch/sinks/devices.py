@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from opwatch import units
-from opwatch.frozen import asdict
 from opwatch.host.details import Details
 from opwatch.host.forest import Node
 

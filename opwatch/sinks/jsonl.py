@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TextIO
 
 from opwatch import SCHEMA
 from opwatch.cpu import CpuUse
-from opwatch.frozen import asdict
 from opwatch.samples.observation import Arrival, Event, Leaving, Observation
 from opwatch.sinks.owners.document import owners_document
 from opwatch.sinks.terminal import Writer
@@ -22,6 +22,7 @@ from opwatch.trace.trust import Trust
 if TYPE_CHECKING:
     from opwatch.samples.slow import SlowIo
     from opwatch.waf.live import Live
+
 
 _IDLE = idle_op()
 # Fields that are null without a measurement.

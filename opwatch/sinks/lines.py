@@ -28,6 +28,7 @@ from opwatch.trim.audit.live import Discards
 if TYPE_CHECKING:
     from opwatch.waf.live import Live
 
+
 HEADER = "op           /s   MB/s  mean   p50   p90   p99 p99.9   max    qd size seq% err"
 # Printed once on a terminal, never to a pipe.
 LEGEND = "requests and MB a second; latency in the device (n, u, m: ns, us, ms); qd: queue"

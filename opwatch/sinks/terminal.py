@@ -14,14 +14,11 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TextIO
 
 from opwatch import units
 from opwatch.errors import OpwatchError
 from opwatch.sinks.plain.ink import END, Ink, Span
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import TextIO
 
 COLUMNS = 80
 # Longest time in seconds that a full pipe may block a write after a signal has asked us to end.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, TextIO
 
 from opwatch import SCHEMA, units
-from opwatch.frozen import asdict
 from opwatch.sinks.folding import advice, folded
 from opwatch.sinks.terminal import Writer
 from opwatch.trim.audit.accounts import JudgedAccount
@@ -14,11 +15,9 @@ from opwatch.trim.audit.flow import Origin, Trace, Who
 from opwatch.trim.audit.kernel_log import of_device
 from opwatch.trim.stack.causes import Effect, Reason
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, TextIO
-
     from opwatch.trim.space.lba_status import SentinelMap
+
 
 _HEADER = f"  {'layer':<10} {'device':<11} {'in':>15} {'out':>15} {'completed':>15} {'number':>7}"
 

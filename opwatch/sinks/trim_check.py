@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from opwatch import units
-from opwatch.frozen import asdict, frozen
 from opwatch.sinks.folding import advice, folded
 from opwatch.trim.check.forecast import Forecast, Outlook
 from opwatch.trim.check.rules import named
@@ -15,14 +16,10 @@ from opwatch.trim.stack.causes import Effect, Reason, reason
 from opwatch.trim.stack.facts import LoopFacts
 from opwatch.trim.stack.layers import Kind, Layer, Stack
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
 _LABEL = 10
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Checked:
     """A mount or device with a prediction, and the reasons why a scheduled fstrim may miss it."""
 

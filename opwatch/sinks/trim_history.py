@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
 from opwatch import SCHEMA, units
-from opwatch.frozen import asdict, frozen
 from opwatch.sinks.terminal import Writer
 from opwatch.sinks.trim_stale import (
     heading,
@@ -22,7 +22,7 @@ from opwatch.trim.stale.remembered import Part
 from opwatch.trim.stale.report import HistoryReport
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class HistoryState:
     """State of a history when its recorder ends."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
 from opwatch import SCHEMA, units
-from opwatch.frozen import asdict
 from opwatch.sinks.folding import folded
 from opwatch.trim.stale.judgement import ReadDevice
 from opwatch.trim.stale.remembered import Part

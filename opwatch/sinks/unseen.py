@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
 
-from opwatch.frozen import frozen
 from opwatch.host.mountspaces import MountedIn
 from opwatch.sinks.folding import folded
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 # Machines may run hundreds of containers.
 _MOST = 10
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Unseen:
     """Filesystems mounted in other mount namespaces only, and kinds of processes that were not visible."""
 

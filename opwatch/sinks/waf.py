@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from opwatch import SCHEMA, units
 from opwatch.counters.reading import DriveFacts
-from opwatch.frozen import field, frozen
 from opwatch.sinks.folding import folded
 from opwatch.waf.measure import Background, Measured, Stretch
 from opwatch.waf.span import Span, Split
@@ -16,7 +16,7 @@ _LABEL = 11
 BELOW_ONE = "below 1: the drive compresses, or its counters leave something out"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """A measurement with the device. `parts` holds the kernel's count of host bytes per device."""
 

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import itertools
 import math
-
-from opwatch.frozen import frozen
+from dataclasses import dataclass
 
 _REGIONS = 256
 # A uniform workload exceeds the limit, in standard deviations of chi squared, once in a million runs.
 _MOST_SIGMAS = 5.0
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class WriteSpread:
     """The coverage and evenness of the writes.
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-
-from opwatch.named import NamedTuple
+from typing import NamedTuple
 
 
 class FileRun(NamedTuple):

@@ -9,13 +9,13 @@ collection starts. strict.py has the additional conditions of opwatch.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
 from opwatch.errors import NotEnoughData
-from opwatch.frozen import frozen
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class PtsRule:
     """The limits set by the specification."""
 
@@ -25,7 +25,7 @@ class PtsRule:
     most_rounds: int = 25
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class PtsFit:
     """The fields a report must contain for a tracked variable: see `report()`."""
 
@@ -65,7 +65,7 @@ class PtsFit:
         }
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class PtsVerdict:
     """The rule's result for a run of `rounds` rounds.
 

@@ -5,8 +5,9 @@ The texts are paraphrased because the specification may only be reproduced as a 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from opwatch.errors import UsageError
-from opwatch.named import NamedTuple
 
 _KIB = 1024
 _BLOCKS = tuple(int(kib * _KIB) for kib in (1024, 128, 64, 32, 16, 8, 4, 0.5))

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from opwatch.frozen import frozen
 
-
-@frozen
+@dataclass(frozen=True, slots=True)
 class Round:
     """The figures of one interval of the workload. `p99_ns` and `nand_bytes` are None if not measured."""
 

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from opwatch.compare.student import threshold
-from opwatch.frozen import frozen
-from opwatch.named import NamedTuple
 from opwatch.steady.coverage import WriteSpread
 from opwatch.steady.rounds import Round, joined
 
@@ -33,7 +33,7 @@ class StrictState(StrEnum):
     UNPROVEN = "unproven"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class StrictRule:
     """The thresholds of the verdict.
 
@@ -55,7 +55,7 @@ class StrictRule:
     chance: float = 0.05
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class StrictCheck:
     """One condition on a window.
 
@@ -80,7 +80,7 @@ class LineDrift(NamedTuple):
     error: float
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class SteadyWindow:
     """The last rounds, starting with `first_round` (counted from 1), merged into one."""
 
@@ -93,7 +93,7 @@ class SteadyWindow:
     waf: LineDrift | None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class StrictVerdict:
     state: StrictState
     checks: tuple[StrictCheck, ...]
@@ -137,7 +137,7 @@ class StrictVerdict:
         }
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class SteadyGround:
     """The inputs of a verdict other than the rounds.
 

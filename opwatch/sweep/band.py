@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from opwatch.errors import NotEnoughData
-from opwatch.frozen import frozen
 from opwatch.ftl import models
 
 # Above this size greedy equals FIFO within 0.2 % if (T-U)/U is at least 7 %.
@@ -26,7 +26,7 @@ _MOST_SPARE = 10.0
 _GOLDEN = (math.sqrt(5) - 1) / 2
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class CollectorModel:
     """A collection policy and its WAF as a function of alpha = T/U."""
 
@@ -85,7 +85,7 @@ def collector_models(superblock_pages: int | None = None) -> tuple[CollectorMode
     )
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ModelBand:
     """The WAF at one level, from the best possible collector to the worst in use."""
 
@@ -104,7 +104,7 @@ def band_at(alpha: float, superblock_pages: int | None = None) -> ModelBand:
     )
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class MeasuredLevel:
     """The input of a fit for a level; `waf_error` is absolute."""
 
@@ -113,7 +113,7 @@ class MeasuredLevel:
     waf_error: float = 0.0
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class SpareFit:
     """A T fitted to all levels.
 

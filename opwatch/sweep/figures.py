@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from opwatch.fio.logs import FioLog
 from opwatch.fio.results import FioReport
-from opwatch.frozen import field, frozen
 from opwatch.steady.coverage import WriteSpread
 from opwatch.steady.rounds import Round
 from opwatch.steady.strict import SteadyGround
@@ -27,7 +27,7 @@ _WHOLE_ROUND = 0.05
 _LEAST_PARTS, _T_OF_PARTS = 5, 2.8
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class RoundEvidence:
     """The raw results of one round. `cpu_s` is fio's own CPU time."""
 
@@ -50,7 +50,7 @@ class RoundEvidence:
         return counted
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class WindowEvidence:
     """The inputs for the rounds of the verdict's window.
 

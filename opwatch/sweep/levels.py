@@ -7,11 +7,11 @@ capacity or the flash. A level is therefore a number of bytes; percentages are d
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 
 from opwatch.errors import UsageError
-from opwatch.frozen import frozen
 from opwatch.quantities import parse_percentage, parse_size
 
 # Windows start and end at a multiple of every drive's mapping unit and of the partition alignment.
@@ -36,7 +36,7 @@ class OpBase(StrEnum):
     FLASH = "flash"  # all flash that can hold data, if known
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class LevelScale:
     """The conversion of percentages to bytes for one drive."""
 
@@ -46,7 +46,7 @@ class LevelScale:
     align_bytes: int = ALIGN_BYTES
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class LevelFiles:
     """A level made of files: the workload writes to `load_bytes`; `ballast_bytes` are written once."""
 
@@ -54,7 +54,7 @@ class LevelFiles:
     ballast_bytes: int = 0
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class OpLevel:
     """One level: the first `usable_bytes` of the drive are used, the rest is left to the drive.
 

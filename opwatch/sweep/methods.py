@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from opwatch.errors import UsageError
-from opwatch.named import NamedTuple
 
 
 class LevelMethod(NamedTuple):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from opwatch.frozen import field, frozen
-from opwatch.named import NamedTuple
 from opwatch.steady.pts import PtsVerdict
 from opwatch.steady.rounds import Round
 from opwatch.steady.strict import StrictVerdict
@@ -15,7 +15,7 @@ from opwatch.sweep.levels import OpLevel
 HOST_BOUND = 0.9
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class HostBytes:
     """The bytes the host wrote in the window, by source of the count."""
 
@@ -24,7 +24,7 @@ class HostBytes:
     firmware: int | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class LevelFigures:
     """The figures of the verdict's window.
 
@@ -95,7 +95,7 @@ class LevelSecond(NamedTuple):
     n_bytes: int
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class LevelOutcome:
     """The outcome of one level.
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 
-from opwatch.frozen import frozen
 from opwatch.sweep.levels import LevelFiles, OpLevel
 from opwatch.sweep.purges import DISCARD, FORMAT, SECURE_ERASE, PurgeWay
 
@@ -27,7 +27,7 @@ class StepKind(StrEnum):
     RESTORE = "restore"  # undo all changes
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class SweepStep:
     """One step, run `at_least` to `at_most` times.
 
@@ -45,7 +45,7 @@ class SweepStep:
     at_most: int = 1
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class SweepRefusal:
     """The reason why a sweep would not run.
 
@@ -57,7 +57,7 @@ class SweepRefusal:
     remedy: str = ""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class SweepPlan:
     """All steps of a sweep.
 
@@ -106,7 +106,7 @@ class SweepPlan:
         return least / self.life_bytes, most / self.life_bytes
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class SweepSpeed:
     """The drive's speeds known before the measurement, each None if unknown."""
 
@@ -114,7 +114,7 @@ class SweepSpeed:
     round_bytes_per_s: float | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class SweepPace:
     """The amounts of work in a sweep.
 

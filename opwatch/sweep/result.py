@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from opwatch.errors import NotEnoughData
-from opwatch.frozen import frozen
 from opwatch.steady.strict import StrictState
 from opwatch.sweep.band import MeasuredLevel, ModelBand, SpareFit, band_at, fit_spare
 from opwatch.sweep.outcome import LevelOutcome
 from opwatch.sweep.returns import LevelReturn, advice, level_returns, life_years, write_rate
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ModelScale:
     """The scale of a simulated sweep.
 
@@ -26,7 +26,7 @@ class ModelScale:
     error_ratios: tuple[float, ...]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class SweepResult:
     """The result of a sweep.
 

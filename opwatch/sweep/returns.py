@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from opwatch.frozen import frozen
 from opwatch.sweep.outcome import LevelOutcome
 
 _YEAR_S = 365.25 * 86400
@@ -15,7 +15,7 @@ _LEAST_GAIN = 0.02
 _NO_AMPLIFICATION = 1.02
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class LevelReturn:
     """The gain of a step between neighbouring levels.
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from opwatch.errors import RefusedError, UsageError
-from opwatch.frozen import frozen, replace
 from opwatch.sweep.levels import LevelFiles, OpLevel
 from opwatch.units import capacity
 
@@ -18,7 +18,7 @@ _KEPT_RATIO, _KEPT_BYTES = 0.01, 16 << 20
 _SLACK_RATIO, _SLACK_BYTES = 0.001, 2 << 20
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class FilesPlace:
     """The location of a sweep's files: the file system mounted at `point`, at `begin_bytes` of the drive."""
 
@@ -27,7 +27,7 @@ class FilesPlace:
     size_bytes: int
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class FilesystemRoom:
     """The space of a file system and its drive.
 

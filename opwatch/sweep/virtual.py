@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from opwatch.compare.student import threshold
 from opwatch.errors import NotEnoughData, UsageError
-from opwatch.frozen import frozen, replace
 from opwatch.ftl.drive import Drive, Policy, TimedRun, Workload, Zone
 from opwatch.ftl.profiles import Profile
-from opwatch.named import NamedTuple
 from opwatch.steady.coverage import WriteSpread
 from opwatch.steady.pts import PtsVerdict, judge_pts
 from opwatch.steady.rounds import Round, joined
@@ -32,7 +32,7 @@ _LEAST_BEYOND = 10
 _FIRST_S, _BOUT_ROUNDS, _INTERVALS = 0.05, 5, 200
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class VirtualLoad:
     """Random writes, optionally mixed with random reads."""
 
@@ -47,7 +47,7 @@ class VirtualLoad:
         return f"random writes of {self.io_bytes} bytes{reads}, queue depth {self.queue_depth}"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ModelDrive:
     """The simulated drive.
 
@@ -119,7 +119,7 @@ class _Bout(NamedTuple):
     slots: tuple[int, ...]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class _LevelCourse:
     """The results of a level's rounds.
 

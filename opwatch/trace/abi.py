@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from opwatch.frozen import field, frozen
-from opwatch.named import NamedTuple
 from opwatch.trace.hist import Histogram, Scale
 from opwatch.trace.ops import OPS as OPS
 
@@ -89,7 +89,7 @@ SLOTS = (LATENCY.slots, LATENCY.slots, SIZE.slots, STATUSES)
 SAMPLE_BYTES = 8 * (2 + len(OPS) * _OP_WORDS)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class TargetSample:
     """One reading of a target. Each value was true at some moment between begin and end."""
 
@@ -97,7 +97,7 @@ class TargetSample:
     end_ns: int
     ops: dict[str, OpSample]
     # Cached, because each sample ends one interval and starts the next.
-    _totals: dict[str, int] = field(default_factory=dict, init=False)
+    _totals: dict[str, int] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def totals(self) -> dict[str, int]:
         """Return the plain counters by name, summed over all operations."""
@@ -146,7 +146,7 @@ def decode_sample(raw: bytes) -> TargetSample:
     return TargetSample(words[0], words[1], ops)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Target:
     """A target to count; struct ow_target. Targets on one disk are linked by `next`, an index plus one."""
 

@@ -8,19 +8,19 @@ on that event sees hardly any of them, the kernel skips programs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from opwatch.frozen import frozen
-
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from opwatch.trace.trust import Drift
+
 
 WHERE = "this kernel runs no BPF programs while PID 1 is current"
 # Ignore fewer switches, because the kernel may count a task's switch a moment before the program runs.
 ENOUGH = 3
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Switches:
     """Context switches of PID 1 in the same period, counted by the kernel and seen by a program."""
 

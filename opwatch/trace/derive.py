@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from opwatch.frozen import frozen
 from opwatch.trace.abi import LATENCY, SIZE, OpSample, TargetSample
 from opwatch.trace.hist import Histogram
 from opwatch.trace.ops import STATUS_NAMES
@@ -13,7 +13,7 @@ _NONE: Mapping[str, int] = {}
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99_9": 0.999}
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Latency:
     """A latency distribution in ns, with None for missing values if nothing completed.
 
@@ -27,7 +27,7 @@ class Latency:
     histogram: Histogram
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class OpInterval:
     """One operation between two samples."""
 
@@ -55,7 +55,7 @@ class OpInterval:
         return median.low * 512 if median else None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Interval:
     """A target between two samples."""
 

@@ -9,12 +9,10 @@ from __future__ import annotations
 import contextlib
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import accumulate, chain, compress
 from operator import add, sub
-from typing import TypeGuard
-
-from opwatch.frozen import frozen
-from opwatch.named import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 # The slots in use, and the running totals up to each slot.
 Ranks = tuple[list[int], list[int]]
@@ -29,7 +27,7 @@ _PARTS = 100_000
 _STRETCH = 64
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Scale:
     """A slot layout: exact below 2^bits, then 2^bits slots per octave; the last slot is open-ended."""
 

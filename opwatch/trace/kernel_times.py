@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from opwatch.frozen import frozen
+from dataclasses import dataclass
+
 from opwatch.trace.stat import KernelTicks, StatSample
 
 # The kernel prints these sums as 32-bit numbers of whole milliseconds.
 _WRAP, _MS = 1 << 32, 10**6
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Awaited:
     """Mean time in ns from allocation to completion of a request.
 
@@ -20,7 +21,7 @@ class Awaited:
     error_ns: float
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class KernelTimes:
     """Figures between two readings of the statistics.
 

@@ -7,14 +7,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Collection, Sequence
+from typing import NamedTuple, TypeVar
 
-from opwatch.named import NamedTuple
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import TypeVar
-
-    T = TypeVar("T")
+T = TypeVar("T")
 
 
 class Attachment(enum.IntEnum):

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import enum
 import struct
+from dataclasses import dataclass
 
 from opwatch.foreign import text_of
-from opwatch.frozen import frozen
 from opwatch.trace.abi import MAX_TARGETS
 from opwatch.trace.ops import OPS
 
@@ -32,7 +32,7 @@ class Submitter(enum.Enum):
     KERNEL = "kernel"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class SlowRecord:
     """A slow request at its completion. `leaf` is the index of the leaf.
 

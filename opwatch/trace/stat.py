@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from opwatch.frozen import frozen
+from dataclasses import dataclass
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class KernelTicks:
     """The kernel's cumulative times in milliseconds, which wrap at 2^32.
 
@@ -20,7 +20,7 @@ class KernelTicks:
     jiffy_ns: int
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class StatSample:
     """One absolute reading of a stat file. The kernel counts requests when they complete.
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from opwatch.frozen import frozen
+from dataclasses import dataclass
+
 from opwatch.trace.stat import StatSample
 from opwatch.trace.trust import GROUPS, Reading
 
@@ -26,7 +27,7 @@ def surplus(reading: Reading, witness: StatSample) -> dict[Key, int]:
     return surpluses
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class SurplusBounds:
     """Lower and upper bounds of a disk's surplus.
 

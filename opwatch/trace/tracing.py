@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Protocol
 
-from opwatch.frozen import replace
 from opwatch.host.device import Leaf
 from opwatch.trace.stat import StatSample
 from opwatch.trace.surplus import surplus

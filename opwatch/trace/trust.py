@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from opwatch.frozen import field, frozen
+from dataclasses import dataclass, field
+
 from opwatch.trace.abi import TargetSample
 from opwatch.trace.stat import StatSample
 
@@ -15,7 +16,7 @@ GROUPS = {
 }
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Reading:
     """A sample, with the kernel's statistics (the witness) read before and after it.
 
@@ -27,7 +28,7 @@ class Reading:
     after: StatSample | None
     no_witness: str | None = None
     # Cached, because each reading ends one interval and starts the next.
-    _counted: dict[str, tuple[int, int]] = field(default_factory=dict, init=False)
+    _counted: dict[str, tuple[int, int]] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def counted(self) -> dict[str, tuple[int, int]]:
         """Return the requests and bytes of the sample as the kernel must have counted them, by group."""
@@ -36,7 +37,7 @@ class Reading:
         return self._counted
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Drift:
     """The number of requests that the kernel counted and the tracer did not see.
 
@@ -52,7 +53,7 @@ class Drift:
 _NO_DRIFT = Drift(0, 0)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Trust:
     """The loss account of an interval. Every field except in_flight is a difference between two readings.
 

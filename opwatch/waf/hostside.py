@@ -7,8 +7,8 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
-from opwatch.frozen import frozen, replace
 from opwatch.waf.span import Span
 from opwatch.waf.trail import LONGEST_NS, Mark, Track, Trail, in_step
 
@@ -21,7 +21,7 @@ KERNEL = "the kernel's count"
 Periods = Callable[[Track], int]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class HostSide:
     """Growth of host bytes. `agrees` is None if no comparison was possible; `why` explains the result."""
 
@@ -95,7 +95,7 @@ def _explain(kernel: Span, firmware: Span, source: str) -> str:
     )
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class _Witness:
     """A comparison of the kernel's count with the drive's.
 

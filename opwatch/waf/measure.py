@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from opwatch.frozen import frozen
 from opwatch.units import capacity
 from opwatch.waf.hostside import PLACEMENT, HostSide, Periods, host_growth, page_of
 from opwatch.waf.span import Amplification, IntervalBytes, Span, Split, amplify, closest, split
@@ -28,7 +28,7 @@ NOT_COUNTED = "no counter of NAND writes was read"
 NOT_THERE = "the counter of NAND writes was read at one moment only"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Stretch:
     """The interval between two marks of one NAND counter. `whole` is True if it covers the whole requested
     interval."""
@@ -41,7 +41,7 @@ class Stretch:
     whole: bool
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Background:
     """NAND bytes while the host wrote nothing. The rate is None with a reason."""
 
@@ -52,7 +52,7 @@ class Background:
     reason: str | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Measured:
     """The result. `stretch` is None with a `reason` if no counter could be followed."""
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import accumulate
-
-from opwatch.frozen import frozen, replace
 
 # A value whose error is as large as the value is not reported.
 MAX_RELATIVE_ERROR = 1.0
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Span:
     """Bounds of a value, inclusive: whole numbers, or an infinity if unknown."""
 
@@ -50,7 +49,7 @@ class Span:
         return Span(low, high) if low <= high else None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Amplification:
     """Write amplification of an interval. The true value is within ±`error` of `waf`, which is None with a
     `reason`."""
@@ -98,7 +97,7 @@ def amplify(nand: Span, host: Span, target: float = 0.01) -> Amplification:
     return Amplification(waf, error, host, nand, None, more)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class IntervalBytes:
     """Bytes and seconds of one interval, the error of its NAND bytes, and its end."""
 
@@ -109,7 +108,7 @@ class IntervalBytes:
     end_ns: int = 0
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Split:
     """NAND bytes = a per host byte + b per second, with half widths of 95 % confidence intervals."""
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from opwatch.counters.reading import CounterReading
-from opwatch.frozen import field, frozen
 from opwatch.waf.span import Span
 
 # Maximum age of a page by the OCP specification, plus 10 %.
@@ -28,7 +28,7 @@ SHUT_DOWN = "the drive lost power uncleanly in between: its counters may have go
 _WENT_BACK = "the counter went back: it was reset, or lost what it had not saved"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Poll:
     """A reading of a drive's counters, with the kernel's count before and after it.
 
@@ -48,7 +48,7 @@ class Poll:
     parts: Mapping[str, int] = field(default_factory=dict)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Moment:
     """The time of a poll, and the kernel's counts at that time."""
 
@@ -66,7 +66,7 @@ class Moment:
         return Span(self.before, self.after + self.flying)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Mark:
     """A counter at some moment: its value, and the host's written bytes by the kernel's count.
 

@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
@@ -20,7 +21,6 @@ from opwatch.counters.prove.report import report
 from opwatch.counters.reading import CounterReading, Proof, Report
 from opwatch.counters.reports.numbers import scaled
 from opwatch.errors import OpwatchError, UsageError
-from opwatch.frozen import replace
 from opwatch.host.device import SECTOR, Devices
 from opwatch.sinks.counters import document, lines
 from opwatch.sinks.terminal import Writer, data

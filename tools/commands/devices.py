@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TextIO
 
 from opwatch import SCHEMA
 from opwatch.errors import Unsupported
-from opwatch.frozen import replace
 from opwatch.host.details import read_details
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.host.forest import Node, forest

@@ -9,12 +9,12 @@ import statistics
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from opwatch import SCHEMA
 from opwatch.collectors.block.blk import BlockTracer, explain_probe_error
 from opwatch.collectors.fio.fio import run_fio
 from opwatch.errors import NotEnoughData, Unsupported
-from opwatch.frozen import frozen
 from opwatch.host.device import Devices
 from opwatch.host.privilege import require_root
 from opwatch.host.scratch import ScratchDisk
@@ -28,7 +28,7 @@ SCRATCH_BYTES = 1 << 30
 MIN_REQUESTS = 1000
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ProgramCost:
     """Mean time per run of one program, with and without the cost of an empty program."""
 
@@ -38,7 +38,7 @@ class ProgramCost:
     net_ns: float
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Cost:
     """Tracing cost in a window. `per_io_ns` excludes the cost of empty programs and covers all completed
     I/Os."""
@@ -69,7 +69,7 @@ def program_statistics() -> Iterator[None]:
         os.close(descriptor)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class _RunCounts:
     """Runs and time of each program, and the I/Os completed so far."""
 
@@ -161,7 +161,7 @@ def measure_scratch(disk: ScratchDisk, seconds: float) -> Cost:
         tracer.close()
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Throughput:
     """Ratios of traced to untraced IOPS, one per pair."""
 

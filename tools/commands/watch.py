@@ -37,6 +37,7 @@ from opwatch.trace.tracer_set import TracerSet
 if TYPE_CHECKING:
     from opwatch.tools.kept_run import KeptRun
 
+
 _WAF_S = 5.0
 # A controller reset or a firmware update takes less time than this.
 _RETURN_S = 60.0

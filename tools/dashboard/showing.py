@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from opwatch.tools.dashboard.keeping import KeptHour
     from opwatch.tools.kept_run import KeptRun
 
+
 _MOST_TALK = 200
 _RUNNING = "opwatch.tools.dashboard.running"
 

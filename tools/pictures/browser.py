@@ -8,10 +8,10 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 
 from opwatch.errors import OpwatchError, Unsupported
-from opwatch.frozen import frozen
 from opwatch.tools.pictures.session import BrowserSession, browser_session
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -24,7 +24,7 @@ _OPTIONS = (
 )
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Browser:
     """A Chromium installation. Each call uses a temporary profile."""
 

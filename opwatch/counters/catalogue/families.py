@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,6 @@ from opwatch.counters.decode.vendor_page import LAYOUTS
 from opwatch.counters.reading import DriveFacts
 from opwatch.errors import BadInput, UsageError
 from opwatch.foreign import read_bytes
-from opwatch.frozen import field, frozen, replace
 from opwatch.settings import parse_toml
 
 PACKAGED = Path(__file__).parent
@@ -25,9 +25,11 @@ PACKAGED = Path(__file__).parent
 TRIMS = PACKAGED / "trims"
 SYSTEM = Path("/etc/opwatch/counters.d")
 _MAX_UNIT = 1 << 40
+# Lowest and highest credible ratio of `worn` to erases x capacity, unless an entry has its own.
+_WORN_FIT = (0.7, 1.4)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Counter:
     """Sum of attributes or items, times a unit.
 
@@ -41,7 +43,7 @@ class Counter:
     at_least: bool = False
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Entry:
     """Catalogue entry for one kind of drive.
 
@@ -68,7 +70,7 @@ class Entry:
     for_host: Counter | None = None
     worn: Counter | None = None
     # Lowest and highest credible ratio of `worn` to erases x capacity.
-    worn_fit: tuple[float, float] = (0.7, 1.4)
+    worn_fit: tuple[float, float] = _WORN_FIT
     page_ratio: tuple[int, ...] = ()
     # Field with the page's own NAND/host ratio. A match proves that both counters share the host counter's
     # unit.
@@ -265,7 +267,7 @@ def _entry(values: Mapping[str, Any], protocol: str, where: str) -> Entry:
         family=table.pattern("family"),
         vendor_id=table.number("vendor_id", 0xFFFF),
         **_counters_and_flags(table),
-        worn_fit=_fit(table) or Entry.worn_fit,
+        worn_fit=_fit(table) or _WORN_FIT,
         page_ratio=table.ids("page_ratio"),
         own_ratio=table.text("own_ratio"),
         names=_names(table.table("names")),

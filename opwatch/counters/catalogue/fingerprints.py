@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
 from opwatch.errors import BadInput, UsageError
 from opwatch.foreign import read_bytes
-from opwatch.frozen import field, frozen
 from opwatch.settings import parse_toml
 
 PACKAGED = Path(__file__).parent / "learned" / "ata.toml"
@@ -43,7 +43,7 @@ def brand_of(model: str | None) -> str:
     return word[0].upper() if word else ""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class UnitRule:
     """Unit of the host writes for one set of ids: attribute `of` counts `unit` bytes in steps of `step`
     units.
@@ -84,7 +84,7 @@ def core_of(ids: Iterable[int]) -> Ids:
     return frozenset(ids) - COMMON
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class UnitRules:
     """Unit rules by the full set of ids and by the distinguishing ids."""
 

@@ -7,10 +7,10 @@ bytes; instance storage appends histograms by command size.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 from opwatch.counters.decode.pages import BadPage, unsigned, whole
-from opwatch.frozen import frozen
 
 LID = 0xD0
 LENGTH, DETAILED_LENGTH = 4096, 8192
@@ -24,7 +24,7 @@ _NO_LIMIT = 0xFFFFFFFF
 _NO_EDGE = (1 << 64) - 1
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class TimeSlot:
     """Commands that took `low_us` to `high_us` microseconds. `high_us` is None without an upper bound."""
 
@@ -33,7 +33,7 @@ class TimeSlot:
     count: int
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class DirectionTimes:
     """Number, bytes and total time of the reads or the writes."""
 
@@ -43,7 +43,7 @@ class DirectionTimes:
     slots: tuple[TimeSlot, ...]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class SizedTimes:
     """Commands of more than `above_bytes` and at most `most_bytes` (None: no limit)."""
 
@@ -53,7 +53,7 @@ class SizedTimes:
     write: tuple[TimeSlot, ...]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class AmazonLog:
     """Log page D0h. Times above a limit are microseconds since the volume was attached."""
 

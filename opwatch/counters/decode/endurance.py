@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from opwatch.counters.decode.pages import number, whole
-from opwatch.frozen import frozen
 
 LID, LENGTH = 0x09, 512
 # 10^9 bytes, rounded up.
 UNIT_BYTES = 10**9
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class EnduranceGroup:
     """Log page 09h, in units of 10^9 bytes. A `media_units_written` of 0 means "not reported"."""
 

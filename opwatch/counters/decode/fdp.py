@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from opwatch.counters.decode.pages import BadPage, number
-from opwatch.frozen import frozen
 
 LID, LENGTH = 0x22, 64
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class FdpStatistics:
     """Log page 22h. Counts include metadata, start when placement is last enabled, and saturate."""
 

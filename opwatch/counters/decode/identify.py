@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from opwatch.counters.decode.pages import BadPage, number, whole
-from opwatch.frozen import frozen
 
 LENGTH = 4096
 # Selects the OCP specification's pages where several vendors' pages share a number.
@@ -15,7 +16,7 @@ CONTROLLER_LIST, GRANULARITY_LIST = 0x13, 0x16
 _PAGE_BYTES = 4096
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Controller:
     """Fields of Identify Controller that opwatch uses."""
 
@@ -45,7 +46,7 @@ class Controller:
     has_effects_log: bool = False
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Namespace:
     """Identify Namespace: sizes in logical blocks, and the block size in bytes."""
 

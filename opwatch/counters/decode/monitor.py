@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from opwatch.counters.decode.pages import BadPage, unsigned, whole
-from opwatch.frozen import frozen
 
 LID, LENGTH = 0xC3, 512
 # GUID 85D45E58-D4E6-4370-9C6C-84D08CC07A92 in wire order.
@@ -19,7 +20,7 @@ _NO_STAMP = (1 << 64) - 1
 _STAMP_BITS = 48
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class SlowCell:
     """Commands of one direction in one bucket.
 
@@ -35,7 +36,7 @@ class SlowCell:
     is_largest: bool = False
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class SlowBucket:
     """Commands that took at least `from_ms` and less than the next bucket."""
 
@@ -43,7 +44,7 @@ class SlowBucket:
     cells: dict[str, SlowCell]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class MonitorLog:
     """Log page C3h. `active` is the running window, at least `minutes` long; `static` is the last complete
     window."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from opwatch.counters.decode.pages import BadPage, number, whole
-from opwatch.frozen import frozen
 
 LID, LENGTH = 0xC0, 512
 # GUID AFD514C9-7C6F-4F9C-A4F2-BFEA2810AFC5 in wire order.
@@ -13,7 +14,7 @@ BOOT_GUID = bytes.fromhex("65438878acd878a166421e0f92d76dc4")
 REFRESH_S = 600
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class CloudLog:
     """Layout of datacenter drives. Media units are bytes."""
 
@@ -30,7 +31,7 @@ class CloudLog:
     version: int | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class BootLog:
     """Layout of boot drives. The unit of the written counts differs between drives."""
 

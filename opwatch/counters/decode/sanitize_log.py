@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 
 from opwatch.counters.decode.pages import BadPage, number, whole
-from opwatch.frozen import frozen
 
 LID, LENGTH = 0x81, 512
 
@@ -22,7 +22,7 @@ class SanitizeState(StrEnum):
 _STATES = dict(enumerate(SanitizeState))
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class SanitizeLog:
     """Sanitize Status.
 

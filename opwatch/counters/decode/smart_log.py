@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from opwatch.counters.decode.pages import number, whole
-from opwatch.frozen import frozen
 
 LID, LENGTH = 0x02, 512
 # Thousands of 512 bytes, rounded up, regardless of the logical block size.
@@ -11,7 +12,7 @@ UNIT_BYTES = 512_000
 _KELVIN = 273
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class SmartLog:
     """Log page 02h. Fields not reported by the drive, or by the tool that printed the page, are None."""
 

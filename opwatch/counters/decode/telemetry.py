@@ -6,15 +6,16 @@ them and decodes only files written by other tools.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from opwatch.counters.decode.pages import BadPage, unsigned, whole
-from opwatch.frozen import frozen
 
 HOST_LID, CONTROLLER_LID, LENGTH = 0x07, 0x08, 512
 BLOCK_BYTES = 512
 _REASON = slice(384, 512)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class TelemetryHeader:
     """Header of either page.
 

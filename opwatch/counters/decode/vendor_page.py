@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from opwatch.counters.decode.pages import BadPage, number, whole
-from opwatch.frozen import frozen
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Item:
     """Raw number and its step, with the normalized health value if the layout has one."""
 

@@ -10,16 +10,16 @@ counted different commands.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from opwatch.counters.decode.amazon import DirectionTimes, TimeSlot
 from opwatch.counters.latency.quantiles import QUANTILES, TimeRange, at_rank, rank_of
-from opwatch.frozen import field, frozen
 
 MEAN = "mean"
 _US = 1000
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class HostSlot:
     """Requests that took `low_ns` to `high_ns` on the host."""
 
@@ -28,7 +28,7 @@ class HostSlot:
     count: int
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class HostTimes:
     """Host latencies of one direction, each from issue to completion. `sum_ns` is exact."""
 
@@ -38,7 +38,7 @@ class HostTimes:
     slots: tuple[HostSlot, ...]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Edges:
     """Maximum number of requests counted only by the host, and only by the drive."""
 
@@ -46,7 +46,7 @@ class Edges:
     only_drive: int
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class WayTimes:
     """Mean and quantiles of host, drive and transport for one direction, or the `reason` for
     missing values."""

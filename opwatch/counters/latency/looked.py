@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TypeVar
 
 from opwatch.counters.decode import amazon, monitor, ocp
@@ -12,7 +13,6 @@ from opwatch.counters.decode.monitor import MonitorLog
 from opwatch.counters.evidence import Evidence
 from opwatch.counters.reading import DriveFacts
 from opwatch.errors import BadInput, OpwatchError
-from opwatch.frozen import frozen
 
 _AMAZON_VENDOR = 0x1D0F
 _INSTANCE_STORAGE = "Amazon EC2 NVMe Instance Storage"
@@ -22,7 +22,7 @@ NO_PAGE = (
 )
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class DriveLatency:
     """Latency counted by a drive. Missing pages are None; `failures` lists pages that failed."""
 
@@ -36,7 +36,7 @@ class DriveLatency:
         return self.amazon is not None or self.monitor is not None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class LatencyPages:
     """Latency pages to read, with their lengths. Other vendors' pages with the same numbers are not read."""
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from opwatch.counters.decode.amazon import DirectionTimes, TimeSlot
-from opwatch.named import NamedTuple
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99_9": 0.999}
 # Ratios as integer parts, so that rounding does not change a rank.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from dataclasses import replace
 
 from opwatch.counters.catalogue.families import Catalogue
 from opwatch.counters.decode import endurance, fdp, identify, ocp, smart_log
@@ -12,7 +13,6 @@ from opwatch.counters.evidence import Evidence, merge
 from opwatch.counters.looks.pages import controller_evidence, page_evidence
 from opwatch.counters.looks.transport import Transport
 from opwatch.errors import OpwatchError, PermissionMissing
-from opwatch.frozen import replace
 
 _SOLIDIGM_UUID = bytes.fromhex("9619586ec11b43adaaaa654187f6bbb2")
 _ALL = 0xFFFFFFFF

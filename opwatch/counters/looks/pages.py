@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from opwatch.counters.decode import endurance, fdp, identify, ocp, smart_log, telemetry
 from opwatch.counters.decode.pages import BadPage
 from opwatch.counters.evidence import Evidence, VendorPage
 from opwatch.counters.reading import DriveFacts
-from opwatch.frozen import replace
 
 
 def controller_evidence(raw: bytes) -> Evidence:

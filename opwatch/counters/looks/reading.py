@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, fields, replace
+
 from opwatch.counters.catalogue.families import Catalogue
 from opwatch.counters.evidence import Evidence
 from opwatch.counters.looks.nvme import collect_nvme
@@ -11,10 +13,9 @@ from opwatch.counters.looks.transport import StoredAnswers
 from opwatch.counters.prove.report import report
 from opwatch.counters.reading import Report
 from opwatch.errors import OpwatchError
-from opwatch.frozen import frozen, names_of, replace
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class LookReport:
     """All counters of one poll.
 
@@ -35,7 +36,7 @@ def report_of(sample: FirmwareSample, catalogue: Catalogue) -> LookReport:
     if evidence.asleep:
         denied = OpwatchError(f"{sample.disk} is asleep and was left so")
         evidence = replace(evidence, failures=(*evidence.failures, str(denied)))
-    facts = {name: getattr(evidence.drive, name) for name in names_of(evidence.drive)}
+    facts = {column.name: getattr(evidence.drive, column.name) for column in fields(evidence.drive)}
     known = {name: value for name, value in facts.items() if value is not None}
     return LookReport(report(replace(evidence, drive=replace(sample.drive, **known)), catalogue), denied)
 

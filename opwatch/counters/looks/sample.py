@@ -6,11 +6,11 @@ Counters, their proof and write amplification are computed from these data.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from opwatch.counters.reading import DriveFacts
 from opwatch.errors import OpwatchError, PermissionMissing, Unsupported
-from opwatch.frozen import field, frozen
 
 
 class RefusalKind(StrEnum):
@@ -28,7 +28,7 @@ _ERRORS = {
 }
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Refusal:
     """Reason for a failed read."""
 
@@ -57,7 +57,7 @@ class CommandKind(StrEnum):
     IDENTIFY = "identify"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class NvmeCommand:
     """Read command. `number` is a log page or an Identify structure (CNS); `part` is the log specific
     identifier or the namespace."""
@@ -68,7 +68,7 @@ class NvmeCommand:
     uuid_index: int = 0
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class DriveAnswer:
     """Bytes returned by the drive, or the reason for a failure."""
 
@@ -76,7 +76,7 @@ class DriveAnswer:
     answer: bytes | Refusal
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class SmartctlOutput:
     """Output and exit status of smartctl."""
 
@@ -84,7 +84,7 @@ class SmartctlOutput:
     text: bytes
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class FirmwareSample:
     """One poll of the drive behind `disk`.
 

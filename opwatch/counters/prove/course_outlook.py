@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from opwatch.counters.prove.sanity import MOST_HOURS
 from opwatch.counters.reading import CounterReading, Report, WearOutlook
-from opwatch.frozen import frozen
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class LoadStretch:
     """Two polls and the hours between them, with an error of `slack_h`. `assumes` names the assumption of an
     outlook."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from opwatch.counters.catalogue.families import Catalogue
 from opwatch.counters.decode.smart_log import UNIT_BYTES
 from opwatch.counters.evidence import Evidence
@@ -12,7 +14,6 @@ from opwatch.counters.prove.lifetime import lifetime_ratio
 from opwatch.counters.prove.nvme import NvmeProof
 from opwatch.counters.prove.wear import percentages_used
 from opwatch.counters.reading import CounterReading, Proof, Report, unknown
-from opwatch.frozen import replace
 
 _MB = 10**6
 

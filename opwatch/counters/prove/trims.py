@@ -5,14 +5,15 @@ The values are unproven here. An audit tests a counter by its growth around a tr
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from opwatch.counters.catalogue.families import Catalogue, Counter, Entry
 from opwatch.counters.decode.pages import BadPage
 from opwatch.counters.decode.vendor_page import LAYOUTS, Items, pick
 from opwatch.counters.evidence import Evidence
-from opwatch.frozen import frozen
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class TrimCount:
     """Current trim counter. `unit_bytes` is the size of a step, or None for a count of commands."""
 

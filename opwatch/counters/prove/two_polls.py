@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date, timedelta
 
 from opwatch.counters.evidence import Evidence
@@ -16,7 +17,6 @@ from opwatch.counters.reading import (
     WearOutlook,
 )
 from opwatch.errors import UsageError
-from opwatch.frozen import replace
 
 # The local times of two reports may be in different time zones.
 _ZONES_H = 14

@@ -7,11 +7,11 @@ source states the result of the comparison, because drives of one family differ.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from opwatch.counters.evidence import Attribute, Evidence
 from opwatch.counters.prove.limits import MOST_ERASES
 from opwatch.counters.reading import CounterReading, Proof, unknown
-from opwatch.frozen import frozen
 
 _MISSING = "it was not read, or the drive does not report it"
 # Both pages use one byte, where 255 means more than 254 %.
@@ -26,7 +26,7 @@ _LEFT = 10
 _SANDFORCE = (201, 204, 230, 231, 233, 234)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class _WearRule:
     """How one attribute of a family reports wear.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from opwatch.counters.decode.endurance import EnduranceGroup
@@ -20,7 +21,6 @@ from opwatch.counters.evidence import Evidence, VendorPage
 from opwatch.counters.reading import DriveFacts
 from opwatch.counters.reports.numbers import json_number
 from opwatch.errors import UsageError
-from opwatch.frozen import replace
 
 _SMART = {
     "data_units_read": "data_units_read",

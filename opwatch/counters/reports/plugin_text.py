@@ -7,6 +7,7 @@ from a second file, e.g. `nvme id-ctrl -o json`.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from opwatch.counters.decode.smart_log import SmartLog
 from opwatch.counters.decode.vendor_page import Item, wear_item
@@ -16,12 +17,11 @@ from opwatch.counters.reports.numbers import whole_number
 from opwatch.counters.reports.nvme_json import cloud_log, fold
 from opwatch.errors import UsageError
 from opwatch.foreign import lines_of
-from opwatch.frozen import frozen
 
 _GIB = 1 << 30
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class _Format:
     """Folded labels -> terms of a vendor page. The first label is required."""
 

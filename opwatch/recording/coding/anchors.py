@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
 
 from opwatch.clock import Anchor
 from opwatch.cpu import CpuTimes
-from opwatch.frozen import field, frozen
 from opwatch.recording.coding.columns import Changes, packed, rows_of, unpacked
 from opwatch.recording.coding.times import ChangeReader, rounded
 from opwatch.recording.coding.varints import MODULUS, Varints, put_change
@@ -22,7 +22,7 @@ ANCHOR_WIDTH = _CLOCKS + 1 + _TIMES
 _MOST_ROWS = (1 << 14) + 512
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class SharedMoments:
     """Clocks and CPU times by entry. `cpus` has no entries with unknown CPU times."""
 

@@ -6,9 +6,10 @@ Everything shown of an audit is derived from this evidence again.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from opwatch.errors import BadInput
 from opwatch.foreign import parse_json, table_of
-from opwatch.frozen import frozen
 from opwatch.recording.coding.plain import FromPlain, ToPlain
 from opwatch.recording.schema import json_text
 from opwatch.trim.audit.audit import AuditEvidence
@@ -22,7 +23,7 @@ _MOST_MEMORY = 96 << 20
 _MOST_ERROR = 4095
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class SeenAudit:
     """The evidence for one filesystem or device. `blind`: the contexts in which this kernel skips BPF
     programs."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import hashlib
 import zlib
+from dataclasses import dataclass
 
 from opwatch.foreign import inflated
-from opwatch.frozen import frozen
 
 # A report of smartctl has 100 KiB.
 MOST_BYTES = 4 << 20
@@ -18,7 +18,7 @@ _RAW = -15
 _WORTH = 0.5
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Content:
     """A row of `contents`. `base` is the row whose bytes are the dictionary, or None if stored whole."""
 

@@ -10,11 +10,11 @@ The computations here are part of the format, and must not change with the rest 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from opwatch.clock import Anchor
 from opwatch.cpu import CpuTimes
 from opwatch.errors import BadInput
-from opwatch.frozen import field, frozen
 from opwatch.recording.coding.first_times import read_first_times
 from opwatch.recording.coding.layout import Layout
 from opwatch.recording.coding.operations import expected, grown_alike, slots_of, written
@@ -116,7 +116,7 @@ def _is_same(then: OpSample, now: OpSample) -> bool:
     return then[: len(SCALARS)] == now[: len(SCALARS)] and slots_of(then) == slots_of(now)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Known:
     """Values that samples refer to: anchors and CPU times by entry, and reasons for a missing witness."""
 
@@ -125,7 +125,7 @@ class Known:
     cpus: Mapping[int, CpuTimes] = field(default_factory=dict)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class FrameStreams:
     """The streams of a disk while reading. Version 1 has no `clocks`, because `facts` includes the clocks."""
 

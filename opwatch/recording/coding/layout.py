@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass
 
-from opwatch.frozen import frozen
 from opwatch.trace.abi import OPS, SCALARS, SLOTS, TargetSample, decode_sample
 
 # Substitutes in earlier versions: the time of requests, added when they completed.
 _NEAREST = {"in_flight_ns": "sum_ns"}
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Layout:
     """Names of a sample's counters, in the order of the file."""
 

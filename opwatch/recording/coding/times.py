@@ -14,7 +14,6 @@ from typing import Protocol
 
 from opwatch.clock import Anchor
 from opwatch.cpu import CpuTimes
-from opwatch.frozen import frozen
 from opwatch.recording.coding.ticks import TICKS, put_ticks, read_ticks
 from opwatch.recording.coding.varints import MODULUS, Varints, put, put_change
 from opwatch.samples.sample import DiskSample
@@ -65,7 +64,7 @@ class TimesBefore:
         self.end_ns = end_ns
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Clocks:
     """The time of a reading. `stats`: (start, length, requests in flight) of both kernel statistics."""
 
@@ -74,7 +73,7 @@ class Clocks:
     stats: tuple[tuple[int, int, int], ...]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class SampleFacts:
     """A sample's values other than counters.
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from opwatch.errors import BadInput
 from opwatch.fields import Fields
 from opwatch.foreign import MOST_BYTES, parse_json, table_of
-from opwatch.frozen import frozen
 from opwatch.recording.reading.reader import RecordedEvent, RecordedRun
 from opwatch.recording.schema import FILE
 
@@ -16,7 +16,7 @@ _MOST_READ = 16 << 20
 MOST_FILE_MEMORY = 96 << 20
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class KeptFile:
     """A file's name and its rows of `contents`."""
 

@@ -14,10 +14,10 @@ import stat
 import struct
 import tempfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from opwatch.errors import BadInput, OpwatchError
-from opwatch.frozen import frozen
 
 # Location of SQLite's locks in a file. A recorder locks all of these bytes.
 _LOCKS_BEGIN, _LOCKS = 0x40000002, 510
@@ -120,7 +120,7 @@ def data_ranges(descriptor: int) -> Iterator[tuple[int, int]]:
             yield begin, end
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class CommittedPages:
     """The pages in the log, and the file's number of pages after the last commit; 0 without a commit."""
 

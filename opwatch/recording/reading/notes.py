@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from opwatch import SCHEMA
-from opwatch.frozen import frozen
 from opwatch.recording.reading.reader import RecordedRun
 from opwatch.recording.schema import NOTE
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class KeptNote:
     """A note.
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from opwatch.errors import NotEnoughData
-from opwatch.frozen import frozen
 from opwatch.recording.reading.reader import RecordedRun
 from opwatch.recording.reading.window import between
 from opwatch.recording.schema import PHASE_BEGAN, PHASE_ENDED
@@ -14,7 +14,7 @@ from opwatch.samples.entries import RunEntry, Ticked
 from opwatch.samples.entry_parts import first_moment
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Phase:
     """A part of a run by the samples' clock. `end_ns` is None if the recording ends during the phase."""
 

@@ -7,6 +7,7 @@ import sys
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,6 @@ from opwatch.clock import Anchor
 from opwatch.counters.looks.sample import NvmeCommand
 from opwatch.counters.reading import DriveFacts
 from opwatch.errors import BadInput
-from opwatch.frozen import frozen, replace
 from opwatch.recording.coding.contents import MOST_BYTES, expanded
 from opwatch.recording.coding.layout import Layout
 from opwatch.recording.coding.plain import FromPlain
@@ -64,7 +64,7 @@ _LEAST_MINUTE = 64
 _FACTS: dict[str, type] = {kind.__name__: kind for kind in (WatchedDisk, DriveFacts, NvmeCommand, str)}
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class RecordedEvent:
     """An event other than samples, after the entry with this number."""
 
@@ -75,7 +75,7 @@ class RecordedEvent:
     status: int | None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Trailer:
     """The clean end of a recording. `left_out` is the number of entries left out because the disk was too
     slow."""
@@ -86,7 +86,7 @@ class Trailer:
     left_out: int
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class MinuteBlock:
     """A compressed minute: entries, start and end."""
 
@@ -97,7 +97,7 @@ class MinuteBlock:
     row: tuple[Any, ...]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class LostMinute:
     """A minute that cannot be read. The times are 0 if unknown."""
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from opwatch.errors import BadInput
-from opwatch.frozen import field, frozen
 from opwatch.recording.coding import contents
 from opwatch.recording.coding.anchors import (
     SharedMoments,
@@ -62,7 +62,7 @@ _SAMPLES, _BYTES_PER_SAMPLE = 4096, 2
 _MOST_RARE = 16 << 20
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class DiskFrames:
     """The frames of a disk in a stretch. `size`: the size of the streams before compression."""
 
@@ -72,7 +72,7 @@ class DiskFrames:
     size: int = 0
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Body:
     """An entry's values other than samples.
 
@@ -99,7 +99,7 @@ class Body:
         return document[1], document[2]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Skipping:
     """Permission to skip samples that `steps` does not need, in a stretch that ends at `end_ns`.
 
@@ -116,7 +116,7 @@ class Skipping:
         return self.is_followed and not self.steps.ends(self.end_ns)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class RunStretch:
     """The entries from `first` to `last`. `bodies` are the entries' values other than samples."""
 
@@ -145,7 +145,7 @@ class RunStretch:
         return looks | rare | newest
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Facts:
     """Values that entries refer to by number: disks, drives, sentences, bytes, slow requests."""
 

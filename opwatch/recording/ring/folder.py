@@ -9,10 +9,10 @@ import os
 import stat
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from opwatch.errors import NotEnoughData, OpwatchError, RefusedError
-from opwatch.frozen import frozen
 from opwatch.recording.writing.newfile import SIDES
 from opwatch.safefile import is_locked
 
@@ -27,7 +27,7 @@ _ANSWER_S = 15.0
 _LOOK_S = 0.05
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Segment:
     """A recording in the ring. `size` is in bytes, including SQLite's side files."""
 

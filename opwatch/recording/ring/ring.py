@@ -5,9 +5,9 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-from opwatch.frozen import frozen
 from opwatch.recording.ring.folder import RingFolder, Segment
 from opwatch.recording.writing.file import RecordingFile
 from opwatch.samples.entries import RunEntry
@@ -23,7 +23,7 @@ _MOST_WHILE_READ = 2
 RUN, SEGMENT, CARRIED = "run", "segment", "carried"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class RingBounds:
     """Limits of the time and of the bytes that a ring keeps."""
 

@@ -8,11 +8,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from opwatch.errors import OpwatchError
-from opwatch.frozen import frozen
 from opwatch.samples.entries import Looked, RunEntry, Slowed, Ticked
 from opwatch.samples.entry_parts import samples_in
 
@@ -26,7 +26,7 @@ _COMMIT_S = 0.25
 _LAST_S = 10.0
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class _Event:
     kind: str
     words: str
@@ -34,7 +34,7 @@ class _Event:
     status: int | None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class _File:
     name: str
     raw: bytes

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from opwatch import units
-from opwatch.frozen import frozen
 from opwatch.sinks.dashboard.moment import (
     BUCKETS_AN_OCTAVE,
     DiskMoment,
@@ -26,7 +26,7 @@ _NO_HEAT = Heat(0, 0)
 _GLYPHS = {Line.NONE: "▀", Line.P50: "━", Line.P99: "┅"}
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class LatencyScale:
     """Latency axis of a map: from octave `low` to the start of octave `high`, in `cells` from bottom to
     top."""
@@ -54,7 +54,7 @@ class LatencyScale:
         return edge_of(self.low * BUCKETS_AN_OCTAVE - (-cell * buckets // self.cells))
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Column:
     """Contents of a column: request counts by bucket, and quantiles in ns."""
 
@@ -93,7 +93,7 @@ def scale_of(columns: Sequence[Column], cells: int) -> LatencyScale | None:
     return LatencyScale(first, max(last, first + _LEAST_OCTAVES), cells)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class HeatMap:
     """Rows of a map from the top. `hottest` is the largest count in a cell; `scale` is None for an empty
     map."""

@@ -6,11 +6,10 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from opwatch.frozen import frozen
-from opwatch.named import NamedTuple
 from opwatch.samples.observation import Observation
 from opwatch.sinks.dashboard.owners import OwnersMoment, owners_moment
 from opwatch.trace.abi import LATENCY
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from opwatch.trace.account.stall import Stall
     from opwatch.trim.audit.live import Discards
     from opwatch.waf.live import Live
+
 
 # The heat map has four buckets per octave. Bucket edges coincide with histogram slot edges.
 BUCKETS_AN_OCTAVE = 4
@@ -63,7 +63,7 @@ class Times(NamedTuple):
     max_slack: float | None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class OpMoment:
     """One operation in an interval. `queue` is None if not measured."""
 
@@ -119,7 +119,7 @@ def _unpacked(raw: bytes) -> OpMoment:
     )
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class DiskMoment:
     """An interval of one disk. `packed` holds the operations by name."""
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 import sys
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 
-from opwatch.frozen import frozen
 from opwatch.owners.cells import OwnedCounts
 from opwatch.owners.sample import Owners
 from opwatch.sinks.dashboard.rows import Row, Tone
@@ -20,7 +20,7 @@ _LEAST_ROWS = 2
 _SHARE = struct.Struct("<5Q")
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class OwnersMoment:
     """Owners of one disk in an interval, most bytes first.
 
@@ -32,7 +32,7 @@ class OwnersMoment:
     words: tuple[str, ...]
     packed: bytes
     more: int
-    no_room: OwnedCounts = OwnedCounts()
+    no_room: OwnedCounts = field(default_factory=OwnedCounts)
 
     def shares(self) -> RankedShares:
         *first, other = (OwnedShare(*numbers) for numbers in _SHARE.iter_unpack(self.packed))

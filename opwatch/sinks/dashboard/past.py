@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from opwatch.counters.decode.pages import BadPage
 from opwatch.counters.decode.smart_log import LID, SmartLog, decode_smart_log
 from opwatch.counters.looks.sample import CommandKind, FirmwareSample
-from opwatch.frozen import frozen
 from opwatch.samples.entries import Began, Looked, RunEntry
 from opwatch.samples.observation import Event, Observation
 from opwatch.sinks.dashboard.moment import DiskMoment, moment_of
@@ -20,7 +19,7 @@ _MOST_MARKS = 500
 _NOTED_NS = 10 * 10**9
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class EventMark:
     """An event that is not about a disk's requests."""
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from enum import Enum, auto
+from typing import NamedTuple
 
-from opwatch.named import NamedTuple
 from opwatch.units import printable
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from opwatch import units
-from opwatch.frozen import frozen
 from opwatch.sinks.dashboard.heat import CURSOR, HeatMap, axis, column_of, heat_map, legend
 from opwatch.sinks.dashboard.moment import DiskMoment
 from opwatch.sinks.dashboard.owners import owner_rows, rows_wanted
@@ -49,7 +49,7 @@ HELP = (
 )
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Frame:
     """Size of a terminal, and the source it shows: a live watch or a file. `interval_s` is the nominal
     interval length, None if unknown."""

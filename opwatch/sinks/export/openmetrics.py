@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import TextIO
 
 from opwatch.cpu import CpuUse
-from opwatch.frozen import frozen
 from opwatch.samples.observation import Event, Observation
 from opwatch.sinks.terminal import Writer
 from opwatch.trace import lacking
@@ -24,7 +23,7 @@ _NS = 1e-9
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Family:
     """A metric family. The name of a family with a unit ends in that unit."""
 

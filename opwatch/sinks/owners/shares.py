@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from opwatch import units
-from opwatch.named import NamedTuple
 from opwatch.owners.cells import OwnedCounts
 from opwatch.owners.sample import Owned, Owners
 from opwatch.sinks.owners.words import owner_words

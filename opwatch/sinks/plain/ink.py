@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import os
 from enum import Enum
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import TextIO
+from typing import TextIO
 
 CHOICES = ("auto", "always", "never")
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
-from opwatch.frozen import replace
 from opwatch.report.bins import MOST_BINS, thinned
 from opwatch.report.changes import P99, RATE, WAF, CourseChanges
 from opwatch.report.gathering import DiskPicture

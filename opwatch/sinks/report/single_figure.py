@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from opwatch.compare.pairing import DiskPairs
-from opwatch.frozen import frozen
 from opwatch.report.subject import ReportedRun
 from opwatch.sinks.report.disk_section import figures_of, points_for
 from opwatch.sinks.report.overlay_section import overlaid_figures
@@ -17,7 +17,7 @@ WIDTH = 900
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class SingleFigure:
     """A page with a single plot, the file name without extension, and the height."""
 

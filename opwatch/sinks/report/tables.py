@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from opwatch.fio.beside import MeasuredRow
-from opwatch.frozen import frozen
 from opwatch.report.gathering import DiskPicture
 from opwatch.report.subject import ReportedRun, RunMark
 from opwatch.samples.observation import Observation
@@ -23,7 +23,7 @@ _OPS = (
 )
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class WordTable:
     """Rows of text under a header. The first `words` columns are names, all others numbers."""
 

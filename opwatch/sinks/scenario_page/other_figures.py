@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from opwatch.errors import BadInput
 from opwatch.fields import Fields
-from opwatch.named import NamedTuple
 from opwatch.sinks.plain.cells import number
 from opwatch.sinks.report.plots.figure import Figure, Flag
 from opwatch.sinks.report.plots.markup import boxes, dots, line

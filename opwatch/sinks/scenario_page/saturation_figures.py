@@ -4,11 +4,11 @@ cliff, steps, steady level and variation."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from opwatch import units
 from opwatch.errors import BadInput
 from opwatch.fields import Fields
-from opwatch.named import NamedTuple
 from opwatch.report.bins import grouped
 from opwatch.report.levels import Levels, LevelSeries, levels_of
 from opwatch.sinks.plain.cells import number

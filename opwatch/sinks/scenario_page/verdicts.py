@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from opwatch.fields import Fields
-from opwatch.named import NamedTuple
 from opwatch.scenarios.scenario import ScenarioKind, ScenarioVerdict
 
 

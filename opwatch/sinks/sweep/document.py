@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from opwatch import SCHEMA
-from opwatch.frozen import asdict
 from opwatch.sweep.band import SpareFit
 from opwatch.sweep.levels import LevelFiles, OpLevel
 from opwatch.sweep.outcome import LevelOutcome

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from opwatch.errors import BadInput
-from opwatch.frozen import frozen
 
 _PASS_THROUGH = 0x85
 _NO_DATA, _PIO_IN, _PIO_OUT = 3, 4, 5
@@ -22,7 +23,7 @@ _MEANINGS = {0x04: "it aborts the command", 0x10: "that address cannot be found,
 SET_PASSWORD, UNLOCK, ERASE_PREPARE, ERASE_UNIT, DISABLE_PASSWORD = 0xF1, 0xF2, 0xF3, 0xF4, 0xF6
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class AtaRegisters:
     """The drive's registers after a command."""
 

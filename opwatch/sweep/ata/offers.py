@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from opwatch.errors import BadInput
-from opwatch.frozen import field, frozen
 from opwatch.sweep.ata.security import AtaSecurity, decode_security
 
 _PAGE, _IDENTIFY_AT, _BYTES = 0x89, 60, 512
@@ -11,7 +12,7 @@ _IDENTIFY_COMMAND = 0xEC
 _SECTOR = 512
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class AtaOffers:
     """The features of an ATA drive.
 

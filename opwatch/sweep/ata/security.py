@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from opwatch.errors import BadInput
-from opwatch.frozen import frozen
 
 # Deliberately not secret: users need this password if a killed sweep left a drive locked.
 PASSWORD = "opwatch"
@@ -23,7 +24,7 @@ THAW = (
 )
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class EraseTime:
     """The erase time reported by the drive.
 
@@ -52,7 +53,7 @@ class EraseTime:
         return min(max(90 * self.minutes, _SLOWEST_S * self.is_more) + _MARGIN_S, _MOST_S)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class AtaSecurity:
     """The security status.
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from opwatch.fields import Fields
-from opwatch.frozen import asdict, frozen
 from opwatch.guard.budget import Budget
 from opwatch.guard.identity import DiskIdentity, identity_of
 from opwatch.load.options import checked
@@ -20,7 +20,7 @@ from opwatch.sweep.purges import DISCARD, FORMAT, SANITIZE, SECURE_ERASE
 from opwatch.sweep.room import FilesPlace
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class SweepRequest:
     """All settings of a sweep: the same request on the same drive issues the same I/O.
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from opwatch.fields import Fields
-from opwatch.frozen import asdict, frozen
 from opwatch.steady.coverage import WriteSpread
 from opwatch.steady.pts import judge_pts
 from opwatch.steady.rounds import Round
@@ -16,7 +16,7 @@ from opwatch.sweep.outcome import HostBytes, LevelFigures, LevelOutcome, LevelPr
 _LEAST_ROUNDS = 5
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class LevelRecord:
     """All measurements of one level. `place` is the level's index in the list of levels, from 0."""
 

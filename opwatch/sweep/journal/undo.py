@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from opwatch.errors import BadInput
-from opwatch.frozen import frozen
 from opwatch.sweep.namespace.back import NamespaceUndo, namespace_undo
 
 _PARTITION = re.compile(r"partition 1: ([0-9]{1,20}) bytes from the begin", re.ASCII)
@@ -16,7 +16,7 @@ _PASSWORD = re.compile(r"password (opwatch) of the user, for an erase", re.ASCII
 FOLDER_PREFIX = ".opwatch-sweep-"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class PartitionUndo:
     """The first partition, to be deleted: from the drive's first byte, `length_bytes` long."""
 
@@ -26,7 +26,7 @@ class PartitionUndo:
         return f"partition 1: {self.length_bytes} bytes from the begin"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class FilesUndo:
     """Files to delete, together with their folder `folder` at the mount point."""
 
@@ -36,7 +36,7 @@ class FilesUndo:
         return f"files in {self.folder}"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class HighestUndo:
     """A highest address to restore.
 
@@ -50,7 +50,7 @@ class HighestUndo:
         return f"highest address: {self.shown_bytes} of {self.original_bytes} bytes"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class PasswordUndo:
     """A password of an ATA drive to remove.
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 
 from opwatch.counters.decode.identify import LENGTH
 from opwatch.errors import RefusedError
-from opwatch.frozen import frozen
 
 _NUMBER = r"([0-9]{1,20})"
 _UNDO = re.compile(
@@ -18,7 +18,7 @@ _UNDO = re.compile(
 )
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class NamespaceUndo:
     """An NVMe namespace to restore.
 
@@ -82,7 +82,7 @@ def by_hand(undo: NamespaceUndo, controller: str, number: int) -> str:
     )
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class SeenNamespace:
     """A current namespace of the drive."""
 

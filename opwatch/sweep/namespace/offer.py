@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from opwatch.counters.decode.identify import Controller, Namespace
-from opwatch.frozen import frozen
 from opwatch.sweep.levels import OpLevel
 
 # NVMe status codes, with the status code type above the low byte.
@@ -13,7 +13,7 @@ INVALID_OPCODE, INVALID_FIELD, NO_CAPACITY, NO_IDENTIFIER = 0x001, 0x002, 0x115,
 _MANAGEMENT, _ATTACHMENT = 0x0D, 0x15
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class NamespaceOffer:
     """A drive's report of its namespaces.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from opwatch.counters.decode.identify import Controller, Namespace
 from opwatch.counters.decode.sanitize_log import (
     BLOCK_ERASE,
@@ -10,13 +12,12 @@ from opwatch.counters.decode.sanitize_log import (
     SanitizeLog,
     SanitizeState,
 )
-from opwatch.frozen import frozen
 from opwatch.times import roughly
 
 _KINDS = {OVERWRITE: "overwrite", BLOCK_ERASE: "block erase", CRYPTO_ERASE: "crypto erase"}
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class SanitizeOffer:
     """A drive's answers about sanitize.
 

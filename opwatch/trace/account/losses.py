@@ -8,8 +8,8 @@ reported without an alarm if its cause explains the number; the rest is unexplai
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 
-from opwatch.frozen import frozen
 from opwatch.trace.contexts import WHERE
 from opwatch.trace.trust import GROUPS, Drift, Trust
 
@@ -30,7 +30,7 @@ _NAMES = {
 Tally = Counter[tuple[str, str]]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Loss:
     """A loss of a trace: `words` is a sentence for people, `brief` a short form for tables.
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from opwatch.frozen import frozen
+from dataclasses import dataclass
+
 from opwatch.trace.trust import GROUPS, Reading
 
 # Counters of progress. A requeue by the driver is not progress.
 _PROGRESS = ("completed", "ends", "first_ends", "partial")
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Stall:
     """An interval without completions, with `in_flight` requests at its end.
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable
+from dataclasses import dataclass
 
-from opwatch.frozen import frozen
 from opwatch.trim.audit.flow import Amount, Stage, Trace, total
 
 
@@ -26,7 +26,7 @@ class Bearing(enum.StrEnum):
     SILENT = "tells nothing"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Account:
     """A drive counter before and after the trim, in steps of `unit_bytes` (1 for commands). `after` is None
     if the second read failed."""
@@ -47,7 +47,7 @@ class Account:
         return (-steps if self.counts is Counts.HELD else steps) * self.unit_bytes
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class JudgedAccount:
     """An account with the judged evidence and an explanation."""
 

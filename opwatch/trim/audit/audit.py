@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from opwatch.frozen import field, frozen
 from opwatch.trim.audit.kernel_log import KernelLog
 from opwatch.trim.audit.question import ALL as ALL
 from opwatch.trim.audit.question import Asked as Asked
 from opwatch.trim.audit.question import FitrimAnswer as Answer
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from opwatch.trim.audit.accounts import Account, JudgedAccount
     from opwatch.trim.audit.claims import Claim
@@ -58,7 +58,7 @@ class RowKind(enum.Enum):
     GRANULES = enum.auto()
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ReadBack:
     """Sentinel bytes by how they read after the trim, in total and per device (`by_device`).
 
@@ -74,7 +74,7 @@ class ReadBack:
     by_device: Mapping[str, Mapping[ReadsAs, int]] = field(default_factory=dict)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Held:
     """A drive's in-use bytes (NVMe NUSE) before and after the trim. `written` are the bytes written during
     the trim, None if the kernel keeps no statistics for the drive."""
@@ -84,7 +84,7 @@ class Held:
     written: int | None = 0
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class BackingFile:
     """Bytes unmapped by a trim from a loop device's backing file: the file's own blocks, and blocks shared
     with other files, which stay allocated."""
@@ -93,7 +93,7 @@ class BackingFile:
     shared_bytes: int
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class AuditEvidence:
     """All inputs of the ledger. `answer` is None in watch mode, when only other processes trim. `accounts`
     are the drives' own counters. `files` are the visible backing files, by loop device."""
@@ -111,7 +111,7 @@ class AuditEvidence:
     files: Mapping[str, BackingFile] = field(default_factory=dict)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Row:
     """A ledger line. `layer` is the display name. Unknown amounts are None, and `unknown` says why.
 
@@ -143,7 +143,7 @@ class Standing(enum.StrEnum):
     PROVEN = "proven"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class LeafProof:
     """The proof for a disk. `by` describes the evidence, `down_to` names the lowest proven layer, and
     `beyond` says what remains unknown below. `gone_bytes` and `kept_bytes` count sentinel bytes, from the
@@ -158,7 +158,7 @@ class LeafProof:
     kept_bytes: int = 0
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Audit:
     """The result for a filesystem or device. `claims` are other processes' FITRIM results (watch mode
     only); `counters` are the judged drive counters; `proofs` has an entry per disk with completed

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterable
+from dataclasses import dataclass
 
-from opwatch.frozen import frozen
 from opwatch.trim.audit.flow import Stage, Trace
 from opwatch.trim.stack.layers import Stack
 
@@ -13,7 +13,7 @@ from opwatch.trim.stack.layers import Stack
 _ENDED, _UNREAD = 254, 255
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Claim:
     """Calls of a program on a filesystem with the same result. `claimed_bytes` is None if the calls
     returned no count; `error` is then an errno name or a description."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from opwatch.frozen import frozen
 from opwatch.trim.audit.flow import Amount, Stage, Trace, total
 
 # Command names by stage and opcode. libata translates the SCSI commands into ATA commands.
@@ -18,7 +18,7 @@ _NAMES = {
 }
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class SentCommand:
     """All commands of one kind sent to a disk, from every process. `ranges` is None if the event does not
     report ranges; `ended` and `failed` are None if no event reports completions."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 import enum
 import struct
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from opwatch.errors import BadInput
-from opwatch.frozen import field, frozen, replace
-from opwatch.named import NamedTuple
 from opwatch.trace.ops import OPS
 
 _FLOW = struct.Struct("=16sI4B6Q")
@@ -54,7 +54,7 @@ class Who(enum.IntEnum):
     OTHER = 2
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Amount:
     """struct ow_flow, absolute since the programs were attached."""
 
@@ -76,7 +76,7 @@ class Amount:
         )
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Flow:
     """Discards with the same operation, status, stage and device. `disk` is empty for filesystem events, and
     the caller's name for Stage.FITRIM. `dev` is major:minor of the target partition or disk, or of the
@@ -91,7 +91,7 @@ class Flow:
     amount: Amount
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Origin:
     """A sender of discards to one device. `min_bytes` and `max_bytes` are bio sizes; `below_granule` counts
     bios without a whole granule."""
@@ -159,7 +159,7 @@ class DiscardLoss(NamedTuple):
     unmatched: int = 0
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Trace:
     """All counters of one tracing interval. `absent` names the programs that are not attached. `stats` are
     the kernel's own (discards, bytes) per disk for the interval, failed discards included. `claims_seen` is

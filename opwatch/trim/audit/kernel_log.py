@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from opwatch.foreign import lines_of
-from opwatch.frozen import frozen
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class KernelLog:
     """Messages logged during a trim. `unknown` says why some may be missing; None if the log is complete."""
 

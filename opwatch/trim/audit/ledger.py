@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
-from opwatch.frozen import replace
 from opwatch.trace.ops import STATUS_NAMES
 from opwatch.trim.audit import losses, verdicts
 from opwatch.trim.audit.accounts import judge_all

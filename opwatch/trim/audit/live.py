@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
-from opwatch.frozen import field, frozen, replace
 from opwatch.trace.abi import TargetSample
 from opwatch.trim.audit.flow import Amount, Origin, Stage, Trace, Who, total
 
@@ -13,7 +13,7 @@ OPS = ("discard", "write_zeroes", "secure_erase")
 MOST_NAME = 16
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Sender:
     """A sender of discards. `min_bytes` and `max_bytes` are bio sizes since the tracer was attached. `where`
     is the sending filesystem, None if no mount matches the device."""
@@ -30,7 +30,7 @@ class Sender:
     below_granule: int
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Stalled:
     """Reads or writes that were issued while a discard was in flight. `max_ns` is the maximum since the
     tracer was attached."""
@@ -41,7 +41,7 @@ class Stalled:
     max_ns: int
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Discards:
     """Discards of a disk or partition. `split_ratio` is requests per bio, None without bios or requests.
     `whole_ratio` is the share of completed bytes in whole granules of the device, None if no bytes completed.
@@ -62,7 +62,7 @@ class Discards:
     unseen: int | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class DiscardSample:
     """The discard tracer's counters of a disk at a point in time. `device` is a partition's number, None for
     the whole disk. `cgroups` (names by id) and `mounts` (filesystems by device number) describe the senders

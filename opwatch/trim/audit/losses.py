@@ -5,8 +5,8 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
-from opwatch.frozen import replace
 from opwatch.trace.ops import STATUS_NAMES
 from opwatch.trim.audit.audit import AuditEvidence
 from opwatch.trim.audit.flow import Amount, Stage, Who, total

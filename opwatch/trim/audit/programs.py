@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable
+from dataclasses import dataclass
 
-from opwatch.frozen import frozen
 from opwatch.trace.programs import Attachment, Program, Way
 
 
@@ -19,7 +19,7 @@ class Follows(enum.Enum):
     CLAIMS = "the calls of FITRIM of every process"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class DiscardProgram:
     """A program in bpf/discard. `at_function` is True if the program attaches to a function instead of a
     tracepoint. `filesystem` is the type of filesystem with the traced event, None for other events."""
@@ -72,7 +72,7 @@ CLAIMING = frozenset(program.name for program in PROGRAMS if program.follows is 
 CHAINED = frozenset({"discard_issued", "discard_done"})
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Following:
     """Options of the program selection.
 

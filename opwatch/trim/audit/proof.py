@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
-from opwatch.frozen import replace
 from opwatch.trim.audit import losses
 from opwatch.trim.audit.accounts import Bearing, judge_all
 from opwatch.trim.audit.audit import AuditEvidence, LeafProof, Standing

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from opwatch.frozen import frozen
+from dataclasses import dataclass
 
 ALL = 2**64 - 1
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Asked:
     """The range of FITRIM, in bytes."""
 
@@ -21,7 +21,7 @@ class Asked:
         return not self.start and self.length == ALL
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class FitrimAnswer:
     """FITRIM's result. `claimed` is None if FITRIM failed or a signal ended it."""
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from opwatch.frozen import frozen
+from dataclasses import dataclass
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class DeletedFile:
     """A deleted file still held open. `dev` is the filesystem's st_dev; `pid` and `comm` name a process with
     the file open."""
@@ -17,7 +17,7 @@ class DeletedFile:
     comm: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class DeletedFiles:
     """Deleted open files, without duplicates. `unseen` describes the processes not inspected."""
 

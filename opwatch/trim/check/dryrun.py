@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
-from opwatch.frozen import frozen
 from opwatch.trim.check.ends import Ends
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.stack.layers import Layer, Stack
@@ -13,7 +13,7 @@ from opwatch.trim.stack.layers import Layer, Stack
 _HEEDS_GRANULARITY = ("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs")
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class DeviceRun:
     """Predicted trim of one device of the filesystem, in bytes: free = below_minimum + rounded + shared +
     expected. `shared_bytes` are in blocks shared between a loop device's file and other files."""

@@ -4,9 +4,9 @@ data; those bytes stay allocated. Pure."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 
-from opwatch.frozen import frozen, replace
 from opwatch.trim.check.alignment import alignment
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.space.far_copies import alone, far_copies
@@ -22,7 +22,7 @@ _MOST_PIECES = 256
 _BARRIER_UNIT = 64 << 20
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Discard:
     """A discard arriving at a disk."""
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
-from opwatch.frozen import asdict, field, frozen
 from opwatch.trim.check.dryrun import DeviceRun, dry_run
 from opwatch.trim.check.ends import SECTOR, Ends
 from opwatch.trim.check.filesystem_rules import (
@@ -25,10 +26,6 @@ from opwatch.trim.stack.layers import Kind, Layer, Stack
 from opwatch.trim.stack.passage import all_lower_of, is_zeroing, keeps, lower_of
 from opwatch.units import size
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
 
 class Outlook(enum.StrEnum):
     """Predicted result: all, a part or nothing reaches the disks."""
@@ -39,7 +36,7 @@ class Outlook(enum.StrEnum):
     UNKNOWN = "unknown"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Space:
     """Free extents by major:minor, or None with the reason in `why_not`. `notes` describe space missing from
     the extents. `free_bytes` is statfs's count. `cuts` is (size, offset) of borders that no discard crosses.
@@ -55,7 +52,7 @@ class Space:
     shared: Mapping[str, Extents] = field(default_factory=dict)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Forecast:
     """Prediction of a trim. `accepted` is True if FITRIM or the discard will return success, None if unknown.
     `runs` is the dry run, empty if `why_no_runs` is set."""

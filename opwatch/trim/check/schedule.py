@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 
 from opwatch.foreign import fields_of, lines_of, unescaped
-from opwatch.frozen import frozen
 from opwatch.trim.stack.causes import Reason, reason
 from opwatch.trim.stack.layers import Stack
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from datetime import datetime
 
 FSTAB, MOUNTINFO = "/etc/fstab", "/proc/self/mountinfo"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class FstabLine:
     """One fstab entry."""
 
@@ -27,7 +24,7 @@ class FstabLine:
     options: tuple[str, ...]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Schedule:
     """The automatic start of fstrim. `why_none` says why no timer starts fstrim; `why_unknown` says why
     systemd gave no information. `listed_in` are the mount lists tried by fstrim.service, in order;

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from opwatch.frozen import frozen, replace
 from opwatch.trim.check.dryrun import DeviceRun
 from opwatch.trim.check.ends import straightened
 from opwatch.trim.space.extents import Extents
@@ -17,7 +17,7 @@ from opwatch.trim.stack.layers import Stack
 from opwatch.units import size
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class SharedBlocks:
     """Loss to shared blocks. `runs` is the dry run without this loss. `lost_bytes` are the shared bytes out
     of `arriving_bytes`, both counting every copy; None if unknown."""

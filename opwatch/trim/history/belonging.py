@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
-from opwatch.frozen import frozen
 from opwatch.trim.history.journal import HistoryDrive, Look, Saved
 
 _SLEPT_NS = 10_000_000
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Conditions:
     """Conditions that must be equal for counts from two moments to be comparable."""
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import enum
 import struct
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from opwatch.errors import BadInput
-from opwatch.named import NamedTuple
 from opwatch.trace.programs import Program, Way
 
 # Programs for completions on a disk, and for NVMe passthrough commands.

@@ -10,12 +10,11 @@ import json
 import struct
 import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass, field, fields
 from itertools import islice
 
 from opwatch.errors import BadInput
 from opwatch.foreign import parse_json
-from opwatch.frozen import field, frozen
 from opwatch.trim.history.sectormap import Run, SectorMap, SectorState
 
 MAGIC = b"opwhist1"
@@ -30,7 +29,7 @@ _MOST_TEXT = 1 << 20
 _MOST_PARTS = 1 << 14
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class HistoryDrive:
     """The drive of a history. `granule` and `offset` are in sectors. `serial` and `wwid` are None if the disk
     has none: the name then identifies the disk."""
@@ -43,7 +42,7 @@ class HistoryDrive:
     offset: int
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Look:
     """The moment for which the map is correct, and the evidence to verify later that it still applies:
     `boot`, `diskseq`, `slept_ns` (the machine's total sleep) and the kernel's counts for the disk, in
@@ -72,7 +71,7 @@ class Look:
         )
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Saved:
     """Content of a history file. `whole_bytes` is the offset after the last complete frame with a Look.
     `rest` says what follows and why the data there do not count; None at the end of the file."""

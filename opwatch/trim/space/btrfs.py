@@ -8,9 +8,9 @@ from __future__ import annotations
 import struct
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from opwatch.errors import BadInput
-from opwatch.frozen import frozen
 from opwatch.trim.space.extents import Extents
 
 CHUNK_TREE, DEV_TREE, EXTENT_TREE, FREE_SPACE_TREE = 3, 4, 2, 10
@@ -29,7 +29,7 @@ _RESERVED_BYTES = 1 << 20  # at the start of each device: btrfs allocates nothin
 _MIRRORS = (65536, 64 << 20, 256 << 30)  # copies of the superblock, each in a reserved stripe
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class TreeItem:
     objectid: int
     type: int
@@ -37,7 +37,7 @@ class TreeItem:
     data: bytes
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Chunk:
     """A range of logical addresses with its stripes: (device id, offset) each."""
 

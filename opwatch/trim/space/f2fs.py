@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import struct
 from array import array
+from dataclasses import dataclass
 
 from opwatch.errors import BadInput
 from opwatch.foreign import lines_of
-from opwatch.frozen import frozen
 from opwatch.trim.space.extents import Extents
 
 SUPERBLOCK_AT, SUPERBLOCK_BYTES = 1024, 3072
@@ -24,7 +24,7 @@ _SEGMENT = r"(\d+) +\d+\|(\d+) *\| ?((?:[0-9a-f]{2} ?){64})(?:\|.*)?"
 _NOT_VALID = "0+"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class F2fsGeometry:
     """Location of the main area, which holds file blocks; the rest is metadata. `devices` are the device
     paths at mkfs time; empty for a file system on a single device."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from opwatch.frozen import replace
+from dataclasses import replace
+
 from opwatch.trim.stack.facts import MdFacts
 
 # Far copies = 1, and no far sets: replaces the upper bits of md's layout word.

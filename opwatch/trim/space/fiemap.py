@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import struct
+from typing import NamedTuple
 
 from opwatch.errors import BadInput
-from opwatch.named import NamedTuple
 
 _HEAD = struct.Struct("=2Q4I")
 _EXTENT = struct.Struct("=3Q16xI12x")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from opwatch.frozen import frozen
+from dataclasses import dataclass
+
 from opwatch.trim.space.extents import Extents
 
 Number = tuple[int, int]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class FreeSpace:
     """Free bytes by device number. `notes` list the free space that is not included."""
 

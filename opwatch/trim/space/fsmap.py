@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import struct
 from array import array
+from dataclasses import dataclass
 from itertools import compress
 from operator import add
 
 from opwatch.errors import BadInput
-from opwatch.frozen import frozen
 from opwatch.trim.space.extents import Extents
 
 HEAD_BYTES = 192
@@ -22,7 +22,7 @@ _OWNER_FREE = 1
 _HIGHEST = _RECORD.pack(0xFFFFFFFF, 0xFFFFFFFF, *[0xFFFFFFFFFFFFFFFF] * 3, 0)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class FsmapAnswer:
     """Free extents by device, from one call. `resume` is the low key of the next call; None after the
     last call."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from opwatch.errors import BadInput
-from opwatch.frozen import frozen
-from opwatch.named import NamedTuple
 
 _COMMAND = struct.Struct(">BBQI2x")
 _DESCRIPTOR = struct.Struct(">QIB3x")
@@ -22,7 +22,7 @@ class Run(NamedTuple):
     mapped: bool
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class SentinelMap:
     """Sentinel bytes that the disk's map reports as mapped before and after the trim, in whole granules.
     `after_bytes` is None if the map could not be read again."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
-from opwatch.frozen import frozen, replace
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.stack.dmtable import DmTarget, Raid, TargetLayout, legs, raid, stripes
 from opwatch.trim.stack.facts import MdFacts, PartitionFacts, as_of_md
@@ -28,7 +28,7 @@ IN_AREAS = "in areas"
 _AT_THE_SAME_PLACE = ("cache", "era", "writecache", "log-writes")
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Landing:
     """A range of a device, to be read there. `encrypted`: a layer above encrypts the data. `stopped`: why the
     range was not traced further down; None at a disk."""

@@ -8,14 +8,11 @@ import json
 import re
 import shlex
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from opwatch.errors import OpwatchError
-from opwatch.frozen import field, frozen
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 PACKAGED = Path(__file__).parent / "causes.toml"
 STAGES = ("V0", "V1", "V2", "V3")
@@ -38,7 +35,7 @@ class Effect(enum.StrEnum):
     HARMLESS = "harmless"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Cause:
     """An entry of the catalogue. `stages` are the stages at which a trace shows the cause, see
     docs/method-trim.md."""
@@ -58,7 +55,7 @@ class Cause:
     caveat: str | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Reason:
     """A cause found on a device or mount (`where`). `observed` is the evidence; `lost_bytes` is None if
     unknown."""

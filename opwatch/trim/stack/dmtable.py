@@ -5,11 +5,11 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from opwatch.errors import OpwatchError
 from opwatch.foreign import lines_of
-from opwatch.frozen import frozen
-from opwatch.named import NamedTuple
 
 # Indices of the arguments with the lower device and the start sector there.
 _FORWARDING = {"linear": (0, 1), "crypt": (3, 4), "flakey": (0, 1), "delay": (0, 1)}
@@ -25,7 +25,7 @@ _FLAGS = (
 )
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class DmTarget:
     """A table line: the target of sectors [first, first + sectors), and the target's arguments."""
 
@@ -51,7 +51,7 @@ class DmTarget:
         return (device, start) if start is not None else None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class TargetLayout:
     """Devices (major:minor) with the sector at which the target starts on each. Chunks rotate over the
     devices; if `chunk_sectors` is 0, each device holds all data."""
@@ -116,7 +116,7 @@ class PoolMode(enum.StrEnum):
         return self in (PoolMode.READ_WRITE, PoolMode.OUT_OF_DATA_SPACE)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class PoolStatus:
     """Status of a thin pool, with counts in chunks."""
 
@@ -160,7 +160,7 @@ def chunk_bytes(target: DmTarget) -> int | None:
     return None if sectors is None else sectors * 512
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Raid:
     """A raid target's array in md's terms. `copies` and `is_near` concern RAID 10. A `chunk_bytes` of 0 means
     no chunks. `data` are the members' major:minor, "-" for a missing member."""

@@ -6,8 +6,8 @@ Names and order are the same as in `layers[].facts` in --json, see docs/method-t
 from __future__ import annotations
 
 import enum
+from dataclasses import dataclass, fields
 
-from opwatch.frozen import frozen, names_of
 from opwatch.trim.stack.dmtable import PoolMode, Raid
 
 Fact = str | int | bool
@@ -29,28 +29,28 @@ class Unread(enum.StrEnum):
     DEALLOCATE_BYTES = "deallocate_bytes"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class LayerFacts:
     """Facts of any layer. `bcache_discard`: bcache on the device passes discards on."""
 
     bcache_discard: bool | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class PartitionFacts(LayerFacts):
     """Facts of a partition."""
 
     start_bytes: int | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class CryptFacts(LayerFacts):
     """Facts of dm-crypt."""
 
     allow_discards: bool | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class DmFacts(LayerFacts):
     """Facts of a device-mapper device. `flags` are words about discards in the table, and in the status if
     the target can stop passing discards down; None if there are no such words."""
@@ -62,14 +62,14 @@ class DmFacts(LayerFacts):
         return word in (self.flags or ())
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ThinFacts(DmFacts):
     """Facts of a thin volume."""
 
     mapped_bytes: int | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ThinPoolFacts(DmFacts):
     """Facts of a thin pool, from its table and status."""
 
@@ -85,7 +85,7 @@ class ThinPoolFacts(DmFacts):
         return word == self.discards or self.has_flag(word)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class DmRaidFacts(DmFacts):
     """Facts of a device-mapper RAID, from its table and status."""
 
@@ -97,7 +97,7 @@ class DmRaidFacts(DmFacts):
     sync_action: str | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class MdFacts(LayerFacts):
     """Facts of an md array. `members` are in slot order, "-" for an empty slot. `data_offsets` are the byte
     offsets at which each member's data starts."""
@@ -141,7 +141,7 @@ def stripe_bytes(array: ArrayFacts) -> int | None:
     return (array.raid_disks - parity) * array.chunk_bytes
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class LoopFacts(LayerFacts):
     """Facts of a loop device. `simulated_drive` and `backing_is_device` are True or None. `offset_bytes` is
     the device's offset in the file; None if zero."""
@@ -154,7 +154,7 @@ class LoopFacts(LayerFacts):
     offset_bytes: int | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class DiskFacts(LayerFacts):
     """Facts of a disk and its driver. `virtual` is True or None."""
 
@@ -173,14 +173,14 @@ class DiskFacts(LayerFacts):
     deallocate_bytes: int | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class FilesystemFacts:
     """Facts of any filesystem. `zoned` is the zone model of the devices, if zoned."""
 
     zoned: str | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class BtrfsFacts(FilesystemFacts):
     """Facts of btrfs: profiles and btrfs's own discard counters. `seeds` are devices used only for
     reading."""
@@ -194,7 +194,7 @@ class BtrfsFacts(FilesystemFacts):
     seeds: tuple[str, ...] | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class F2fsFacts(FilesystemFacts):
     """Facts of f2fs."""
 
@@ -202,7 +202,7 @@ class F2fsFacts(FilesystemFacts):
     unusable: int | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ZfsFacts(FilesystemFacts):
     """Facts of ZFS: the pool's discard counters since import. Skipped extents are below ZFS's size limit."""
 
@@ -219,7 +219,7 @@ _GENERAL = ("bcache_discard", "zoned")
 
 def known(facts: LayerFacts | FilesystemFacts) -> dict[str, Fact]:
     """Return the known facts by name; tuples as words joined by spaces."""
-    names = sorted(names_of(facts), key=lambda name: name in _GENERAL)
+    names = sorted((column.name for column in fields(facts)), key=lambda name: name in _GENERAL)
     values = {name: getattr(facts, name) for name in names}
     return {
         name: " ".join(map(str, value)) if isinstance(value, tuple) else value

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from opwatch.frozen import asdict, field, frozen
 from opwatch.trim.stack.facts import (
     ArrayFacts,
     DiskFacts,
@@ -22,13 +23,11 @@ from opwatch.trim.stack.facts import (
 )
 from opwatch.trim.stack.limits import QueueLimits
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, TypeVar
-
     from opwatch.trim.stack.dmtable import DmTarget
 
-    Facts = TypeVar("Facts", bound=LayerFacts)
+
+Facts = TypeVar("Facts", bound=LayerFacts)
 
 
 class Kind(enum.StrEnum):
@@ -45,7 +44,7 @@ class Kind(enum.StrEnum):
     DISK = "disk"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Layer:
     """A block device. The type of `facts` depends on its kind; `unknown` maps each unreadable property to the
     reason. `table` is the device-mapper table, if readable."""
@@ -103,7 +102,7 @@ class Layer:
         return asdict(self) | {"facts": known(self.facts)}
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Filesystem:
     """A mounted filesystem. `devices` are kernel names of block devices; empty for a filesystem without
     any."""
@@ -122,7 +121,7 @@ class Filesystem:
         return asdict(self) | {"facts": known(self.facts)}
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Stack:
     """A filesystem (None for a bare device) and the layers below, from the top down, each listed once."""
 
@@ -148,7 +147,7 @@ class Stack:
         return [layer for layer in self.layers if not layer.below]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class FactChange:
     """A fact that differed after a trim."""
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from opwatch.frozen import frozen
+from dataclasses import dataclass
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class QueueLimits:
     """Discard limits of a layer's queue, in bytes; None where the kernel does not report a limit."""
 

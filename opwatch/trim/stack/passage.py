@@ -6,8 +6,8 @@ Prediction and audit share the model, so that predicted and observed losses get 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
-from opwatch.frozen import field, frozen
 from opwatch.trim.stack.causes import Reason, reason
 from opwatch.trim.stack.dmtable import DmTarget, block_bytes
 from opwatch.trim.stack.facts import (
@@ -36,7 +36,7 @@ GOES_ON = {
 }
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Kept:
     """A cause for which a layer does not pass discards on. `words` are the evidence. `whole` is true if the
     layer keeps every byte, `fails` if the discard ends with an error, `varies` if the amount cannot be

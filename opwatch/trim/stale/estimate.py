@@ -9,13 +9,12 @@ between the checks.
 from __future__ import annotations
 
 import math
-
-from opwatch.frozen import frozen
+from dataclasses import dataclass
 
 LOOKS = (1_000, 4_000, 16_000, 64_000)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Share:
     """A share and its bounds: `holding` of `samples` from a population of `units`."""
 

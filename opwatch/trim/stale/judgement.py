@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from opwatch.frozen import frozen
+from dataclasses import dataclass
+
 from opwatch.trim.space.remap import Landing
 from opwatch.trim.stale.estimate import Share
 from opwatch.trim.stale.stale import Calibration, Count, Mapped
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class StaleQuestion:
     """How to measure. `sentinel`: calibrate by writing a file and trimming its place. None means yes, except
     on btrfs, which cannot trim a small range alone."""
@@ -20,7 +21,7 @@ class StaleQuestion:
     sentinel: bool | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ReadDevice:
     """A device that was read, with the expected contents of its trimmed blocks."""
 
@@ -35,7 +36,7 @@ class ReadDevice:
         return self.calibration.reads is not None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class StaleJudgement:
     """Result of a measurement. `share` is the share of `judged_bytes`, the free space on drives that can be
     judged, and has no samples if there are no such drives."""

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
-from opwatch.frozen import frozen
 from opwatch.trim.history.journal import Look
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.space.remap import Landing
 from opwatch.trim.stale.stale import Bounds
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Remembered:
     """The trustworthy part of a history at a given moment. `doubts` say what is unknown, and why."""
 
@@ -23,7 +23,7 @@ class Remembered:
     notes: tuple[str, ...]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Part:
     """Free space on one device. `remembered` is None if the device has no history."""
 
@@ -49,7 +49,7 @@ class Part:
         return self.remembered.unknown.total - self.unknown_bytes if self.remembered else 0
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class StaleSpace:
     """Free space, with certainly stale and possibly stale bytes."""
 

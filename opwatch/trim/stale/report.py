@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from opwatch import units
-from opwatch.frozen import frozen
 from opwatch.trim.stale.estimate import Share
 from opwatch.trim.stale.judgement import ReadDevice, StaleJudgement, StaleQuestion
 from opwatch.trim.stale.remembered import Part, StaleSpace
@@ -25,7 +25,7 @@ _NO_ONE_DRIVE = "the free space does not lie on one drive that can be told"
 _NO_FLASH = "no drive tells how much flash it has; --physical SIZE does"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Flash:
     """The drive under the free space: sizes of the device and of the whole disk, and the flash capacity for
     data with its `source`; None if unknown."""
@@ -36,7 +36,7 @@ class Flash:
     source: str | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class StaleCost:
     """The cost of stale space, or the reason why the cost is unknown."""
 
@@ -45,7 +45,7 @@ class StaleCost:
     source: str | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class StaleReport:
     """The report of a measurement by reading. `stale` is None, with the reason, if no drive can be judged by
     reading."""
@@ -73,7 +73,7 @@ class StaleReport:
     notes: tuple[str, ...]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class HistoryReport:
     """The report on a file system's free space from its disks' histories."""
 

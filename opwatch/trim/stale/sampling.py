@@ -6,8 +6,8 @@ import random
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
+from typing import NamedTuple
 
-from opwatch.named import NamedTuple
 from opwatch.trim.space.extents import Extents
 from opwatch.trim.stale.estimate import LOOKS, Share, estimate
 

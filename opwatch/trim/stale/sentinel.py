@@ -5,8 +5,8 @@ from __future__ import annotations
 import enum
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 
-from opwatch.frozen import field, frozen
 from opwatch.trim.space.extents import Extents
 
 BLOCK = 4096
@@ -34,7 +34,7 @@ def is_cut(at: int, granule_bytes: int, cuts: tuple[int, int] | None) -> bool:
     return behind < granule_bytes or behind + BLOCK > size - granule_bytes
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Judgement:
     """Results for a sentinel's blocks on one device. `inside`: blocks in granules that belong entirely to the
     sentinel, which a trim must reach. `edges`: blocks in granules shared with other data. `reason`: why

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from opwatch import units
-from opwatch.frozen import frozen
 from opwatch.ftl import models
 from opwatch.trim.stale.estimate import Share
 from opwatch.trim.stale.sentinel import ReadsAs
@@ -15,7 +15,7 @@ SUPERBLOCK_PAGES = 256
 _FOLLOWS, _IGNORES = 0.8, 0.1
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Count:
     """The drive's own count of held bytes (NUSE), around a sentinel of `trimmed_bytes`."""
 
@@ -44,7 +44,7 @@ class Count:
         return "it did not follow the sentinel, so it tells nothing"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Mapped:
     """Free bytes that the drive's own map (SCSI GET LBA STATUS) shows as held, exact to a block. `follows`:
     the map contained the sentinel, and lost it with the trim; otherwise the map is not credible."""
@@ -53,7 +53,7 @@ class Mapped:
     follows: bool
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Calibration:
     """The contents of trimmed blocks on a drive, and the evidence. `reads` is None, with the reason in
     `words`, if the drive cannot be judged by reading."""
@@ -85,7 +85,7 @@ def calibrate(
     return Calibration(None, None, words, sentinel)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Bounds:
     """A value with its bounds. `value` is None if only the bounds are known."""
 
@@ -125,7 +125,7 @@ def disputed(stale: Bounds, free_bytes: int, disk_bytes: int, held_bytes: int | 
     )
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Spare:
     """Over-provisioning as (T-U)/U and modelled write amplification, now and after a trim."""
 

@@ -12,10 +12,10 @@ import sys
 import tempfile
 from collections.abc import Hashable, Iterator
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 
 from opwatch.errors import OpwatchError
-from opwatch.frozen import frozen
 from opwatch.recording.reading.reader import RecordedRun
 from opwatch.recording.schema import PAGE_BYTES
 from opwatch.samples.entries import Looked, NotWatched, RunEntry, Slowed
@@ -27,7 +27,7 @@ from tests.unit.support.runs import MadeUpRun
 _MINUTES = 4
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Read:
     """Values read from a recording by key, and the reported gaps. `error` is the reason for an early end."""
 

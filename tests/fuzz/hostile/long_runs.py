@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 
 from opwatch.clock import Anchor
-from opwatch.frozen import replace
 from opwatch.recording.coding.anchors import ANCHOR_WIDTH, AnchorWriter
 from opwatch.recording.coding.blocks import closed
 from opwatch.recording.coding.columns import _folded, _rice

@@ -25,18 +25,16 @@ HEAVY = (
 WATCH = (
     "opwatch.tools.commands.watch",
     "opwatch.collectors.block.blk",
-    "dataclasses",
     "subprocess",
-    "inspect",
 )
 # On most machines a check runs no tool and compiles no program.
 CHECK = (
-    *("ctypes", "dataclasses", "datetime", "difflib", "inspect", "shutil", "subprocess", "tomllib"),
-    *("threading", "typing", "opwatch.trim.space.btrfs", "opwatch.trim.space.f2fs"),
+    *("ctypes", "difflib", "shutil", "subprocess", "tomllib"),
+    *("threading", "opwatch.trim.space.btrfs", "opwatch.trim.space.f2fs"),
 )
 # On most stacks an audit reads no drive pages, waits for no command, and traces no other requests.
 AUDIT = (
-    *("ctypes", "dataclasses", "datetime", "difflib", "inspect", "shutil", "subprocess", "tomllib", "typing"),
+    *("ctypes", "datetime", "difflib", "shutil", "subprocess", "tomllib"),
     *("opwatch.collectors.firmware.transports", "opwatch.counters", "opwatch.tools.waiting"),
     *("opwatch.trace.abi", "opwatch.trim.space.btrfs", "opwatch.trim.space.lba_status"),
     # The thread pool for reading blocks imports all of logging; most callers that open a disk send a single
@@ -44,7 +42,16 @@ AUDIT = (
     *("concurrent", "logging", "mmap"),
 )
 # Our modules cost time in every command.
-NOTHING = (*HEAVY, *WATCH, "opwatch.tools.cli", "opwatch.sinks.terminal", "argparse", "json", "typing")
+NOTHING = (
+    *HEAVY,
+    *WATCH,
+    "opwatch.tools.cli",
+    "opwatch.sinks.terminal",
+    "argparse",
+    "dataclasses",
+    "json",
+    "typing",
+)
 
 
 def _imported(program: str) -> set[str]:

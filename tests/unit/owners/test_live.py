@@ -14,6 +14,7 @@ from opwatch.owners.cells import By, OwnedCounts, OwnerKey, OwnerKind, ReadCells
 if TYPE_CHECKING:
     from opwatch.trace.tracer_set import TracerSet
 
+
 ONE = OwnedCounts(1, 4096, 1000)
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import asdict, dataclass
 from datetime import datetime
 
 from opwatch import SCHEMA, units
 from opwatch.errors import NotEnoughData
-from opwatch.frozen import asdict, frozen
 from opwatch.recording.ring.folder import RingFolder
 from opwatch.recording.ring.joined import JoinedRun
 from opwatch.samples.entries import Began, RunEntry
@@ -19,7 +19,7 @@ from opwatch.times import spell
 from opwatch.tools.commands.flight.keep import add_ring_argument
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class RingStatus:
     """State of a ring. `since` and `until` cover the readable segments; None without any."""
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Collection
 from contextlib import closing
+from dataclasses import replace
 
 from opwatch.collectors.addresses.lowering import undo_highest
 from opwatch.collectors.erasing.password import undo_passwords
@@ -16,7 +17,6 @@ from opwatch.collectors.sweep.files import undo_files
 from opwatch.collectors.sweep.namespace import undo_namespaces
 from opwatch.collectors.sweep.partition import undo_partitions
 from opwatch.errors import RefusedError
-from opwatch.frozen import replace
 from opwatch.guard.identity import DiskIdentity, differences
 from opwatch.host import privilege
 from opwatch.host.device import Devices

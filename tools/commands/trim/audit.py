@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
+from typing import TYPE_CHECKING
 
 from opwatch.collectors.audit.discard_programs import Loading, loader
 from opwatch.collectors.block.contexts import ContextProbe
@@ -21,7 +22,6 @@ from opwatch.tools.arguments import Once, byte_size, file_name, time_between
 from opwatch.trim.audit.programs import Following
 from opwatch.trim.audit.question import Asked
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from opwatch.tools.kept_audits import KeptAudits
     from opwatch.trim.audit.audit import Audit, AuditEvidence, Verdict

@@ -7,7 +7,9 @@ import functools
 import os
 import stat
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from opwatch import SCHEMA
 from opwatch.collectors.check.fstrim_timer import read_schedule
@@ -18,7 +20,6 @@ from opwatch.collectors.space.free_space import read_free_space
 from opwatch.collectors.space.mount_handle import referred
 from opwatch.collectors.stack.layers import LayerReader
 from opwatch.errors import OpwatchError, UsageError
-from opwatch.frozen import frozen
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.host.mountspaces import MountedIn, elsewhere, survey_of
 from opwatch.host.usage import Mount, Usage, mount_of, read_usage
@@ -33,10 +34,6 @@ from opwatch.trim.space.extents import Extents
 from opwatch.trim.stack.causes import Reason, reason
 from opwatch.trim.stack.layers import Kind, Stack
 from opwatch.units import size
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 # Exit statuses of fstrim(8) for several filesystems.
 ALL, NONE, SOME = 0, 32, 64
@@ -64,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     form.add_argument("--json", action="store_true", help='one document, "schema":"opwatch/1"')
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class _Subject:
     """A mount to check, or an unmounted device. `asked` is the user's path if different from the mount
     point."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from opwatch.frozen import frozen
 from opwatch.sinks.report.plots.markup import text, text_lines
 from opwatch.sinks.report.plots.scales import EXTENT, AxisScale
 
@@ -14,7 +14,7 @@ _EDGE = 0.04
 _FLAG_ROWS, _LEAST_WIDTH = 4, 280
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Shaded:
     """A named part of the horizontal axis."""
 
@@ -23,7 +23,7 @@ class Shaded:
     name: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Flag:
     """An event on the horizontal axis. `name` is short."""
 
@@ -32,7 +32,7 @@ class Flag:
     kind: str = "event"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Hover:
     """A column of a plot with a tooltip."""
 
@@ -45,7 +45,7 @@ class Hover:
         return f"<rect x={self.left} width={self.width} height={EXTENT}><title>{words}</title></rect>"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Figure:
     """One plot.
 

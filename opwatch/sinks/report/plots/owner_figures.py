@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
-from opwatch.frozen import frozen
 from opwatch.owners.cells import OwnedCounts, OwnerKey, counts_sum
 from opwatch.report.bins import TimeBin, thinned
 from opwatch.sinks.report.plots.figure import Figure
@@ -18,7 +18,7 @@ _MOST_COLUMNS = 240
 _OTHER = ("op-other", "other")
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class _Amount:
     """The stacked quantity of an owner in a bin."""
 

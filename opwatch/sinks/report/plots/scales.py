@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-
-from opwatch.frozen import frozen
+from dataclasses import dataclass
 
 # Width and height of a plot in units: whole numbers are short, and finer than any screen.
 EXTENT = 10_000
@@ -19,7 +18,7 @@ _TIMES_S = (
 )
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class AxisScale:
     """Maps values to places. `ticks` are the labelled values with their labels."""
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from opwatch.frozen import frozen
 from opwatch.sinks.report.plots import amounts
 from opwatch.sinks.report.plots.figure import Figure
 from opwatch.sinks.report.plots.markup import boxes, line
@@ -12,7 +12,7 @@ from opwatch.sinks.report.plots.scales import EXTENT, AxisScale, linear, logarit
 from opwatch.trace.hist import Histogram
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Latencies:
     """All latencies of one operation of one run."""
 
@@ -21,7 +21,7 @@ class Latencies:
     histogram: Histogram
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Sizes:
     """Sizes of one operation of one run as (min, max, count), in bytes."""
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from opwatch.frozen import replace
 from opwatch.report.bins import OpBin, RateRange, TimeBin, thinned
 from opwatch.report.heat import SHADES, HeatCell, heat_cells
 from opwatch.samples.slow import SlowRequest

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
-from opwatch.frozen import frozen, replace
 from opwatch.report.bins import OpBin, RateRange, TimeBin, thinned
 from opwatch.sinks.report.plots import amounts
 from opwatch.sinks.report.plots.figure import Figure, Flag, Hover, Shaded
@@ -17,7 +17,7 @@ _MOST_HOVERS = 120
 SINCE_BEGIN = "time since the begin"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class OpTrace:
     """One operation of one run, with the line style and the name in the legend."""
 
@@ -39,7 +39,7 @@ class OpTrace:
         return any(one.op(self.op).count for one in self.bins)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Backdrop:
     """Background of all plots over time: axis, phases and events."""
 
@@ -91,7 +91,7 @@ def dot_kind(kind: str, count: int) -> str:
     return f"big {kind}" if count <= _FEW else kind
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Quantity:
     """A quantity over time: its mean in a bin, and the range over the bin's intervals, or None if unknown."""
 

@@ -9,13 +9,13 @@ import tracemalloc
 import zlib
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from opwatch.errors import BadInput
 from opwatch.fio.kept import kept_report
-from opwatch.frozen import replace
 from opwatch.recording.coding.blocks import compressed
 from opwatch.recording.coding.columns import packed
 from opwatch.recording.coding.contents import deflated

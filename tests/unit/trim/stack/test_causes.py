@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 import tomllib
+from dataclasses import asdict
 
 import pytest
 
 from opwatch.errors import OpwatchError
-from opwatch.frozen import asdict
 from opwatch.trim.stack.causes import BLANKS, PACKAGED, Effect, causes, parse_causes, reason
 from tests import causes as page
 

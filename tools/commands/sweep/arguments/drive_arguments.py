@@ -6,6 +6,7 @@ import argparse
 import secrets
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypedDict
@@ -19,7 +20,6 @@ from opwatch.collectors.sweep.offers import method_refusal, purge_refusal
 from opwatch.drive import life
 from opwatch.drive.place import Place
 from opwatch.errors import OpwatchError, RefusedError, Unsupported
-from opwatch.frozen import replace
 from opwatch.guard.budget import MOST_CELSIUS, MOST_LIFE_PERCENT, Budget
 from opwatch.guard.identity import DiskIdentity
 from opwatch.guard.obstacles import Consent

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from opwatch.errors import UsageError
 from opwatch.foreign import read_bytes
-from opwatch.frozen import frozen
 from opwatch.ftl import profiles
 from opwatch.sinks.sweep.levels import result_of
 from opwatch.sweep.fitted import PREFIX, fitted_profile
@@ -36,7 +36,7 @@ LEVEL_DEFAULTS = {
 MODEL_OPTIONS = ("base", "bs", "depth", "reads", "seed")
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class VirtualSweep:
     """A requested sweep on simulated flash. `profile` describes the drive at its full size."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 
 from opwatch.collectors.pts.header import header_of
 from opwatch.collectors.sweep.offers import purge_refusal
 from opwatch.errors import Unsupported, UsageError
-from opwatch.frozen import replace
 from opwatch.guard.identity import DiskIdentity
 from opwatch.host.device import BlockDevice, Devices
 from opwatch.load.workload import LoadJob, LoadPattern

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,6 @@ from opwatch.collectors.fio.sysbench import require_sysbench
 from opwatch.collectors.scenarios.mixed import mix_place
 from opwatch.collectors.scenarios.untrimmed import planned_fillings, untrimmed_place
 from opwatch.errors import UsageError
-from opwatch.frozen import replace
 from opwatch.host import privilege
 from opwatch.host.device import Devices
 from opwatch.load.plain import PlainLoad

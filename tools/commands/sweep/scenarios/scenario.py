@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import dataclass, replace
 
 from opwatch.errors import UsageError
-from opwatch.frozen import frozen, replace
 from opwatch.ftl.profiles import Profile
 from opwatch.load.sysbench import LOADERS
 from opwatch.scenarios.free_space import free_space
@@ -34,7 +34,7 @@ _FILE_PACE = SweepPace(fill_passes=1)
 _SINCE_BEGIN = ("throttle_after_ns", "throttle_pause_ns")
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ScenarioRun:
     """A requested experiment."""
 
